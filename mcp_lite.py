@@ -756,7 +756,8 @@ def member_at(value: Any, path: Iterable[str]) -> Any:
 def check_envelope(message: object) -> str:
     """Return whether it is a "request", a "notification" or a "response".
 
-    Raises InvalidRequest for what is none of them: basic/index.md#messages.
+    Raises InvalidRequest for what is none of them: basic/index.md#messages. Raises
+    InvalidParams for parameters that are no object.
     """
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
@@ -772,6 +773,9 @@ def check_envelope(message: object) -> str:
         raise InvalidRequest(
             f"{part}: expected {TYPE_NAMES[_PARTS[part]]}, got {show(message[part])}"
         )
+    # Some clients write what they leave out as null.
+    if not isinstance(message.get("params"), (dict, type(None))):
+        raise InvalidParams(f"params: expected object, got {show(message['params'])}")
     if part == "method" and "id" not in message:
         return "notification"
     request_id = message.get("id")
@@ -3545,10 +3549,7 @@ class Request:
     answers: list[bytes] | None = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
-        # Some clients write what they leave out as null.
         params = message.get("params") or {}
-        if not isinstance(params, dict):
-            raise InvalidParams(f"params: expected object, got {show(params)}")
         meta = params.get("_meta") or {}
         if not isinstance(meta, dict):
             raise InvalidParams(f"params._meta: expected object, got {show(meta)}")
@@ -3702,8 +3703,7 @@ class Protocol:
             if pending is None:
                 return Refusal(str(error))
             return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
-        is_notification = "id" not in message and "method" in message
-        if is_notification or not self._may_answer():
+        if "id" not in message and "method" in message or not self._may_answer():
             return Refusal(str(error))
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
@@ -3814,10 +3814,6 @@ class Protocol:
         method = message["method"]
         params = message.get("params")
         row = METHODS.get(method) or self.extension_row(method)
-        if params is not None and not isinstance(params, dict):
-            raise InvalidParams(
-                f"{show(method)}: params: expected object, got {show(params)}"
-            )
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
         if row.kind in REQUESTS:
