@@ -3924,11 +3924,8 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
     try:
         if not hasattr(select, "poll"):
             return writing or bool(select.select([stream], [], [], 0)[0])
-        events = select.POLLIN
-        if writing:
-            events = select.POLLOUT
         poll = select.poll()
-        poll.register(stream, events)
+        poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(0))
     except (OSError, ValueError):
         # It is closed: the next call says so.
@@ -5058,8 +5055,7 @@ class Signer:
         if not isinstance(keys, (list, tuple)):
             keys = [keys]
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
-        if not strong or not all(strong):
+        if not all(isinstance(key, bytes) and len(key) >= 16 for key in self._keys):
             raise ValueError(
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
