@@ -4926,14 +4926,11 @@ class TestHttpServer:
 
     @staticmethod
     @contextlib.contextmanager
-    def at_work(tmp_path, options, *, module=False):
-        """A server process on HTTP, and what is at work there: a function that calls
-        `work`, until the file `go` is there, or `deaf`; and one that waits for the end.
-        """
-        folder = tmp_path / "server"
-        folder.mkdir()
+    def at_work(tmp_path, grace):
+        """A server process on HTTP, and its tools: `work`, until the file `go` is there,
+        `ask`, which asks the client, and `deaf`. Each makes a file of its name first."""
         command = program(
-            folder,
+            tmp_path,
             f"""
             server = Server("s")
             @server.tool
@@ -4957,37 +4954,29 @@ class TestHttpServer:
             def deaf(name: str) -> str:
                 open(name, "w").close()
                 time.sleep(600)
-            server.add_tool(lambda: "here", name="here")
-            import socket
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
-            print(port, flush=True)
-            server.run("http", port=port, {options})
+            server.run("http", port=0, grace={grace})
             print("after")
             """,
         )
-        if module:
-            command = [sys.executable, "-m", "program"]
+        pipe = subprocess.PIPE
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder
+            command, stdout=pipe, stderr=pipe, cwd=tmp_path
         ) as process:
             try:
-                site = types.SimpleNamespace(port=int(process.stdout.readline()))
-
-                def is_open():
-                    with contextlib.suppress(OSError), socket.create_connection(
-                        ("127.0.0.1", site.port), SECONDS
-                    ):
-                        return True
-
-                eventually(is_open)
-                site.is_open = is_open
-                site.folder = folder
-                site.process = process
-                yield site
+                url = process.stderr.readline().decode()
+                port = int(re.search(r":(\d+)/mcp", url)[1])
+                yield types.SimpleNamespace(port=port, folder=tmp_path, process=process)
             finally:
                 process.kill()
+
+    @staticmethod
+    def is_closed(site):
+        """Whether the port takes no more connections."""
+        try:
+            socket.create_connection(("127.0.0.1", site.port), SECONDS).close()
+        except OSError:
+            return True
+        return False
 
     @staticmethod
     def has_ended_well(process):
@@ -5000,10 +4989,7 @@ class TestHttpServer:
         """No more connections are taken, what listens and what asks ends; what is at
         work has its grace, and is answered: in both eras, and in HTTP+SSE.
         """
-        options = "grace=600.0"
-        with self.at_work(
-            tmp_path, options, module=True
-        ) as site, contextlib.ExitStack() as stack:
+        with self.at_work(tmp_path, 600.0) as site, contextlib.ExitStack() as stack:
             enter = stack.enter_context
             session = Web(site).open(capabilities={"elicitation": {}})
             listening = enter(session.stream())
@@ -5011,70 +4997,50 @@ class TestHttpServer:
             next_message(modern_listening)
             old = Client(f"http://127.0.0.1:{site.port}/sse", version="2024-11-05")
             enter(old)
-            answers = {}
-
-            def call(name, send):
-                answers[name] = send()
-
-            sending = {
-                "modern": lambda: Web(site).post(call_tool("work", name="modern"))[2],
-                "legacy": lambda: session.post(call_legacy("work", name="legacy"))[2],
-                "ask": lambda: session.post(call_legacy("ask", 2, name="ask"))[2],
-                "old": lambda: old.call("work", name="old"),
+            pool = enter(concurrent.futures.ThreadPoolExecutor())
+            calls = {
+                "modern": (Web(site).post, call_tool("work", name="modern")),
+                "legacy": (session.post, call_legacy("work", name="legacy")),
+                "ask": (session.post, call_legacy("ask", 2, name="ask")),
+                "old": (old.call, "work", {"name": "old"}),
             }
-            callers = [
-                threading.Thread(target=call, args=item) for item in sending.items()
-            ]
-            for caller in callers:
-                caller.start()
-            for name in sending:
+            answers = {name: pool.submit(*call) for name, call in calls.items()}
+            for name in calls:
                 eventually((site.folder / name).exists, name)
             site.process.send_signal(signal.SIGTERM)
             assert not any(event["message"] for event in events_of(listening))
             assert "result" in next_message(modern_listening)
-            callers[2].join(SECONDS)
-            assert "nobody answers" in str(answers["ask"])
-            eventually(lambda: not site.is_open())
-            assert list(answers) == ["ask"]
+            assert "nobody answers" in str(answers.pop("ask").result(SECONDS))
+            eventually(lambda: self.is_closed(site))
+            assert not any(answer.done() for answer in answers.values())
             (site.folder / "go").touch()
-            for caller in callers:
-                caller.join(SECONDS)
-            assert "finished" in str(answers["modern"])
-            assert "finished" in str(answers["legacy"])
-            assert answers["old"] == "finished"
+            for answer in answers.values():
+                assert "finished" in str(answer.result(SECONDS))
             assert self.has_ended_well(site.process)
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize(
         "numbers, grace",
-        [(["SIGINT"], 600.0), (["SIGTERM"], 0.1), (["SIGTERM", "SIGTERM"], 600.0)],
+        [("INT", 600.0), ("TERM", 0.1), ("TERM TERM", 600.0)],
     )
     def test_signals_cancel_handlers(self, tmp_path, numbers, grace):
         """Ctrl-C at once, SIGTERM when its grace is over; a handler that is deaf to that
         is left after a while, and a second signal ends all waiting."""
-        with self.at_work(tmp_path, f"grace={grace}") as site:
+        pool = concurrent.futures.ThreadPoolExecutor()
+        with pool, self.at_work(tmp_path, grace) as site:
             session = Web(site).open()
-            callers = []
             for name, web, call in (
                 ("modern", Web(site), call_tool("work", name="modern")),
                 ("legacy", session, call_legacy("work", name="legacy")),
                 ("deaf", Web(site), call_tool("deaf", name="deaf")),
             ):
-
-                def send(web=web, call=call):
-                    with contextlib.suppress(OSError, http.client.HTTPException):
-                        web.post(call)
-
-                callers.append(threading.Thread(target=send))
-                callers[-1].start()
+                pool.submit(web.post, call)
                 eventually((site.folder / name).exists, name)
-            for number in numbers:
-                site.process.send_signal(getattr(signal, number))
-                eventually(lambda: not site.is_open())
+            for number in numbers.split():
+                site.process.send_signal(getattr(signal, "SIG" + number))
+                eventually(lambda: self.is_closed(site))
             assert self.has_ended_well(site.process)
-            for caller in callers:
-                caller.join(SECONDS)
-            if len(numbers) == 1:
+            if numbers != "TERM TERM":
                 assert (site.folder / "modern-cancelled").exists()
                 assert (site.folder / "legacy-cancelled").exists()
 
