@@ -3686,8 +3686,6 @@ class TestHttpServer:
             ("POST", b"[]", {}, 400),
             ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
             ("POST", request("ping"), {"Content_Type": None}, 415),
-            ("POST", request("ping"), {"Accept": "application/json"}, 406),
-            ("GET", None, {"Accept": "application/json"}, 406),
             ("POST", request("ping"), {}, 400),
             ("GET", None, {}, 400),
             ("POST", request("ping"), {"Mcp_Session_Id": "x"}, 404),
@@ -3695,7 +3693,6 @@ class TestHttpServer:
             ("DELETE", None, {"Mcp_Session_Id": "x"}, 404),
             ("PUT", b"", {}, 405),
             ("POST", request("no/such", modern()), {}, 404),
-            ("POST", request("tools/list", modern()), {"Accept": "*/*"}, 200),
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             ("POST", CANCELLED, {}, 202),
             ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
@@ -4269,11 +4266,9 @@ class TestHttpServer:
             assert "POST" in headers["Access-Control-Allow-Methods"]
             assert headers["Access-Control-Allow-Origin"] == app
             # A browser asks, for a page of this host, but of another port.
-            other = {"Origin": "http://localhost:5173"}
-            for more, expected in (({}, 405), (asks, 403)):
-                status, headers, _ = Web(http).send("OPTIONS", **other, **more)
-                assert status == expected
-                assert headers["Access-Control-Allow-Origin"] is None
+            other = "http://localhost:5173"
+            status, headers, _ = Web(http).send("OPTIONS", Origin=other, **asks)
+            assert (status, headers["Access-Control-Allow-Origin"]) == (405, None)
 
     def test_loopback_only(self, server):
         """By default nobody else can connect."""
@@ -4288,7 +4283,6 @@ class TestHttpServer:
             b"POST /mcp HTTP/2.0\r\n\r\n",
             b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            b"POST /mcp HTTP/1.1\r\n\r\n",
             b"POST /mcp HTTP/1.1\nHost: localhost\n\n",
             b"POST /mcp HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             *(
@@ -4380,9 +4374,8 @@ class TestHttpServer:
             (["Host: evil.example"], 403),
             (["Host: localhost", "Origin: https://evil.example"], 403),
             (["Host: localhost", "Authorization: Bearer y"], 401),
-            (["Host: localhost", "Authorization: Bearer x", "Accept: a/b"], 406),
         ],
-        ids=["host", "origin", "token", "accept"],
+        ids=["host", "origin", "token"],
     )
     @pytest.mark.parametrize("length", ["Content-Length: 4000000", "Expect: x"])
     def test_a_head_is_judged_before_its_body(self, server, lines, status, length):
