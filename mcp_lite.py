@@ -4083,7 +4083,7 @@ class Outbox:
 
     def __init__(self, write: Callable[[list[bytes]], object]) -> None:
         self._write = write
-        # To add a line is one step of Python: no lock, and no signal, comes between.
+        # To add a line is one step of Python, for any thread.
         self._lines: deque[bytes] = deque()
         self._writing = threading.Lock()
         self._writer = Workers("mcp-writer", 1)
@@ -4175,7 +4175,7 @@ def log_line(
         if error is not None:
             raised = (type(error), error, error.__traceback__)
             text += "\n" + logging.Formatter().formatException(raised)
-        print_to_stderr(text)
+        print_to_stderr(printable(text, keep_lines=True))
 
 
 def tracer(trace: _Trace) -> Trace | None:
