@@ -12331,6 +12331,13 @@ class TestGroup:
         near.add_tool(lambda: "near", name="b_c")
         near.add_prompt(lambda: "be near", name="be")
         near.add_resource("near://x", lambda: "near x")
+
+        @near.middleware
+        def refuse(ctx: Context, method, params, call_next):
+            if params.get("uri") == "far://y":
+                raise McpError(0, "an error of its own")
+            return call_next()
+
         far.add_tool(lambda: "far", name="c")
         far.add_resource("far://{name}", lambda name: f"far {name}")
         with far.start_http() as http:
@@ -12371,6 +12378,7 @@ class TestGroup:
                     group.call("far_were")
                 with pytest.raises(NotFound, match="other://z: no server has it"):
                     group.read("other://z")
+        assert set(group.errors) == {"dead", "odd"}
         with pytest.raises(ConnectionClosed):
             group.call("a_b_c")
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, MethodNotFound, NotFound  # noqa: E402
+from mcp_lite import Client, McpError, MethodNotFound, NotFound  # noqa: E402
 
 # A text is matched first, so that nothing inside it is taken for a comment or a comma.
 TEXT = r'("(?:[^"\\]|\\.)*"?)'
@@ -139,7 +139,7 @@ class ClientGroup:
         return self
 
     def __exit__(self, *exc_info):
-        self._each(self._all, Client.close)
+        self._each(self.clients, Client.close)
 
     def __getitem__(self, name):
         if name in self.clients:
@@ -204,12 +204,16 @@ class ClientGroup:
 
     def read(self, uri):
         """As Client.read(), of the first server that knows the URI."""
+        failure = NotFound(f"{uri}: no server has it")
         for client in self.clients.values():
             try:
                 return client.read(uri)
             except (NotFound, MethodNotFound):
                 continue
-        raise NotFound(f"{uri}: no server has it")
+            except McpError as error:
+                # Some servers say with an error of their own that they do not know it.
+                failure = error
+        raise failure
 
 
 def main():
