@@ -9,9 +9,10 @@ A row has, for each server, answers a second; and, where the system tells it (Li
 what an answer costs the server in CPU time. Both with their ratio to the bare server.
 The CPU time has the least noise of all: compare two versions of the library by that.
 
-Run: python3 examples/benchmark.py [seconds for each row] [--library older/mcp_lite.py]
+Run: python3 examples/benchmark.py [seconds for each row] [--library FOLDER]
          [--peer NAME=PYTHON]
 
+--library is a folder with another version of mcp_lite.py.
 A peer is another library, run by the Python of a venv that has it; its NAME is zeromcp,
 mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
 """
@@ -24,17 +25,14 @@ import itertools
 import json
 import os
 import selectors
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OURS = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
 PATIENCE = 20.0  # seconds that a server may be silent
 # How much is measured.
 ROUNDS = 7
@@ -161,15 +159,13 @@ class Peer:
     """A server as a child process, spoken to in raw lines."""
 
     def __init__(self, name, python, folder, port=0):
-        # As users run it: a compiled file is kept beside mcp_lite.py.
-        environment = dict(os.environ)
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.process = subprocess.Popen(
             [python, "-c", BEGINNING + CODE[name], str(port), folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            # As users run it: a compiled file is kept beside mcp_lite.py.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
         )
         self.ids = itertools.count(1)
         self.open(name)
@@ -193,9 +189,8 @@ class Peer:
             seen += data.count(b"\n")
         return seen
 
-    def requests(self, count, text="hello"):
-        ids = itertools.islice(self.ids, count)
-        return b"".join(REQUEST % (number, text.encode()) for number in ids)
+    def requests(self, count, text=b"hello"):
+        return b"".join(REQUEST % (next(self.ids), text) for _ in range(count))
 
     def close(self):
         self.process.kill()
@@ -228,8 +223,11 @@ class HttpPeer(Peer):
 
     def open(self, name):
         self.wait_for_it()
-        self.params = {"name": "echo", "arguments": {"text": "hello"}}
-        self.params["_meta"] = self.META
+        self.params = {
+            "name": "echo",
+            "arguments": {"text": "hello"},
+            "_meta": self.META,
+        }
         self.headers = {
             "Host": "%s:%d" % self.address,
             "Content-Type": "application/json",
@@ -251,7 +249,6 @@ class HttpPeer(Peer):
             with contextlib.suppress(ConnectionRefusedError):
                 return socket.create_connection(self.address).close()
             time.sleep(0.01)
-        raise TimeoutError("the server does not listen")
 
     def post(self, body, more=()):
         """The body of the answer, and its headers."""
@@ -272,36 +269,33 @@ class HttpPeer(Peer):
         return f"POST /mcp HTTP/1.1\r\n{''.join(lines)}\r\n".encode() + body
 
 
-# The measures: each keeps a server busy for some seconds, and returns the answers a
-# second, and how many answers there were in all. ######################################
+# The measures: each keeps a server busy until a time of time.perf_counter(), and returns
+# how many answers there were. #########################################################
 
 
-def in_flight(peer, seconds, width):
+def in_flight(peer, until, width):
     """Over stdio, with `width` requests open at any time."""
     answers = 0
-    start = time.perf_counter()
     peer.write(peer.requests(width))
-    while time.perf_counter() - start < seconds:
+    while time.perf_counter() < until:
         came = peer.read(1)
         answers += came
         peer.write(peer.requests(came))
-    answers += peer.read(width)
-    return answers / (time.perf_counter() - start), answers
+    return answers + peer.read(width)
 
 
-def large(peer, seconds, size):
+def large(peer, until, size):
     """Over stdio, round trips of one large text."""
-    data = peer.requests(1, "x" * size)
+    data = peer.requests(1, b"x" * size)
     answers = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds or not answers:
+    while time.perf_counter() < until or not answers:
         # Neither pipe holds the text: a thread has to write while this one reads.
         writer = threading.Thread(target=peer.write, args=(data,))
         writer.start()
         peer.read(1)
         writer.join()
         answers += 1
-    return answers / (time.perf_counter() - start), answers
+    return answers
 
 
 def read_answer(sock):
@@ -312,15 +306,12 @@ def read_answer(sock):
         data = sock.recv(1 << 16)
         assert data, "the server hung up"
         came += data
-        head, _, body = came.partition(b"\r\n\r\n")
+        head = came.partition(b"\r\n\r\n")[0]
         told = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
         size = len(head) + 4 + int(told or b"0")
-        # An answer without a size comes in chunks.
-        if not told and not body.endswith(b"0\r\n\r\n"):
-            size = len(came) + 1
 
 
-def over_sockets(peer, seconds, width):
+def over_sockets(peer, until, width):
     """Over `width` connections, from a client that costs next to nothing."""
     with selectors.DefaultSelector() as selector:
         for number in range(width):
@@ -330,23 +321,21 @@ def over_sockets(peer, seconds, width):
             # One after another: some servers would lose those that come at once.
             sock.sendall(peer.request(number))
             read_answer(sock)
-        for key in selector.get_map().values():
+        keys = list(selector.get_map().values())
+        for key in keys:
             key.fileobj.sendall(key.data)
-        answers = 0
-        elapsed = 0.0
-        start = time.perf_counter()
-        while elapsed < seconds:
+        answers = 2 * width
+        while time.perf_counter() < until:
             events = selector.select(PATIENCE)
             assert events, "the server does not answer"
             for key, _ in events:
                 read_answer(key.fileobj)
                 key.fileobj.sendall(key.data)
             answers += len(events)
-            elapsed = time.perf_counter() - start
-        for key in list(selector.get_map().values()):
+        for key in keys:
             read_answer(key.fileobj)
             key.fileobj.close()
-    return answers / elapsed, answers + 2 * width
+    return answers
 
 
 # The comparison. ######################################################################
@@ -368,7 +357,9 @@ def cpu_seconds(process):
 def one_round(measure, peer, seconds):
     """Answers a second, and microseconds of CPU time an answer (0 where unknown)."""
     before = cpu_seconds(peer.process)
-    rate, answers = measure(peer, seconds)
+    start = time.perf_counter()
+    answers = measure(peer, start + seconds)
+    rate = answers / (time.perf_counter() - start)
     return rate, (cpu_seconds(peer.process) - before) / answers * 1e6
 
 
@@ -392,11 +383,9 @@ def compare(name, kind, measure, seconds, servers):
         print_row(name, server, statistics.median(rates), ratio, cost, times)
 
 
-def print_row(name, server, value, ratio=0.0, cpu=0.0, times=0.0):
-    row = f"{name:34} {server:10} {value:12,.1f}"
-    if ratio:
-        row += f" {ratio:9.2f} {cpu:12,.1f} {times:9.2f}"
-    print(row, flush=True)
+def print_row(name, server, *figures):
+    columns = "".join(f" {each:12,.2f}" for each in figures)
+    print(f"{name:34} {server:10}{columns}", flush=True)
 
 
 def median_ms(work):
@@ -413,8 +402,11 @@ def median_ms(work):
 def start_up(server):
     """Print the time to a first answer, and the MiB that an idle server then has."""
     peers = []
-    value = median_ms(lambda: peers.append(Peer(*server)))
-    print_row("ms, start to the first answer", server[0], value)
+    print_row(
+        "ms, start to the first answer",
+        server[0],
+        median_ms(lambda: peers.append(Peer(*server))),
+    )
     with contextlib.suppress(OSError), open(f"/proc/{peers[0].process.pid}/statm") as f:
         print_row("MiB, idle", server[0], int(f.read().split()[1]) / 256)
     for peer in peers:
@@ -430,7 +422,7 @@ def run_python(name, *options):
 def main():
     parser = argparse.ArgumentParser(description="mcp_lite beside a bare loop")
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
-    parser.add_argument("--library", default=OURS, help="another copy of mcp_lite.py")
+    parser.add_argument("--library", default=os.path.dirname(HERE), metavar="FOLDER")
     parser.add_argument(
         "--peer",
         action="append",
@@ -440,29 +432,26 @@ def main():
     )
     options = parser.parse_args()
     ours = [f"bare={sys.executable}", f"mcp_lite={sys.executable}"]
-    # A copy, so that a file of another name will do, and that every version starts with
-    # the same: a folder of its own that takes the compiled file.
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(options.library, os.path.join(folder, "mcp_lite.py"))
-        servers = [(*each.split("=", 1), folder) for each in ours + options.peer]
-        print(f"{'':45}    a second   to bare    us of CPU   to bare")
-        for name, measure in (
-            ("one call at a time", functools.partial(in_flight, width=1)),
-            ("64 calls in flight", functools.partial(in_flight, width=64)),
-            (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
-        ):
-            compare(name, Peer, measure, options.seconds, servers)
-        for width in WIDTHS:
-            measure = functools.partial(over_sockets, width=width)
-            name = f"HTTP, connections: {width}"
-            compare(name, HttpPeer, measure, options.seconds, servers)
-        for server in servers:
-            start_up(server)
-        run_python("ms, import json", "-c", "import json")
-        # No compiled file is found or left.
-        code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
-        unseen = "pycache_prefix=" + os.path.join(folder, "none")
-        run_python("ms, mcp_lite without a .pyc", "-B", "-X", unseen, "-c", code)
+    folder = os.path.abspath(options.library)
+    servers = [(*each.split("=", 1), folder) for each in ours + options.peer]
+    print(f"{'':45}     a second      to bare    us of CPU      to bare")
+    for name, measure in (
+        ("one call at a time", functools.partial(in_flight, width=1)),
+        ("64 calls in flight", functools.partial(in_flight, width=64)),
+        (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
+    ):
+        compare(name, Peer, measure, options.seconds, servers)
+    for width in WIDTHS:
+        measure = functools.partial(over_sockets, width=width)
+        name = f"HTTP, connections: {width}"
+        compare(name, HttpPeer, measure, options.seconds, servers)
+    for server in servers:
+        start_up(server)
+    run_python("ms, import json", "-c", "import json")
+    # No compiled file is found or left.
+    code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
+    unseen = "pycache_prefix=" + os.path.join(folder, "none")
+    run_python("ms, mcp_lite without a .pyc", "-B", "-X", unseen, "-c", code)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ messages. Spans and attributes have OpenTelemetry's names:
 https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
 
 Run: python3 examples/otel.py
-With opentelemetry-api and opentelemetry-sdk installed, the spans are theirs; without,
-they are printed, a line each. For a program of yours, copy all but main(), and have
-OpenTelemetry export to where your traces are.
+     opentelemetry-instrument --traces_exporter console python3 examples/otel.py
+With opentelemetry-api installed, the spans are OpenTelemetry's, and go where that is set
+up to send them; without, they are printed, a line each. For a program of yours, copy all
+but main().
 """
 
 import contextlib
@@ -27,23 +28,19 @@ except ImportError:
     trace = None
 
 
-def trace_server(server):
-    """Have a span for each request of a server, as a child of its client's."""
-
-    @server.middleware
-    def traced(ctx, method, params, call_next):
-        with request_span("SERVER", method, params, ctx.meta) as span:
-            result = call_next()
-            if result.get("isError") is True:
-                span.set_attribute("error.type", "tool_error")
-            return result
+def trace_request(ctx, method, params, call_next):
+    """Middleware: a span for each request, as a child of its client's."""
+    with request_span("SERVER", method, params, ctx.meta) as span:
+        result = call_next()
+        if result.get("isError") is True:
+            span.set_attribute("error.type", "tool_error")
+        return result
 
 
 def call_tool(client, name, **arguments):
     """As client.call(), in a span that the server's goes on from."""
     with request_span("CLIENT", "tools/call", {"name": name}):
-        meta = context_to_tell()
-        return client.start_call(name, arguments, meta=meta).value()
+        return client.start_call(name, arguments, meta=context_to_tell()).value()
 
 
 @contextlib.contextmanager
@@ -97,8 +94,8 @@ else:
         """A line for a span, when it ends; with its trace, itself and its parent."""
         around = AROUND.get({}) if told is None else told
         # version-trace-parent-flags, all in hexadecimal: W3C Trace Context.
-        _, trace_id, parent, *_ = (around.get("traceparent", "") + "---").split("-")
-        trace_id = trace_id or os.urandom(16).hex()
+        begin = f"00-{os.urandom(16).hex()}--01"
+        _, trace_id, parent, _ = around.get("traceparent", begin).split("-")
         span_id = os.urandom(8).hex()
         token = AROUND.set({"traceparent": f"00-{trace_id}-{span_id}-01"})
         span = PrintedSpan(attributes)
@@ -106,8 +103,7 @@ else:
             yield span
         finally:
             AROUND.reset(token)
-            words = [f"{key}={value}" for key, value in sorted(span.items())]
-            print(kind, name, trace_id, span_id, parent or "-", *words, flush=True)
+            print(kind, name, trace_id, span_id, parent or "-", span)
 
     def context_to_tell():
         """What to put into `_meta`, so that the server goes on with the trace."""
@@ -115,26 +111,17 @@ else:
 
 
 def main():
-    if trace is not None:
-        from opentelemetry.sdk.trace import TracerProvider, export
-
-        provider = TracerProvider()
-        exporter = export.SimpleSpanProcessor(export.ConsoleSpanExporter())
-        provider.add_span_processor(exporter)
-        trace.set_tracer_provider(provider)
-    stock = Server("stock")
     shop = Server("shop")
-    trace_server(stock)
-    trace_server(shop)
+    shop.middleware(trace_request)
 
-    @stock.tool
+    @shop.tool
     def count(item: str) -> int:
         return {"tea": 3}[item]
 
     @shop.tool
     def price(item: str) -> int:
-        """Asks another server, in the same trace."""
-        with Client(stock) as client:
+        """Asks a server, its own, in the same trace."""
+        with Client(shop) as client:
             return 3 * call_tool(client, "count", item=item)
 
     with Client(shop) as client:

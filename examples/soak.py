@@ -13,7 +13,6 @@ import contextlib
 import gc
 import logging
 import os
-import queue
 import random
 import socket
 import sys
@@ -47,7 +46,6 @@ VERSIONS = (
     "2026-07-28",
     "auto",
 )
-FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 CHILD = [sys.executable, os.path.abspath(__file__), "--serve"]
 
 
@@ -108,7 +106,6 @@ class Soak:
         self.server = build_server()
         self.restarts = 0
         self.http = self.server.start_http()
-        self.port = self.http.port
 
     def book(self, loss=""):
         """Account for one call."""
@@ -128,7 +125,7 @@ class Visit:
         self.place = dice.choice(["memory", "stdio", "http", "sse"])
         self.version = dice.choice(VERSIONS)
         self.restarts = soak.restarts
-        url = f"http://127.0.0.1:{soak.port}/mcp"
+        url = f"http://127.0.0.1:{soak.http.port}/mcp"
         if self.place == "sse":
             self.version = "2024-11-05"
             url = url.replace("/mcp", "/sse")
@@ -155,13 +152,11 @@ class Visit:
             self.look_around,
             self.listen,
         ]
-        try:
+        with contextlib.closing(self.client):
             for _ in range(self.dice.randint(1, 12)):
                 self.dice.choice(operations)()
             if self.place == "stdio" and self.dice.random() < 0.3:
                 self.expect(ConnectionClosed, lambda: self.client.call("leave"))
-        finally:
-            self.client.close()
 
     def check(self, what, work, is_right):
         """Do it, and account for it. Returns whether it went right."""
@@ -254,20 +249,14 @@ class Visit:
 
     def listen(self):
         def work():
-            heard = queue.Queue()
-
-            def hear(events):
-                with contextlib.suppress(OSError, McpError):
-                    for event in events:
-                        heard.put(event["method"])
-
             with self.client.listen() as events:
-                hearing = threading.Thread(target=hear, args=(events,), daemon=True)
-                hearing.start()
+                # It ends the iteration, if nothing comes.
+                timer = threading.Timer(PATIENCE, events.close)
+                timer.start()
                 self.client.call("change", name=f"t{self.dice.randrange(10**9)}")
-                method = heard.get(timeout=PATIENCE)
-            hearing.join(PATIENCE)
-            return method
+                event = next(events)
+                timer.cancel()
+            return event["method"]
 
         right = "notifications/tools/list_changed"
         self.check("listen", work, right.__eq__)
@@ -289,7 +278,7 @@ def attack(soak, dice):
         head + b"X: " + b"y" * 100_000,
         head + b'Content-Length: 40\r\n\r\n{"jsonrpc": "2.0", "method": "\\ud800"}  ',
     ]
-    place = ("127.0.0.1", soak.port)
+    place = ("127.0.0.1", soak.http.port)
     with contextlib.suppress(OSError), socket.create_connection(place, 1) as sock:
         sock.sendall(dice.choice(attacks))
         sock.settimeout(dice.choice([0.01, 0.5]))
@@ -305,7 +294,7 @@ def restart(soak, dice):
     """Replace the server over HTTP. Calls that notice may fail."""
     soak.restarts += 1
     soak.http.close()
-    soak.http = soak.server.start_http(port=soak.port)
+    soak.http = soak.server.start_http(port=soak.http.port)
     soak.restarts += 1
     time.sleep(dice.uniform(1, 5))
 
@@ -356,8 +345,7 @@ def main():
         return 0
     minutes, seed = (float(each) for each in (sys.argv[1:] + ["1", "1"])[:2])
     # The library logs what it refuses: the foes are many.
-    logging.getLogger("mcp_lite").addHandler(logging.NullHandler())
-    logging.getLogger("mcp_lite").propagate = False
+    logging.disable()
     threads, opened = threading.active_count(), descriptors()
     soak = Soak(minutes * 60, seed)
     jobs = [befriend] * FRIENDS + [attack] * 2 + [restart]
@@ -374,12 +362,11 @@ def main():
     for each in load:
         each.join()
     soak.http.close()
-    until = time.monotonic() + PATIENCE
-    while (threading.active_count(), descriptors()) != (threads, opened):
+    for _ in range(600):
+        if (threading.active_count(), descriptors()) == (threads, opened):
+            break
         gc.collect()
         time.sleep(0.05)
-        if time.monotonic() > until:
-            break
     quarter = max(1, len(samples) // 4)
     growth = max(samples[-quarter:]) - max(samples[-2 * quarter : -quarter] or samples)
     line = verdict(
