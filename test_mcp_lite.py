@@ -11972,7 +11972,7 @@ class TestLessons:
         "07_resources.py": """
             *** ['note://list']
             *** buy tea
-            --> 5 resources/subscribe
+            resources/subscribe {"uri"
             *** notifications/resources/updated note://today
             *** drink tea
             --> 5 subscriptions/listen
