@@ -4037,12 +4037,10 @@ class TestHttpServer:
             session = Web(http).open()
             with session.stream("POST", call_legacy("poll")) as response:
                 # Its thread stays in the tool.
-                events = events_of(response)
-            assert events[-1]["retry"] == "70"
-            assert not any(event["message"] for event in events)
-            last = [event["id"] for event in events if "id" in event][-1]
+                primer, retry = events_of(response)
+            assert (retry["retry"], primer["message"]) == ("70", None)
             gate.set()
-            with session.stream(Last_Event_ID=last) as response:
+            with session.stream(Last_Event_ID=primer["id"]) as response:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
 
@@ -4096,16 +4094,13 @@ class TestHttpServer:
             for response in (one, two):
                 assert not [event for event in events_of(response) if event["message"]]
 
-    def test_what_nobody_heard_waits(self, server):
+    def test_what_nobody_heard_waits(self, server, web):
         """A change that happens while no GET stream is open is told to the next one."""
-        with server.start_http() as http:
-            session = Web(http).open()
-            server.add_tool(lambda: "x", name="extra", description="x")
-            with session.stream() as response:
-                assert (
-                    next_message(response)["method"]
-                    == "notifications/tools/list_changed"
-                )
+        session = web.open()
+        server.add_tool(lambda: "x", name="extra", description="x")
+        with session.stream() as response:
+            told = next_message(response)
+        assert told["method"] == "notifications/tools/list_changed"
 
     def test_listening(self, server):
         """subscriptions/listen acknowledges, tells, and ends with a result when the
@@ -4167,36 +4162,28 @@ class TestHttpServer:
     def test_the_old_transport(self, web):
         """GET tells where to POST; all messages come on that stream; a client that
         leaves has ended the session. A session of one transport is none of the other."""
-        hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {}}
-        hello["clientInfo"] = {"name": "t", "version": "0"}
         session = Web(web).open()
-        call = call_legacy("add", 5, a=1)
-        path = f"/messages?session_id={session.session}"
-        assert web.send("POST", call, path=path)[0] == 404
         with web.stream(path="/sse") as response:
             where = next_event(response)["data"]
 
             def post(message, path=where, **headers):
                 return web.send("POST", message, path=path, **headers)[0]
 
-            assert post(request("initialize", hello)) == 202
+            assert post(request("initialize", opening("2024-11-05"))) == 202
             assert next_message(response)["result"]["protocolVersion"] == "2024-11-05"
+            call = call_legacy("add", 5, a=1)
             assert post(call, Mcp_Name="add") == 202
             assert next_message(response)["id"] == 5
             assert post(request("no/such", id=6)) == 202
             assert next_message(response)["error"]["code"] == -32601
-            assert post(call, Mcp_Name="greet") == 400
-            assert post(call_tool("add", a=1)) == 400
-            assert post(b"{") == 400
-            for path in ("/messages?session_id=0", "/messages"):
-                assert post(request("ping"), path) == 404
+            for wrong, headers in ((call, {"Mcp_Name": "greet"}), (b"{", {})):
+                assert post(wrong, **headers) == 400
+            for query in ("", "?session_id=0", f"?session_id={session.session}"):
+                assert post(call, "/messages" + query) == 404
             named = {"Mcp_Session_Id": where.partition("=")[2]}
             for method in ("GET", "DELETE"):
                 assert web.send(method, **named)[0] == 404
-        eventually(
-            lambda: web.send("POST", request("ping"), path=where)[0] == 404,
-            "the end of the session",
-        )
+        eventually(lambda: post(request("ping")) == 404, "the end of the session")
 
     def test_a_body_of_a_get_hides_no_hang_up(self, web):
         """A client that ends its side behind it is seen to have left."""
@@ -4291,19 +4278,14 @@ class TestHttpServer:
                     ["Host: localhost"],
                     ["X : y"],
                     ["X: y", " folded"],
-                    ["X"],
                     ["X: a\0b"],
                     ["X: a\rb"],
                     ["Content-Length: -1"],
-                    ["Content-Length: +5"],
                     ["Content-Length: 5", "Content-Length: 5"],
                     ["Content-Length: " + "9" * 30],
-                    ["Content-Length: "],
                     ["Content-Length: 40", "Transfer-Encoding: chunked"],
                     ["Transfer-Encoding: gzip"],
                     ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
-                    ["Mcp-Session-Id: a", "Mcp-Session-Id: a"],
-                    ["Authorization: a", "Authorization: b"],
                     ["Origin: http://localhost", "Origin: http://localhost"],
                     ["Transfer-Encoding:\x0bchunked"],
                 )
@@ -4316,9 +4298,6 @@ class TestHttpServer:
                     b"2\r\n{}{}\r\n0\r\n\r\n",
                     b"-2\r\n{}\r\n0\r\n\r\n",
                     b"2\n{}\n0\n\n",
-                    b"fffffffff\r\n{}",
-                    b"2;a\n{}\r\n0\r\n\r\n",
-                    b"2\r\n{}\r\n0\n\r\n",
                     b"2\r\n{}\r\n0\r\nX: y\r\n\r\n",
                     b"2\r\n{}\r\n0\r\nGET /mcp HTTP/1.1\r\n\r\n",
                 )
@@ -4465,20 +4444,21 @@ class TestHttpServer:
 
     def test_connections_are_capped(self, server):
         """Beyond max_connections a request gets 503 with Retry-After, and further ones
-        are closed; whoever goes makes room."""
+        are closed; a client that goes makes room."""
         with server.start_http(max_connections=2) as http:
-            place = ("127.0.0.1", http.port)
             with contextlib.ExitStack() as rest:
-                for _ in range(2):
-                    rest.enter_context(socket.create_connection(place, SECONDS))
+
+                def connect(count):
+                    for _ in range(count):
+                        place = ("127.0.0.1", http.port)
+                        rest.enter_context(socket.create_connection(place, SECONDS))
+
+                connect(2)
                 eventually(lambda: len(http.connections) == 2)
-                found = raw_http(
-                    http.port, head_of(call_tool("deaf"), "Mcp-Name: deaf")
-                )
+                found = raw_http(http.port, head_of(request("ping")))
                 assert found.startswith(b"HTTP/1.1 503 ")
                 assert b"\r\nRetry-After: 1\r\n" in found
-                for _ in range(40):
-                    rest.enter_context(socket.create_connection(place, SECONDS))
+                connect(40)
                 assert raw_http(http.port, b"") == b""
             eventually(lambda: not http.connections)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
@@ -4496,16 +4476,17 @@ class TestHttpServer:
             ctx.headers["x-tenant"] = "another"
             return told
 
-        def answer(target, version):
-            with Client(target, version=version, headers={"X-Tenant": "ann"}) as client:
-                return client.call("tenant")
-
-        assert answer(server, "auto") == "nobody"
         with server.start_http() as http:
             sse = http.url.replace("/mcp", "/sse")
-            assert answer(http.url, MODERN) == "ann"
-            assert answer(http.url, "2025-11-25") == "ann"
-            assert answer(sse, "2024-11-05") == "ann"
+            for target, version, told in (
+                (server, "auto", "nobody"),
+                (http.url, MODERN, "ann"),
+                (http.url, "2025-11-25", "ann"),
+                (sse, "2024-11-05", "ann"),
+            ):
+                options = {"version": version, "headers": {"X-Tenant": "ann"}}
+                with Client(target, **options) as client:
+                    assert client.call("tenant") == client.call("tenant") == told
             batch = [call_legacy("tenant", id) for id in (1, 2)]
             session = Web(http).open("2025-03-26")
             answers = session.post(batch, X_Tenant="bob")[2]
