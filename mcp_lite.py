@@ -5984,7 +5984,7 @@ class Child(StreamTransport):
     _patience = STARTING_SECONDS
 
     def __init__(
-        self, command: list[str], env: dict[str, str], cwd: str | None, stderr: Any
+        self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any
     ) -> None:
         """Start it, with `env` for its whole environment. Raises ConnectionClosed.
 
@@ -10297,32 +10297,16 @@ class Call:
     def _run(self, timeout: float | None) -> Json:
         if timeout is None:
             timeout = self.client.timeout
-        # Whether a list that is read anew may still tell other headers.
-        may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
-            try:
-                result = self._connection.wait(
-                    self._waiter, timeout, self._on_progress, self._deadline
-                )
-            except HeaderMismatch:
-                # "the client SHOULD call tools/list [...], then retry".
-                if not may_read_list:
-                    raise
-                may_read_list = False
-                self.client.list_tools()
-                more: Json = {}
-            else:
-                kind = self._result_type(result)
-                if kind in self.client.result_types:
-                    return dict(self.client.result_types[kind](self, result))
-                if kind != "input_required":
-                    return result
-                more = self._answers_to(result)
-            try:
-                self._send(more)
-            except UnicodeError as error:
-                # The server may have named a question by half a surrogate.
-                raise InternalError(f"{self.method}: {error}") from None
+            result = self._connection.wait(
+                self._waiter, timeout, self._on_progress, self._deadline
+            )
+            kind = self._result_type(result)
+            if kind in self.client.result_types:
+                return dict(self.client.result_types[kind](self, result))
+            if kind != "input_required":
+                return result
+            self._send(self._answers_to(result))
         self.cancel()
         raise InternalError(f"{self.method}: asked more than {MAX_ROUNDS} times")
 
@@ -10439,20 +10423,12 @@ class Listening:
                 self._open_modern(kinds)
         except BaseException:
             self.close()
-            self._end(Answer(self._waiter, None, None))
             raise
 
     def subscribe(self) -> None:
         """Have a session's server tell of the resources. Raises McpError."""
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
-
-    def renew(self) -> None:
-        """Subscribe again, in a new session; a refusal ends the iteration."""
-        try:
-            self.subscribe()
-        except (McpError, ConnectionError, Timeout) as error:
-            self._connection.finish(self._waiter.id, None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
@@ -10502,9 +10478,7 @@ class Listening:
 
     def close(self) -> None:
         """Tell the server, and end the iteration. Idempotent, from any thread."""
-        is_session = not self._waiter.sent
-        is_open = self._connection.abandon(self._waiter, None)
-        if is_open and is_session:
+        if self._connection.abandon(self._waiter, None) and not self._waiter.sent:
             others = [each._uris for each in self._client._endpoint.listenings]
             for uri in set(self._uris).difference(*others):
                 # A refusal is of no use here: nothing is heard of the URI anyway.
@@ -10539,7 +10513,7 @@ class ClientEndpoint(Endpoint):
         self.log_level = ""
         # Those that are open. Each adds and removes itself, on any thread.
         self.listenings: list[Listening] = []
-        self._hearers: Workers | None = None
+        self._hearers: Workers
         # Tools by name; None before a list was read, and when it has changed.
         self.tools: dict[str, Json] | None = None
         # Their compiled output schemas.
@@ -10552,16 +10526,7 @@ class ClientEndpoint(Endpoint):
 
     def disconnected(self, connection: Connection) -> None:
         """Let the callbacks run that wait, for a while."""
-        if self._hearers is not None:
-            self._hearers.close(EXIT_SECONDS)
-
-    def output_lost(self, connection: Connection) -> None:
-        """Fail what waits, as the server reads no more."""
-        end = connection.transport.describe_end
-        start_thread(
-            "mcp-end",
-            lambda: connection.fail_pending(end("the server reads no more")),
-        )
+        self._hearers.close(EXIT_SECONDS)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return the arguments of a tool that HTTP headers mirror, by the latest list."""
@@ -10623,7 +10588,7 @@ class ClientEndpoint(Endpoint):
 
     def call_soon(self, job: Job) -> None:
         """Have the thread for callbacks do a job, in turn."""
-        if self._hearers is not None and len(self._hearers) < MAX_QUEUED:
+        if len(self._hearers) < MAX_QUEUED:
             self._hearers.submit(job)
         else:
             log_line(WARNING, "a notification was dropped: too many wait")
@@ -10657,12 +10622,9 @@ class ClientEndpoint(Endpoint):
         """
         row = method_row(method)
         declared = self.capabilities(version)
-        if not has_capability(declared, row.capability):
+        if not row.capability or not has_capability(declared, row.capability):
             raise MethodNotFound(f"{method} is no question that was declared")
         try:
-            needed, _ = needed_capability(method, params, declared)
-            if not has_capability(declared, needed):
-                raise ValueError(f"{'.'.join(needed)} was not declared")
             check_question(method, params)
         except (ValueError, TypeError) as error:
             raise InvalidParams(f"{method}: {error}") from None
@@ -10749,9 +10711,6 @@ def read_target(target: Any) -> Any:
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
             return Site(text, {})
-        if re.match(r"[\w.-]+:\d+(/|$)", text):
-            # Its query may be a secret, and no command shows it.
-            raise ValueError("target: a URL begins with http:// or https://")
         return Program(split_command(text), {}, None)
     is_pair = isinstance(target, tuple) and hasattr(target[0], "read")
     if is_pair or isinstance(target, (Transport, Server)):
@@ -10780,13 +10739,10 @@ def split_command(text: str) -> list[str]:
         return _words([text])
     import shlex
 
-    words = shlex.shlex(text, posix=True)
-    words.whitespace_split = True
-    words.commenters = ""
     if os.name == "nt":
         # There, a backslash is part of a path.
-        words.escape = ""
-    return _words(words)
+        text = text.replace("\\", "\\\\")
+    return _words(shlex.split(text))
 
 
 def _python() -> str:
@@ -10847,8 +10803,8 @@ class Client:
             a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
             Server in this process; (reader, writer), two binary streams; or an instance
             of Transport, for any other way. A leading ~/ is the home folder
-        timeout: seconds for connecting, and for each request or list; those of a
-            request start anew with each progress notification, and while a session's
+        timeout: seconds for connecting, and for each request; those of a request
+            start anew with each progress notification, and while a session's
             question is answered
         total_timeout: seconds that a call may take all the same: its rounds, questions
             and progress; None for no such limit
@@ -11005,9 +10961,7 @@ class Client:
         return told.wait(timeout)
 
     def __enter__(self) -> Client:
-        if not self._is_connected():
-            self.connect()
-        return self
+        return self if self._is_connected() else self.connect()
 
     def _is_connected(self) -> bool:
         return self._connection is not None and self._connection.reason is None
@@ -11025,9 +10979,9 @@ class Client:
             name="mcp-client",
             trace=self._trace,
         )
+        self._endpoint.connected(connection)
         self._connection = connection
         transport.start(connection)
-        self._endpoint.connected(connection)
         if not transport.feeds:
             start_thread("mcp-reader", self._read, connection)
         words = self._negotiate(connection, version, until)
@@ -11051,12 +11005,8 @@ class Client:
             )
             return HttpTransport(caller, self._learn_server, self._renew_session)
         if isinstance(target, Program):
-            given = {**target.env, **self._env}
-            env = inherited_environment()
-            env.update({name: str(value) for name, value in given.items()})
+            env = {**inherited_environment(), **target.env, **self._env}
             cwd = self._cwd or target.cwd
-            if cwd is not None:
-                cwd = os.path.expanduser(cwd)
             return Child(target.command, env, cwd, self._stderr)
         if isinstance(target, Transport):
             return target
@@ -11067,13 +11017,11 @@ class Client:
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
-        """Tell a new session what the lost one knew."""
-        # A refusal is no fault of the call that has found the old session lost.
-        with suppress(McpError, ConnectionError, Timeout):
-            if self._endpoint.log_level:
-                self.set_log_level(self._endpoint.log_level)
+        """Subscribe in a new session to what the lost one has told of."""
         for listening in list(self._endpoint.listenings):
-            listening.renew()
+            # A refusal is no fault of the call that has found the old session lost.
+            with suppress(McpError, ConnectionError, Timeout):
+                listening.subscribe()
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""
@@ -11093,12 +11041,11 @@ class Client:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted, until)
-        now = time.monotonic()
-        soon = until
+        seconds = until - time.monotonic()
         if wanted == "auto":
-            soon = now + min(PROBE_SECONDS, (until - now) / 2)
+            seconds = min(PROBE_SECONDS, seconds / 2)
         try:
-            version, words = self._probe(connection, wanted, soon)
+            version, words = self._probe(connection, wanted, seconds)
         except Timeout:
             if wanted != "auto":
                 raise
@@ -11107,25 +11054,28 @@ class Client:
                 return self._shake_hands(connection, LAST_LEGACY, until)
             except UnsupportedVersion:
                 # It was only slow to start.
-                version, words = self._probe(connection, wanted, until)
+                seconds = until - time.monotonic()
+                version, words = self._probe(connection, wanted, seconds)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version, until)
         connection.protocol.version = version
         return words
 
     def _probe(
-        self, connection: Connection, wanted: str, until: float
+        self, connection: Connection, wanted: str, seconds: float
     ) -> tuple[str, Json]:
         """Ask by server/discover. Returns the revision to speak, and the answer."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
+        # "any other error [...]: the server is legacy".
+        offered = list(LEGACY_VERSIONS)
         words: Json = {}
-        offered: Any = None
         try:
-            words = self._ask(connection, "server/discover", params, until)
-            offered = words.get("supportedVersions")
+            words = self._ask(connection, "server/discover", params, seconds)
+            if words.get("resultType", "complete") == "complete":
+                offered = words.get("supportedVersions", offered)
         except UnsupportedVersion as error:
-            offered = object_or_empty(error.data).get("supported")
+            offered = object_or_empty(error.data).get("supported", offered)
         except McpError as error:
             if error.code in MODERN_ERRORS:
                 raise
@@ -11134,14 +11084,7 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
-        kind = words.get("resultType", "complete")
-        if kind != "complete":
-            raise InternalError(f"server/discover: unknown resultType {show(kind)}")
-        if not isinstance(offered, list):
-            # "any other error [...]: the server is legacy".
-            offered = list(LEGACY_VERSIONS)
-        spoken = LEGACY_VERSIONS + MODERN_VERSIONS
-        return self._choose_version(offered, spoken), words
+        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS), words
 
     def _shake_hands(self, connection: Connection, version: str, until: float) -> Json:
         """Ask by `initialize`."""
@@ -11151,7 +11094,8 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            words = self._ask(connection, "initialize", params, until)
+            seconds = until - time.monotonic()
+            words = self._ask(connection, "initialize", params, seconds)
         except (
             MethodNotFound,
             InvalidParams,
@@ -11167,11 +11111,11 @@ class Client:
         return words
 
     def _ask(
-        self, connection: Connection, method: str, params: Json, until: float
+        self, connection: Connection, method: str, params: Json, seconds: float
     ) -> Json:
         """Send a request that opens a conversation, and block for its result."""
         waiter = connection.request(Waiter(method), params)
-        return connection.wait(waiter, max(0.0, round(until - time.monotonic(), 2)))
+        return connection.wait(waiter, max(0.0, round(seconds, 2)))
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """The newest revision offered, spoken and wanted. Raises UnsupportedVersion."""
@@ -11351,7 +11295,7 @@ class Client:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
         The list is empty where the server does not declare tools. Raises InternalError
-        when it has more than 1,000 pages, and Timeout when they do not end in time.
+        when it has more than 1,000 pages.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -11402,10 +11346,7 @@ class Client:
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
-        try:
-            return _parse_base64(str(contents[0].get("blob", "")))
-        except ValueError as error:
-            raise InternalError(f"{uri}: blob: not base64: {error}") from None
+        return _parse_base64(str(contents[0].get("blob", "")))
 
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
         """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}.
@@ -11437,8 +11378,7 @@ class Client:
         elif isinstance(ref, str):
             ref = {"type": "ref/prompt", "name": ref}
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
-        if context:
-            params["context"] = {"arguments": context}
+        params = add_given(params, context=context and {"arguments": context})
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
         if not isinstance(values, list):
@@ -11451,22 +11391,15 @@ class Client:
         row = METHODS[method]
         if not self._is_offered(row):
             return []
-        until = time.monotonic() + self.timeout
         items: list[Json] = []
         params: Json = {}
         for _ in range(MAX_PAGES):
-            try:
-                result = self.request(method, params)
-            except UnicodeError as error:
-                # The cursor has half a surrogate.
-                raise InternalError(f"{method}: nextCursor: {error}") from None
+            result = self.request(method, params)
             items += _with_objects(result, row.paged)[row.paged]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}
-            if time.monotonic() >= until:
-                raise Timeout(f"{method}: no end within {self.timeout:g} seconds")
         raise InternalError(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> None:

@@ -7827,10 +7827,6 @@ class TestClient:
             (lambda c: c.call("x"), {"tools_call": {}}),
             (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
             (
-                lambda c: c.read("x://y"),
-                {"resources_read": {"contents": [{"blob": "!"}]}},
-            ),
-            (
                 lambda c: c.complete("p", "a", ""),
                 {"completion_complete": {"completion": None}},
             ),
@@ -7926,16 +7922,11 @@ class TestClient:
             names = [tool["name"] for tool in client.list_tools()]
         assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
 
-    @pytest.mark.parametrize(
-        "timeout, error, said",
-        [(60.0, InternalError, "1000 pages"), (0.05, Timeout, "tools/list: no end")],
-    )
-    def test_endless_pages_are_left(self, timeout, error, said):
-        """A list ends after a thousand pages, and when its time is over."""
+    def test_endless_pages_are_left(self):
+        """A list ends after a thousand pages."""
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
         with talking_to(script) as client:
-            client.timeout = timeout
-            with pytest.raises(error, match=said):
+            with pytest.raises(InternalError, match="1000 pages"):
                 client.list_tools()
 
     # Agreeing on a revision
@@ -8209,13 +8200,6 @@ class TestClient:
                 {"requestedSchema": {"properties": {"a": {"type": "object"}}}},
                 -32602,
             ),
-            (
-                "2025-06-18",
-                "on_sample",
-                "sampling/createMessage",
-                {"tools": []},
-                -32602,
-            ),
         ],
     )
     def test_questions_are_checked(self, version, options, method, params, code):
@@ -8299,8 +8283,8 @@ class TestClient:
 
     # Targets and options
     def test_what_a_target_may_be(self, tmp_path, monkeypatch):
-        """A target may have numbers among arguments and variables, and ~ for the home
-        folder; a script is found from here, wherever it is to run."""
+        """A target may have numbers among its arguments, and ~ for the home folder; a
+        script is found from here, wherever it is to run."""
         home = tmp_path / "home"
         folder = tmp_path / "folder"
         home.mkdir()
@@ -8312,20 +8296,20 @@ class TestClient:
         program(home, f"Server('s', instructions={told}).run()")
         here, there = map(os.path.realpath, (str(home), str(folder)))
         entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
-        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
+        run = {**entry, "cwd": str(folder), "env": {"N": "7"}, "type": "stdio"}
         for target, options, told in (
             (
                 "program.py --flag \"a b\" '' #",
                 {},
                 [here, None, "--flag", "a b", "", "#"],
             ),
-            ("~/program.py", {"env": {"N": 5}}, [here, "5"]),
+            ("~/program.py", {"env": {"N": "5"}}, [here, "5"]),
             ("program.py x", {"cwd": folder}, [there, None, "x"]),
-            (home / "program.py", {"cwd": "~"}, [here, None]),
+            (home / "program.py", {}, [here, None]),
             (["program.py", 5], {}, [here, None, "5"]),
             (run, {}, [there, "7", "1", "2.5", "~x"]),
-            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
-            ({"command": "program.py", "env": None, "cwd": "~"}, {}, [here, None]),
+            (run, {"cwd": home, "env": {"N": "8"}}, [here, "8", "1", "2.5", "~x"]),
+            ({"command": "program.py", "env": None}, {}, [here, None]),
         ):
             with Client(target, **options) as client:
                 assert ast.literal_eval(client.instructions) == told, (target, options)
@@ -8356,7 +8340,6 @@ class TestClient:
             ([], {}, "expected a URL, a script or a command, got nothing"),
             ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
             ('x "s3cret', {}, "No closing quotation"),
-            ("localhost:8000/mcp?key=s3cret", {}, "begins with http:// or https://"),
             ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
             ({"url": None}, {}, "a dict with a url or a command"),
             (
