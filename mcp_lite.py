@@ -7245,6 +7245,8 @@ class WsgiApp:
         exchange.max_body = self.endpoint.max_body
         exchange.start_response = start_response
         self.endpoint.answer(exchange)
+        if exchange.state == exchange.OPENING:
+            exchange.send(400, {})  # the body could not be read
         return [exchange.result]
 
 
