@@ -3694,17 +3694,12 @@ class TestHttpServer:
         for method in ("GET", "DELETE"):
             assert session.send(method)[0] == 404
 
-    def test_a_failed_handshake_leaves_no_session(self, web):
+    def test_a_failed_handshake_opens_no_session(self, web):
         """A refused initialize has no session's id, whatever it is refused for."""
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-        for params, headers in (
-            ({}, {}),
-            ({**hello, "protocolVersion": 5}, {}),
-            (hello, {"Mcp_Method": "tools/list"}),
-        ):
+        hello = opening("2025-11-25")
+        for params, headers in (({}, {}), (hello, {"Mcp_Method": "tools/list"})):
             _, sent, body = web.post(request("initialize", params), **headers)
-            assert "error" in body and body["id"] == 1
-            assert "Mcp-Session-Id" not in sent
+            assert "error" in body and "Mcp-Session-Id" not in sent
 
     @pytest.mark.parametrize("version", LEGACY)
     def test_a_wrong_version_is_refused(self, web, version):
@@ -3723,7 +3718,7 @@ class TestHttpServer:
 
     def test_a_version_that_nobody_speaks(self, web):
         """It is refused by name, with those that are spoken, in any message."""
-        note = {"jsonrpc": "2.0", "method": "notifications/x", "params": {}}
+        note = mcp_message("notifications/x")
         told = modern(_meta={META_VERSION: "2099-01-01"})
         unknown = {"MCP_Protocol_Version": "2099-01-01"}
         for message, headers, code in (
@@ -3783,10 +3778,7 @@ class TestHttpServer:
             (request("ping", id="seven"), {"Mcp_Method": "x"}, 400, "seven"),
             ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, {}, 200, 7),
             (request("ping", id=7), {"Content_Type": "text/plain"}, 415, None),
-            ({"jsonrpc": "2.0", "id": 7, "result": {}}, lost, 400, None),
             ({"jsonrpc": "2.0", "id": [7], "method": "ping"}, {}, 400, None),
-            ({"jsonrpc": "2.0", "method": "notifications/x"}, lost, 400, None),
-            (b'{"jsonrpc": "2.0", "id": 7, "method": "ping"', {}, 400, None),
         ):
             found, _, body = session.post(message, **headers)
             assert (found, body.get("id"), "error" in body) == (status, known, True)
@@ -3814,7 +3806,7 @@ class TestHttpServer:
 
     def test_batches_of_2025_03_26(self, web):
         """A batch is answered with an array, in JSON or in events; notifications alone
-        with 202. No other revision has them, and no modern request comes in one."""
+        with 202. No other revision has them."""
         session = Web(web).open("2025-03-26")
         ping = request("ping", id=2)
         status, _, body = session.post([request("ping"), ping])
@@ -4444,23 +4436,23 @@ class TestHttpServer:
         """
         ann = {"sub": "ann", "exp": 1}
         claims = {"a1": ann, "a2": {**ann, "exp": 2}, "b": {"sub": "bob"}}
+        bob = {"Authorization": "Bearer b"}
         with server.start_http(verify=claims) as http:
-            web = Web(http, Authorization="Bearer a1")
             session = Web(http, Authorization="Bearer a1").open()
             ping = request("ping")
-            for method, message in (("POST", ping), ("GET", None), ("DELETE", None)):
-                found = session.send(method, message, Authorization="Bearer b")
-                assert found[0] == 404
+            assert session.post(ping, **bob)[0] == 404
+            for method in ("GET", "DELETE"):
+                assert session.send(method, **bob)[0] == 404
             assert session.post(ping, Authorization="Bearer a2")[0] == 200
             asking = call_tool("form", capabilities={"elicitation": {}})
-            state = web.post(asking)[2]["result"]
+            state = Web(http, Authorization="Bearer a1").post(asking)[2]["result"]
             (key,) = state["inputRequests"]
             answer = {"action": "accept", "content": {"name": "x"}}
             asking["params"]["requestState"] = state["requestState"]
             asking["params"]["inputResponses"] = {key: answer}
-            for token, told in (("b", -32602), ("a2", None)):
-                body = web.post(asking, Authorization="Bearer " + token)[2]
-                assert body.get("error", {}).get("code") == told
+            assert Web(http, **bob).post(asking)[2]["error"]["code"] == -32602
+            renewed = Web(http, Authorization="Bearer a2").post(asking)[2]
+            assert "error" not in renewed
 
     def test_tls(self, server, certificate):
         """With ssl_context= the same over TLS.
@@ -4488,18 +4480,18 @@ class TestHttpServer:
         """Again and again, with clients that listen, or have sent half a request."""
         port = 0
         for _ in range(3):
-            with server.start_http(port=port) as http:
-                port = http.port
-                place = ("127.0.0.1", port)
-                with Web(http).stream("POST", LISTEN) as response, Web(
-                    http
-                ).open().stream(), socket.create_connection(place, SECONDS) as half:
-                    half.sendall(b"POST /mcp HTTP/1.1\r\nHost:")
-                    next_message(response)
-                    http.close()
-                    http.close()
-                with pytest.raises(ConnectionRefusedError):
-                    socket.create_connection(place, SECONDS)
+            http = server.start_http(port=port)
+            port = http.port
+            place = ("127.0.0.1", port)
+            with contextlib.ExitStack() as stack:
+                half = stack.enter_context(socket.create_connection(place, SECONDS))
+                half.sendall(b"POST /mcp HTTP/1.1\r\nHost:")
+                stack.enter_context(Web(http).open().stream())
+                next_message(stack.enter_context(Web(http).stream("POST", LISTEN)))
+                http.close()
+                http.close()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(place, SECONDS)
 
     def test_close_from_a_handler(self, server):
         """It returns: it does not wait for itself."""
