@@ -11652,14 +11652,40 @@ class TestBridge:
             client.call("touch")
             assert heard.get(timeout=SECONDS) == "far://x"
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_a_server_that_tells_of_no_resources(self, version):
+        """The bridge does not say that it tells of them; list changes are heard."""
+        far = Server("far")
+        far.add_tool(lambda: "", name="one")
+        bridge = example("bridge").Bridge(far, version="2025-11-25")
+        with contextlib.closing(bridge), Client(
+            bridge.server, version=version
+        ) as client:
+            assert "resources" not in client.server_capabilities
+            with pytest.raises(MethodNotFound):
+                client.request("resources/subscribe", {"uri": "far://x"})
+            if version == MODERN:
+                with client.listen(uris=["far://x"]) as changes:
+                    far.add_tool(lambda: "", name="another")
+                    assert next(changes)["method"].endswith("tools/list_changed")
+
     def test_as_a_program(self, tmp_path):
-        """On stdio and at a URL, with a choice of tools."""
-        script = os.path.join(HERE, "examples", "quickstart_server.py")
-        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py"), script]
-        with Client([*command, "--deny", "search"]) as client:
-            names = [tool["name"] for tool in client.list_tools()]
-            assert names and "search" not in names
-        absent = Client([sys.executable, command[1], "/no/such/program"], stderr=None)
+        """On stdio, with a choice of tools; the server gets the environment."""
+        script = tmp_path / "server.py"
+        script.write_text(
+            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('far')\n"
+            "server.add_tool(lambda: os.environ['A_KEY'], name='key')\n"
+            "server.add_tool(lambda: '', name='search')\n"
+            "server.run()\n"
+        )
+        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py")]
+        words = [*command, str(script), "--deny", "search"]
+        with Client(words, env={"A_KEY": "s3cret"}) as client:
+            assert [tool["name"] for tool in client.list_tools()] == ["key"]
+            assert client.call("key") == "s3cret"
+        absent = Client([*command, "/no/such/program"], stderr=None)
         with pytest.raises((McpError, ConnectionClosed), match="/no/such/program"):
             absent.connect()
 
