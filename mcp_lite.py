@@ -10035,10 +10035,10 @@ class Server:
         it returns. A second signal ends all waiting. Raises ValueError for another
         transport, and for "stdio" with options.
         """
+        stop: SimpleQueue[str] = SimpleQueue()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            stop: SimpleQueue[str] = SimpleQueue()
             with stop_signals(stop), self.start_http(**options) as http:
                 told = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
@@ -10053,7 +10053,6 @@ class Server:
         if os.isatty(0):
             told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(told), file=sys.stderr, flush=True)
-        stop = SimpleQueue()
         with stop_signals(stop), private_wire() as (reader, writer):
             self._serve(reader, writer, stop)
 
@@ -10160,8 +10159,7 @@ class Server:
         self._serve(reader, writer, SimpleQueue())
 
     def _serve(self, reader: Any, writer: Any, stop: SimpleQueue[str]) -> None:
-        transport = StreamTransport(reader, writer)
-        connection = self.connect(transport)
+        connection = self.connect(StreamTransport(reader, writer))
         try:
             Pump(connection, stop).run()
         finally:
@@ -10623,8 +10621,8 @@ class ClientEndpoint(Endpoint):
         Raises McpError, whatever has failed.
         """
         row = method_row(method)
-        declared = self.capabilities(version)
-        if not row.capability or not has_capability(declared, row.capability):
+        needed = row.capability
+        if not needed or not has_capability(self.capabilities(version), needed):
             raise MethodNotFound(f"{method} is no question that was declared")
         try:
             check_question(method, params)

@@ -5624,8 +5624,8 @@ class TestHttpClient:
     # Sessions
 
     def test_a_lost_session_is_renewed(self, recorded):
-        """404 for the session: a new one is opened, which is told what the lost one
-        knew, and the call goes through. close() deletes it."""
+        """404 for the session: a new one is opened, which tells of what the lost one
+        told of, and the call goes through. close() deletes it."""
         http, seen = recorded
         heard = []
         with Client(
@@ -5634,7 +5634,6 @@ class TestHttpClient:
             on_notification=lambda method, _: heard.append(method),
         ) as client:
             client.subscribe("x://note")
-            client.set_log_level("error")
             lose_sessions(http, seen)
             assert client.call("greet", name="Bo") == "hello Bo"
             updated = "notifications/resources/updated"
@@ -5642,7 +5641,6 @@ class TestHttpClient:
         methods = [message["method"] for _, _, message in seen if message]
         assert methods.count("initialize") == 2
         assert methods.count("notifications/initialized") == 2
-        assert methods.count("logging/setLevel") == 2
         assert seen[-1][0] == "DELETE"
         session = Web(http, seen[-1][1]["mcp-session-id"], "2025-11-25")
         assert session.post(request("ping"))[0] == 404
@@ -5734,8 +5732,8 @@ class TestHttpClient:
             assert "x-mcp-header" in caplog.text and "good" not in caplog.text
 
     def test_the_list_of_tools_tells_what_is_mirrored(self, server, recorded):
-        """It is read before the first arguments are sent, and again, with the call once
-        more, when the server finds a mismatch (-32020)."""
+        """It is read before the first arguments are sent. When the server finds a
+        mismatch (-32020), the program reads it again."""
         http, seen = recorded
         schema = {
             "type": "object",
@@ -5748,11 +5746,10 @@ class TestHttpClient:
             server.remove_tool("place")
             schema["properties"]["region"]["x-mcp-header"] = "Place"
             server.add_tool(lambda region: region, name="place", input_schema=schema)
-            del seen[:]
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.call("place", region="Bern")
+            client.list_tools()
             assert client.call("place", region="Bern") == "Bern"
-        methods = [message["method"] for _, _, message in seen]
-        assert [methods[0], methods[-1]] == ["tools/call"] * 2
-        assert set(methods[1:-1]) == {"tools/list"}
 
     @pytest.mark.parametrize(
         "name, value",
