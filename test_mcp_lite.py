@@ -4835,7 +4835,9 @@ class TestHttpServer:
             for name in calls:
                 eventually((site.folder / name).exists, name)
             site.process.send_signal(signal.SIGTERM)
-            assert not any(event["message"] for event in events_of(listening))
+            told = [event["message"] for event in events_of(listening)]
+            methods = [message["method"] for message in told if message]
+            assert methods == ["notifications/cancelled"]  # of what it has asked
             assert "result" in next_message(modern_listening)
             assert "nobody answers" in str(answers.pop("ask").result(SECONDS))
             eventually(lambda: self.is_closed(site))
