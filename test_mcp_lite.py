@@ -396,10 +396,6 @@ import uuid  # noqa: E402
 
 import pytest  # noqa: E402
 
-try:
-    import tracemalloc
-except ImportError:
-    tracemalloc = None  # PyPy has none
 # An import has a cache of what was compiled, a script has none.
 IMPORT = f"import sys; sys.path.insert(0, {HERE!r}); import test_mcp_lite"
 SERVE = [sys.executable, "-c", IMPORT, "--serve"]
@@ -1338,18 +1334,6 @@ POST http://localhost/mcp HTTP/1.1
 """.split(b"\n")
 STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
 STARTS += [b"\x16\x03\x01\x02\0\x01"]
-QUESTIONS = {
-    "form": {
-        "method": "elicitation/create",
-        "params": {"message": "m", "requestedSchema": FORM},
-    },
-    "think": {
-        "method": "sampling/createMessage",
-        "params": {"messages": [], "maxTokens": 5},
-    },
-    "where": {"method": "roots/list", "params": {}},
-    "alive": {"method": "ping"},
-}
 
 
 def program(folder, text):
@@ -1783,10 +1767,6 @@ class TestSchema:
             # What would take long is refused before it is tried.
             ({"pattern": "." * 40_000}, ": too much work"),
             (
-                {"patternProperties": {f"[\u0100-\uffff]{n}": {} for n in range(2000)}},
-                ": too",
-            ),
-            (
                 {
                     "$id": "http://x/" + "a" * 300_000 + "/",
                     "$defs": {str(n): {"$id": f"b{n}"} for n in range(5000)},
@@ -1794,7 +1774,7 @@ class TestSchema:
                 ": too long a URI",
             ),
         ],
-        ids=range(33),
+        ids=range(32),
     )
     def test_a_wrong_schema_is_told_where(self, schema, text):
         """A schema that cannot be used raises ValueError with the place and what is
@@ -9151,9 +9131,6 @@ class TestEverywhere:
             with Client(target, version=version, on_sample=on_sample) as client:
                 holder.append(client)
                 assert client.call("think") == "42"
-
-
-PYPY = sys.implementation.name == "pypy"
 
 
 def hosted(main, fn):
