@@ -10,7 +10,9 @@ be repeated, choose among its tools.
 
 Tools, resources, prompts, completions, progress, cancellation, logs, questions, list
 changes and updates pass through. Each caller over HTTP has a client of its own: its
-questions reach nobody else. A server that has ended is started again by the next request.
+questions reach nobody else. Callers without a token and without a session share one, so
+a server of an older revision can ask them only while a single request is at work. A
+server that has ended is started again by the next request.
 """
 
 import argparse
