@@ -9818,10 +9818,6 @@ ANSWERS = {
         {"result": {**ASKS, "inputRequests": {HALF: ODD_FORM}}},
         McpError,
     ),
-    "a state": (
-        {"result": {**ASKS, "requestState": HALF, "inputRequests": {}}},
-        InternalError,
-    ),
 }
 
 
