@@ -1428,7 +1428,7 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
-MAX_KNOWN = 20  # names that are told in place of an unknown one
+MAX_KNOWN = 20  # names that may be told in place of an unknown one
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
 MAX_BASE = 2_000  # characters of a URI that references start from
@@ -1472,7 +1472,7 @@ class Schema:
         self.tracks = False
         # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
         self._paid = 0
-        self._named = {("", ""): schema}
+        self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
         self._survey()
         # Most arguments are objects of scalars: a look at their types will do.
         self._fitting: dict[str, tuple[type, ...]] | None = None
@@ -1532,6 +1532,9 @@ class Schema:
         if pattern in self.patterns:
             return
         self._paid += len(pattern)
+        if re.search(r"[^\0-\xff]|\\u", pattern):
+            # `re` takes some milliseconds for a class of characters beyond Latin 1.
+            self._paid += 100 * pattern.count("[")
         if self._paid > MAX_PATTERNS:
             raise ValueError(f"{place}: too much work")
         try:
@@ -1683,8 +1686,8 @@ class _Run:
     ) -> Failures:
         """Check a member that nothing else in the schema speaks of."""
         if rest is False and isinstance(value, dict):
-            known = list(itertools.islice(schema.get("properties", ()), MAX_KNOWN))
-            yield _Failure((path, key), "unknown; known: {}", known, _NOT_SHOWN)
+            text, names = suggest(key, schema.get("properties", ()))
+            yield _Failure((path, key), f"unknown; {text}", names, _NOT_SHOWN)
         else:
             yield from self.member(rest, value, key, path)
 
@@ -1706,6 +1709,14 @@ class _Run:
         if type(value) is str:
             return value in values
         return self.key(value) in map(self.key, values)
+
+    def is_schema(self, value: Any, wanted: Any, schema: Json, path: Any) -> Failures:
+        # To survey a schema takes some steps for each of its characters.
+        self.spend(len(equality_key(value)))
+        try:
+            Schema(value)
+        except ValueError as error:
+            yield _Failure(path, "not a JSON Schema: {}", str(error), _NOT_SHOWN)
 
     def ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
         target, _ = self.schema.targets[id(schema), text]
@@ -1875,6 +1886,18 @@ def _describe(failure: _Failure) -> str:
     return f"{place.lstrip('.')}: {text}" if place else text
 
 
+def suggest(name: str, known: Iterable[str]) -> tuple[str, Any]:
+    """Tell which name was meant instead of an unknown one, or which there are: a text,
+    and what stands for its {}."""
+    from difflib import get_close_matches
+
+    # Longer names are no misspelt words, and would take long to compare.
+    names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
+    for near in get_close_matches(name[:60], names, 1):
+        return "did you mean {}?", near
+    return "known: {}", names
+
+
 # Types, and values that are equal.
 def json_type(value: object) -> str:
     """Return the JSON type of a value; "integer" for a whole float, too."""
@@ -1949,6 +1972,8 @@ class Pattern:
 def _is_plain(tokens: Iterable[str]) -> bool:
     """Return whether `re` needs no more steps than there are places in the text."""
     text = "".join(tokens)
+    if "(?" in tokens:
+        raise ValueError("(? begins no group of ECMA 262")
     choices = [each for each in tokens if re.match(r"[|]|{.+,", each)]
     repeats_group = "){" in text
     is_single = len(choices) == 1 and text[0] == "^" and "(" not in text
@@ -2075,6 +2100,9 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+# A schema for schemas, by its name; the keyword of ours is all that it has.
+_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
+_IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
@@ -2111,6 +2139,7 @@ _Keyword = namedtuple(
 )
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
+    _IS_SCHEMA: _Keyword("anything", _ALL, _Run.is_schema),
     "$id": _Keyword("a text"),
     "$anchor": _Keyword("a text"),
     "$dynamicAnchor": _Keyword("a text"),
@@ -3997,12 +4026,19 @@ class Workers:
         """Return how many jobs wait."""
         return len(self._jobs)
 
-    def submit(self, job: Job) -> None:
-        """Have a job done. Never blocks. After close() it is dropped."""
+    def submit(self, job: Job) -> bool:
+        """Have a job done. Never blocks. After close() it is dropped.
+
+        False if there is no worker, and the system has no thread for one.
+        """
         with self._lock:
-            if not self._closed:
-                self._jobs.append(job)
-                self._call_locked()
+            if self._closed:
+                return True
+            self._jobs.append(job)
+            self._call_locked()
+            if not self._threads:
+                self._jobs.clear()
+            return bool(self._threads)
 
     def _call_locked(self) -> None:
         """Wake a worker for the jobs that wait, or start another one."""
@@ -4018,8 +4054,8 @@ class Workers:
                 # under it.
                 self._threads.add(start_thread(self._name, self._run, sys.stdin))
             except RuntimeError:
-                # The system has no thread to give. The jobs wait for a worker, or for
-                # the next job.
+                # The system has no thread to give. The workers that there are will do
+                # the jobs, sooner or later.
                 self._is_called = False
 
     def _run(self, kept: object) -> None:
@@ -4491,10 +4527,9 @@ class Connection:
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve these requests. Never blocks."""
         for request in requests:
-            if len(self.workers) < MAX_BACKLOG:
-                self.workers.submit(partial(self._serve, request))
-            else:
-                error = InternalError("too many requests wait")
+            job = partial(self._serve, request)
+            if len(self.workers) >= MAX_BACKLOG or not self.workers.submit(job):
+                error = InternalError("too many requests wait, or the system is full")
                 self.cut_short(request, request.failure(error))
 
     def _serve(self, request: Request) -> None:
@@ -9279,8 +9314,9 @@ class ServerEndpoint(Endpoint):
         offer = self.offers[kind].get(name)
         if offer is None or not self._may_see(ctx, offer):
             known = [key for key, each in self.offers[kind].items() if not each.visible]
-            told = show(known[:MAX_KNOWN], 300)
-            raise NotFound(f"Unknown {noun}: {name}; known: {told}")
+            text, names = suggest(name, known)
+            told = text.format(show(names, 300))
+            raise NotFound(f"Unknown {noun}: {name}; {told}")
         return offer
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
@@ -10297,10 +10333,21 @@ class Call:
     def _run(self, timeout: float | None) -> Json:
         if timeout is None:
             timeout = self.client.timeout
+        # Whether a list that is read anew may still tell other headers.
+        may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
-            result = self._connection.wait(
-                self._waiter, timeout, self._on_progress, self._deadline
-            )
+            try:
+                result = self._connection.wait(
+                    self._waiter, timeout, self._on_progress, self._deadline
+                )
+            except HeaderMismatch:
+                # "the client SHOULD call tools/list [...], then retry".
+                if not may_read_list:
+                    raise
+                may_read_list = False
+                self.client.list_tools()
+                self._send({})
+                continue
             kind = self._result_type(result)
             if kind in self.client.result_types:
                 return dict(self.client.result_types[kind](self, result))
@@ -10429,6 +10476,13 @@ class Listening:
         """Have a session's server tell of the resources. Raises McpError."""
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
+
+    def renew(self) -> None:
+        """Subscribe again, in a new session; a refusal ends the iteration."""
+        try:
+            self.subscribe()
+        except (McpError, ConnectionError, Timeout) as error:
+            self._connection.finish(self._waiter.id, None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
@@ -11017,11 +11071,13 @@ class Client:
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
-        """Subscribe in a new session to what the lost one has told of."""
+        """Tell a new session what the lost one knew."""
+        # A refusal is no fault of the call that has found the old session lost.
+        with suppress(McpError, ConnectionError, Timeout):
+            if self._endpoint.log_level:
+                self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
-            # A refusal is no fault of the call that has found the old session lost.
-            with suppress(McpError, ConnectionError, Timeout):
-                listening.subscribe()
+            listening.renew()
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""

@@ -110,7 +110,6 @@ class Task:
             self.set("input_required")
             self.changed.wait_for(lambda: self.is_cancelled or not self.questions)
             self.questions = {}
-            self.set("working")
             if self.is_cancelled:
                 raise Cancelled("the task was cancelled")
             return self.answers
@@ -121,6 +120,8 @@ class Task:
             for key in set(responses).intersection(self.questions):
                 del self.questions[key]
                 self.answers[key] = responses[key]
+            if self.state["status"] == "input_required" and not self.questions:
+                self.set("working")
             self.changed.notify_all()
 
     def cancel(self):
