@@ -4155,8 +4155,9 @@ class Outbox:
                 self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have the lines written, without blocking."""
-        self._writer.submit(self.flush)
+        """Have the lines written without blocking; by this thread if none can be had."""
+        if not self._writer.submit(self.flush):
+            self.flush()
 
     def is_idle(self) -> bool:
         """Return whether all is written."""
@@ -4529,7 +4530,7 @@ class Connection:
         for request in requests:
             job = partial(self._serve, request)
             if len(self.workers) >= MAX_BACKLOG or not self.workers.submit(job):
-                error = InternalError("too many requests wait, or the system is full")
+                error = InternalError("too many requests wait")
                 self.cut_short(request, request.failure(error))
 
     def _serve(self, request: Request) -> None:
