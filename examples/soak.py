@@ -105,7 +105,9 @@ class Soak:
         self.losses = 0
         self.server = build_server()
         self.restarts = 0
-        self.http = self.server.start_http()
+        # It stays open, so that no other program takes the port during a restart.
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.http = self.server.start_http(sock=self.socket.dup())
 
     def book(self, loss=""):
         """Account for one call."""
@@ -294,7 +296,7 @@ def restart(soak, dice):
     """Replace the server over HTTP. Calls that notice may fail."""
     soak.restarts += 1
     soak.http.close()
-    soak.http = soak.server.start_http(port=soak.http.port)
+    soak.http = soak.server.start_http(sock=soak.socket.dup())
     soak.restarts += 1
     time.sleep(dice.uniform(1, 5))
 
@@ -362,6 +364,7 @@ def main():
     for each in load:
         each.join()
     soak.http.close()
+    soak.socket.close()
     for _ in range(600):
         if (threading.active_count(), descriptors()) == (threads, opened):
             break
