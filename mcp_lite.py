@@ -6887,7 +6887,10 @@ class HttpEndpoint:
         if self._metadata:
             # RFC 9728, section 3.1: it stands between the host and the path.
             url = re.sub(
-                "(?<=://)[^/]*", rf"\g<0>{_WELL_KNOWN}", self._metadata["resource"], 1
+                "(?<=://)[^/]*",
+                rf"\g<0>{_WELL_KNOWN}",
+                self._metadata["resource"],
+                count=1,
             )
             self._metadata_url = url.rstrip("/")
             for place in ("", path or "", self._metadata_url.partition(_WELL_KNOWN)[2]):
@@ -10210,8 +10213,7 @@ class Server:
         Its thread calls feed() of the connection that this returns, and then
         disconnect().
         """
-        connection = self._endpoint.open_connection(transport)
-        return connection
+        return self._endpoint.open_connection(transport)
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
         """End a conversation that connect() has begun. Idempotent, from any thread.

@@ -4564,10 +4564,11 @@ class TestHttpServer:
             lines = [each.getMessage() for each in caplog.records]
             return sorted(re.sub(r" \d+\.\d ", " ", line) for line in lines)
 
-        with caplog.at_level("INFO", "mcp_lite.http"):
-            with server.start_http(**options) as http:
-                caplog.clear()
-                yield http, read
+        with caplog.at_level("INFO", "mcp_lite.http"), server.start_http(
+            **options
+        ) as http:
+            caplog.clear()
+            yield http, read
 
     def test_the_access_log(self, server, caplog):
         """A line for each request: peer, method, path, status, time, what it called;
@@ -5458,9 +5459,10 @@ class TestHttpClient:
     def test_what_is_too_large_is_told(self, server):
         """The server refuses a large body before it has read it: its words still reach
         the caller."""
-        with server.start_http(max_body=100_000) as http, Client(http.url) as client:
-            with pytest.raises(HttpFailure, match="more than 100000 bytes"):
-                client.call("echo", value="x" * 20_000_000)
+        refused = pytest.raises(HttpFailure, match="more than 100000 bytes")
+        http = server.start_http(max_body=100_000)
+        with http, Client(http.url) as client, refused:
+            client.call("echo", value="x" * 20_000_000)
 
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_who_may_be_answered(self, version):
@@ -5474,7 +5476,7 @@ class TestHttpClient:
             if version != "auto":
                 assert answered.wait(SECONDS)
             sock.sendall(event_of(answer_to(seen, "x")).encode())
-            return None
+            return
 
         make_site = modern_site if version == "auto" else legacy_site
         site = make_site(tools_call=stream)
@@ -5775,9 +5777,9 @@ class TestHttpClient:
         """The query is sent, the fragment is not, and no error's text shows either."""
         site = modern_site(tools_call=lambda seen, sock: None)
         with web_server(site) as (url, seen):
-            with Client(url + "/b%20c?key=hush#part") as client:
-                with pytest.raises(HttpFailure) as caught:
-                    client.call("y")
+            refused = pytest.raises(HttpFailure)
+            with Client(url + "/b%20c?key=hush#part") as client, refused as caught:
+                client.call("y")
             assert {each["path"] for each in seen} == {"/mcp/b%20c?key=hush"}
             assert not re.search("hush|part", str(caught.value))
 
@@ -5902,9 +5904,9 @@ class TestHttpClient:
         nothing is called."""
         first = server.start_http()
         with first, Client(first.url, version="2025-11-25") as client:
+            # The answer comes behind `initialized`, and the stream.
+            client.ping()
             with client.listen() as events:
-                # The answer comes behind `initialized`, and the stream.
-                client.ping()
                 first.close()
                 heard = []
                 listener = threading.Thread(target=lambda: heard.append(next(events)))
@@ -6643,9 +6645,8 @@ class TestServerInProcess:
         server.add_resource("x://missing", missing)
         with server.start_http() as http, Client(
             http.url if over_http else server, version=version
-        ) as client:
-            with pytest.raises(NotFound) as caught:
-                client.read("x://missing")
+        ) as client, pytest.raises(NotFound) as caught:
+            client.read("x://missing")
         assert caught.value.code == (-32002 if version < "2026" else -32602)
         assert caught.value.message == "no such city"
         assert caught.value.data == {"uri": "x://missing", "id": 7}
@@ -7871,9 +7872,10 @@ class TestClient:
     def test_endless_pages_are_left(self):
         """A list ends after a thousand pages."""
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with talking_to(script) as client:
-            with pytest.raises(InternalError, match="1000 pages"):
-                client.list_tools()
+        with talking_to(script) as client, pytest.raises(
+            InternalError, match="1000 pages"
+        ):
+            client.list_tools()
 
     # Agreeing on a revision
     def test_a_silent_legacy_server(self):

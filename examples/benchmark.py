@@ -249,6 +249,7 @@ class HttpPeer(Peer):
             with contextlib.suppress(ConnectionRefusedError):
                 return socket.create_connection(self.address).close()
             time.sleep(0.01)
+        return None
 
     def post(self, body, more=()):
         """The body of the answer, and its headers."""
