@@ -11373,7 +11373,7 @@ class TestLessons:
             begun in A, done in B: to Oslo""",
         "10_hostile.py": """
             not JSON in UTF-8
-            maximum recursion depth
+            not JSON in UTF-8
             more than 500000 arrays and objects
             no number in JSON: NaN
             arguments: expected object
