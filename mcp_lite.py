@@ -36,8 +36,9 @@ A server is functions; a client is calls:
         print(client.call("forecast", city="Oslo"))  # 3 days of sun over Oslo
     server.run()  # serve stdin and stdout until the input ends
 
-What the protocol is for: a program with a language model in it, a chat or an editor,
-connects as client to servers that lend the model what it cannot do alone. A server has
+The protocol serves programs with a language model in them. Such a program, a chat or an
+editor, connects as client to servers that lend the model what it cannot do alone. A
+server has
     tools      functions; the model reads their descriptions and schemas, and decides
                which to call
     resources  texts and data under URIs, for the program to show to the model
@@ -523,7 +524,7 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
-        # What follows the first option or setting may be a secret.
+        # The words from the first option or setting on may be secrets.
         is_plain = re.compile("[^-=][^=]*").fullmatch
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
@@ -585,7 +586,6 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
 
     keep_lines: line feeds stay; else they are shown as `\\n`
     """
-
     if keep_lines:
         return "\n".join(map(printable, text.split("\n")))
     return re.sub(UNPRINTABLE, lambda match: ascii(match[0])[1:-1], text)
@@ -3744,8 +3744,10 @@ class Protocol:
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_".
         """
-        if self.role == "server" or self.version:
-            return self.role == "server" or self.version < FIRST_MODERN
+        if self.role == "server":
+            return True
+        if self.version:
+            return self.version < FIRST_MODERN
         # It is being agreed on; a server that was sent `initialize` may ping.
         waiters = list(self.pending.values())
         return any(method_row(waiter.method).handshake for waiter in waiters)
@@ -5087,11 +5089,10 @@ class Signer:
     """
 
     def __init__(self, state_key: Any) -> None:
-        keys = [os.urandom(32)] if state_key is None else state_key
-        if not isinstance(keys, (list, tuple)):
-            keys = [keys]
+        keys = listed(os.urandom(32) if state_key is None else state_key)
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        if not all(isinstance(key, bytes) and len(key) >= 16 for key in self._keys):
+        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
+        if not strong or not all(strong):
             raise ValueError(
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
@@ -5116,7 +5117,9 @@ class Signer:
         import hmac
 
         # Only a text in ASCII can be compared.
-        payload, _, signature = ascii(sealed).strip("'").rpartition(".")
+        if not isinstance(sealed, str) or not sealed.isascii():
+            sealed = ""
+        payload, _, signature = sealed.rpartition(".")
         valid = self._signatures(payload, binding)
         if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
@@ -6157,7 +6160,7 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 def header_parameters(schema: object) -> list[tuple[list[str], str]]:
-    """Which arguments of a tool headers mirror, by its schema: (path, header) each.
+    """Return which arguments of a tool headers mirror: (path, header) each.
 
     Raises ValueError for a schema that makes the tool invalid.
     """
@@ -6190,7 +6193,7 @@ _TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """The headers that mirror a message: {header: value, or None where it has none}.
+    """Return the headers that mirror a message: {header: value, or None for none}.
 
     `parameters(tool)` gives a tool's header_parameters().
     """
@@ -6219,7 +6222,7 @@ _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
 def encode_header(value: object) -> str:
-    """A value as a header has it; ValueError for one that no header mirrors.
+    """Write a value as a header has it. Raises ValueError if no header mirrors it.
 
     See basic/transports/streamable-http.md#value-encoding.
     """
@@ -6236,7 +6239,7 @@ def encode_header(value: object) -> str:
 
 
 def is_mirrored(text: str, value: object) -> bool:
-    """Whether Mcp-Name, or an Mcp-Param, says this value."""
+    """Return whether Mcp-Name, or an Mcp-Param, says this value."""
     if text.startswith("=?base64?") and text.endswith("?="):
         try:
             text = _parse_base64(text[9:-2]).decode("utf-8")
@@ -6276,7 +6279,7 @@ _LISTS = ("accept", "cookie", "forwarded", "via", "x-forwarded-for")
 
 
 def parse_head(lines: list[bytes]) -> Head:
-    """The head of a request, from its lines, each with its CRLF, the blank one last.
+    """Parse the head of a request: its lines, each with its CRLF, the blank one last.
 
     Raises HttpError for whatever could be read in two ways.
     """
@@ -6299,7 +6302,7 @@ def parse_head(lines: list[bytes]) -> Head:
 
 
 def _body_size(fields: dict[str, str], version: str) -> int | None:
-    """How long the body is, None for one in chunks. Raises HttpError."""
+    """Return how long the body is; None for one in chunks. Raises HttpError."""
     coding = fields.get("transfer-encoding")
     if coding is None:
         return parse_length(fields.get("content-length", "0"))
@@ -6312,7 +6315,7 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 
 
 def parse_length(length: str) -> int:
-    """The number in Content-Length. Raises HttpError."""
+    """Return the number in Content-Length. Raises HttpError."""
     if not re.fullmatch("[0-9]{1,18}", length):
         raise HttpError(400, f"Content-Length: {show(length)}")
     return int(length)
@@ -6386,7 +6389,7 @@ class Exchange:
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def read_message(self) -> Any:
-        """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
+        """Read the message, or batch. Raises HttpError, ParseError, OSError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
@@ -6466,7 +6469,7 @@ MAX_SHOWN_NAME = 200
 
 
 def log_access(exchange: Exchange) -> None:
-    """A line for a request that is over, for the logger "mcp_lite.http":
+    """Log a line for a request that is over, to the logger "mcp_lite.http":
 
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast
         127.0.0.1 POST /mcp 403 0.1 - -: host "vm" is not allowed; see allowed_hosts
@@ -6608,7 +6611,7 @@ class Stream:
             before.ring()
 
     def lose(self, exchange: Exchange) -> None:
-        """The client has hung up. What it did not get waits for the next exchange."""
+        """Let go of a client that has hung up. The next exchange gets the rest."""
         with self._lock:
             if self.exchange is exchange:
                 self.exchange = None
@@ -6662,12 +6665,12 @@ class HttpConnection(Connection):
         self.session_id = session_id
         self.is_sse = is_sse
         self.used = time.monotonic()
-        # Those of its streams.
+        # The names of its next streams.
         self.names = map(str, itertools.count())
         # Streams that have something to write.
         self._dirty: set[Stream] = set()
         self.listening: Stream | None = None
-        # Those that a client may come back to, by name; guarded by _lock.
+        # The streams that a client may come back to, by name; guarded by _lock.
         self.streams: dict[str, Stream] = {}
         if session_id is None:
             return
@@ -6745,8 +6748,8 @@ class HttpConnection(Connection):
     def take(self, message: object, exchange: Exchange) -> None:
         """Serve what a POST brought, on its thread.
 
-        A request is answered on its stream; anything else is 202. What is refused has
-        the status of its error, but 200 if it has an id, in a session.
+        A request is answered on its stream; anything else is 202. A refusal has the
+        status of its error, but 200 if it has an id, in a session.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -6808,7 +6811,7 @@ class HttpConnection(Connection):
 
 
 def told_version(message: object) -> Any:
-    """The version that a message tells itself, as modern ones do; else None."""
+    """Return the version that a message tells itself, as modern ones do; else None."""
     return member_at(message, ("params", "_meta", META_VERSION))
 
 
@@ -6932,7 +6935,7 @@ class HttpEndpoint:
 
     # Admission
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
-        """The method that answers this request, if it may be made. Raises HttpError."""
+        """Find the method that answers this request, if it may be made. Raises HttpError."""
         path = exchange.path
         anywhere = self._routes.get(None, {})
         route = self._routes.get(path.rstrip("/"), anywhere)
@@ -6981,7 +6984,7 @@ class HttpEndpoint:
     def _authorize(
         self, headers: dict[str, str], verify: Callable[[str], Json | None]
     ) -> Json:
-        """The claims of the token in these headers. Raises HttpError without one."""
+        """Return the claims of the token in these headers. Raises HttpError without one."""
         given = headers.get("authorization", "")
         bearer = re.fullmatch("(?i:bearer) +([!-~]+) *", given)
         if bearer is None:
@@ -7000,7 +7003,7 @@ class HttpEndpoint:
         return dict(claims)
 
     def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """The refusal that tells a client which token would do, and where to get it."""
+        """Make the refusal that tells a client which token would do, and where it is."""
         parameters = {"error": problem}
         if self._metadata:
             parameters["resource_metadata"] = self._metadata_url
@@ -7130,7 +7133,7 @@ class HttpEndpoint:
         return connection
 
     def _find_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
-        """The session that a request names, if it is its own. Raises HttpError."""
+        """Find the session that a request names, if it is its own. Raises HttpError."""
         session_id = exchange.headers.get("mcp-session-id")
         if is_sse:
             session_id = exchange.query.rpartition("session_id=")[2]
@@ -7228,12 +7231,12 @@ class HttpEndpoint:
 
 
 def _host_name(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     return re.sub(":[0-9]*$", "", host).lower()
 
 
 def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
-    """Names in lower case. Raises ValueError."""
+    """Return names in lower case. Raises ValueError."""
     if isinstance(names, str):
         raise ValueError(f"{option}: expected a list, got {show(names)}")
     return {name.lower() for name in names or ()}
@@ -7467,7 +7470,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._head
 
     def read_body(self, head: Head) -> bytes:
-        """The whole body, without its chunks. Raises HttpError, OSError."""
+        """Read the whole body, without its chunks. Raises HttpError, OSError."""
         if "expect" in head.fields:
             self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if head.size is not None:
@@ -7531,12 +7534,7 @@ class HttpServer(ThreadingTCPServer):
         self.connections: dict[Socket, threading.Thread] = {}
         # Until when its request must be there, of those that have begun with one.
         self.deadlines: dict[Socket, float] = {}
-        threading.Thread(
-            target=self.serve_forever,
-            args=(TICK_SECONDS,),
-            name="mcp-http",
-            daemon=True,
-        ).start()
+        start_thread("mcp-http", self.serve_forever, TICK_SECONDS)
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -7634,7 +7632,7 @@ def listen_http(
     max_connections: int,
     ssl_context: SSLContext | None,
 ) -> HttpServer:
-    """A server on a port, or a socket, serving in the background. Raises OSError."""
+    """Start a server on a port, or a socket, in the background. Raises OSError."""
     import socket
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
@@ -7689,6 +7687,7 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 ###############################################################################
 # 17. HTTP client #############################################################
 ###############################################################################
+
 # A client's way to an HTTP server: URLs and proxies, a small pool of connections, the
 # challenges of a server that wants a login, and the two Transports that POST messages.
 # It feeds what comes to the Connection, and knows no more of a message than its method,
@@ -8310,8 +8309,8 @@ class HttpTransport(_PostingTransport):
     In the legacy era, what the server says by itself is the answer to a GET, which is
     sent again as long as the session lasts. A lost session is opened again, once for
     all threads: learn_server() gets the result of `initialize`; then a worker calls
-    on_new_session(). A POST is never sent twice, but for those that the
-    server has refused: it may have run the tool.
+    on_new_session(). A POST is never sent twice, as the tool may have run; only one
+    that the server has refused is.
     """
 
     mirrors = True
@@ -8560,6 +8559,7 @@ class HttpTransport(_PostingTransport):
 ###############################################################################
 # 18. Authorization ###########################################################
 ###############################################################################
+
 # How a client logs in, by OAuth 2.1 (basic/authorization/): discovery, registration,
 # PKCE, tokens, step-up, and the grants without a user. It stands behind the seam
 # Authorizer, fetches by urllib.request, and knows no message of the protocol.
@@ -8675,8 +8675,8 @@ class OAuth:
             authorization servers that read one
         issuer: the one authorization server to use. A client_secret needs it, as a
             hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a dict, or the path of
-            a file that only this user can read; without it, they end with this object
+        store: where tokens are kept: a dict, or the path of a file that only this user
+            can read; without it, they end with this object
         redirect: redirect(url) has the user visit a URL, and returns the URL that the
             browser arrived at, or None: for machines without a browser
         redirect_uri: where the browser comes back to, if that was registered; without a
