@@ -11539,21 +11539,23 @@ class TestBridge:
             call.cancel("no more")
             assert self.cancelled.wait(SECONDS)
 
+    @pytest.mark.parametrize("has_tokens", [True, False])
     @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
     @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
-    def test_callers_are_kept_apart(self, theirs, ours):
-        """Two callers with different tokens, at once: each is asked its own question."""
+    def test_callers_are_kept_apart(self, theirs, ours, has_tokens):
+        """Three callers at once: each is asked its own question, also where no token and
+        no session tells them apart."""
         far = Server("far")
-        both = threading.Barrier(2, timeout=SECONDS)
+        all_three = threading.Barrier(3, timeout=SECONDS)
 
         @far.tool
         def whose(name: str, ctx: Context) -> str:
-            if not ctx.once("met", lambda: bool(both.wait() + 1)):
-                raise ToolError("nobody else came")
+            ctx.once("met", all_three.wait)
             return ctx.elicit(f"Are you {name}?", self.FORM)["content"]["x"]
 
         bridge = example("bridge").Bridge(far, version=theirs)
-        tokens = {name: {"sub": name} for name in ("ada", "bob")}
+        tokens = {name: {"sub": name} for name in ("ada", "bob", "cyd")}
+        verify = tokens if has_tokens else None
         answers = {}
 
         def call(url, name):
@@ -11566,7 +11568,7 @@ class TestBridge:
             with Client(url, **options) as client:
                 answers[name] = client.call("whose", name=name)
 
-        with contextlib.closing(bridge), bridge.server.start_http(verify=tokens) as web:
+        with contextlib.closing(bridge), bridge.server.start_http(verify=verify) as web:
             threads = [
                 threading.Thread(target=call, args=(web.url, name)) for name in tokens
             ]
@@ -11574,7 +11576,7 @@ class TestBridge:
                 thread.start()
             for thread in threads:
                 thread.join(SECONDS)
-        assert answers == {"ada": "I am ada", "bob": "I am bob"}
+        assert answers == {name: f"I am {name}" for name in tokens}
 
     @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
     def test_a_server_that_ends_is_started_again(self, tmp_path, theirs):

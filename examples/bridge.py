@@ -9,10 +9,9 @@ TARGET: a URL, a script, or a command in quotes. --allow GLOB and --deny GLOB, w
 be repeated, choose among its tools.
 
 Tools, resources, prompts, completions, progress, cancellation, logs, questions, list
-changes and updates pass through. Each caller over HTTP has a client of its own: its
-questions reach nobody else. Callers without a token and without a session share one, so
-a server of an older revision can ask them only while a single request is at work. A
-server that has ended is started again by the next request.
+changes and updates pass through. Each caller over HTTP has a client of its own, so its
+questions reach nobody else: each principal, else each session, else each request that
+is at work. A server that has ended is started again by the next request.
 """
 
 import argparse
@@ -50,9 +49,15 @@ HANDED_ON = (
     "completion/complete",
 )
 QUESTIONS = ("elicitation", "sampling", "roots")
-# Members that are about one round of a request, or about one side of the bridge.
-NOT_HANDED_ON = ("_meta", "inputResponses", "requestState")
-NOT_HANDED_BACK = ("_meta", "ttlMs", "cacheScope", "resultType")
+# Members of a request or a result that are about one side of the bridge.
+NOT_HANDED_ON = (
+    "_meta",
+    "inputResponses",
+    "requestState",
+    "resultType",
+    "ttlMs",
+    "cacheScope",
+)
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PATIENCE = 600.0  # seconds for the answer to a question
 MAX_RELAYS = 10_000  # requests at work
@@ -100,10 +105,7 @@ class Relay:
 class Link:
     """One caller's own client of the other server."""
 
-    def __init__(self, bridge, declared, is_shared):
-        self.bridge = bridge
-        # Several strangers may use it at once.
-        self.is_shared = is_shared
+    def __init__(self, bridge, declared):
         self.lock = threading.Lock()
         # What the caller subscribed to.
         self.uris = set()
@@ -142,21 +144,24 @@ class Link:
     def ask(self, method, params):
         """Ask a question of the other server's. A modern server asks on the thread that
         waits for its result; a session does not say which call it asks for, so the
-        latest one is taken, unless that may be another caller's."""
+        latest one is taken."""
         here = threading.current_thread()
         relays = [each for each in self.relays if each.thread is here] or self.relays
-        if not relays or (self.is_shared and relays[1:]):
-            raise InternalError("the bridge cannot tell which of its callers is asked")
+        if not relays:
+            raise InternalError("the bridge has no caller to ask: none is waiting")
         return relays[-1].ask(method, params)
 
     def log(self, *told):
         for relay in self.relays[-1:]:
             relay.events.put(lambda ctx: ctx.log(*told))
 
-    def begin(self, method, params):
-        """Have the other server work at a request; return its Relay."""
-        client = self.open()
-        relay = Relay()
+    def begin(self, relay, method, params):
+        """Have the other server work at a request."""
+        try:
+            client = self.open()
+        except Exception:
+            self.relays.remove(relay)
+            raise
         given = {name: params[name] for name in params if name not in NOT_HANDED_ON}
 
         def tell(*told):
@@ -174,13 +179,12 @@ class Link:
 
         job = partial(client.request, method, given)
         relay.thread = threading.Thread(target=work, daemon=True)
-        self.relays.append(relay)
         if method == "tools/call":
-            arguments = given.get("arguments")
-            relay.call = client.start_call(given["name"], arguments, on_progress=tell)
+            relay.call = client.start_call(
+                given["name"], given.get("arguments"), on_progress=tell
+            )
             job = relay.call.result
         relay.thread.start()
-        return relay
 
 
 class Bridge:
@@ -259,9 +263,8 @@ class Bridge:
         """Be what the other server says it is."""
         # A server of 2024-11-05 need not say that it completes.
         offered = {"completions": {}, **client.server_capabilities}
-        known = result["capabilities"]
         result["capabilities"] = {
-            name: offered[name] for name in known if name in offered
+            name: offered[name] for name in result["capabilities"] if name in offered
         }
         if "serverInfo" in result:
             result["serverInfo"] = client.server_info
@@ -271,14 +274,21 @@ class Bridge:
             result["instructions"] = client.instructions
         return result
 
-    def link(self, ctx):
-        """The caller's own Link: that of its principal, else of its session."""
+    def link(self, ctx, *relays):
+        """The caller's own Link, which is to have these relays: that of its principal,
+        else of its session."""
         caller = ctx.auth or ctx.session_id
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
         key = repr(caller), declared
+        # Over HTTP, requests of no principal and no session may come from anybody. Where
+        # the caller can be asked, each has a Link to itself as long as it is at work.
+        must_be_idle = relays and declared and ctx.headers and not caller
         with self.lock:
-            is_shared = bool(ctx.headers) and not caller
-            link = self.links.pop(key, None) or Link(self, declared, is_shared)
+            busy = [each for each in self.links if self.links[each].relays]
+            while must_be_idle and key in busy:
+                key += ("another",)
+            link = self.links.pop(key, None) or Link(self, declared)
+            link.relays.extend(relays)
             self.links[key] = link
             if len(self.links) > MAX_LINKS:
                 # The client that was idle for longest.
@@ -298,7 +308,9 @@ class Bridge:
         key = ctx.once("bridge", lambda: os.urandom(16).hex())
         relay = self.relays.get(key)
         if relay is None:
-            relay = self.relays[key] = self.link(ctx).begin(method, params)
+            relay = Relay()
+            self.link(ctx, relay).begin(relay, method, params)
+            self.relays[key] = relay
             # A caller may never come back with an answer: the oldest are forgotten.
             for old in list(self.relays)[:-MAX_RELAYS]:
                 self.relays.pop(old, None)
@@ -307,7 +319,7 @@ class Bridge:
         relay.follow(ctx)
         self.relays.pop(key, None)
         far = relay.outcome.result()
-        result = {name: far[name] for name in far if name not in NOT_HANDED_BACK}
+        result = {name: far[name] for name in far if name not in NOT_HANDED_ON}
         if method == "tools/list":
             result["tools"] = [
                 tool for tool in far["tools"] if self.is_offered(tool["name"])
@@ -323,9 +335,13 @@ def main():
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
     target = options.target if options.target[1:] else options.target[0]
-    # A server may need what a host put into the environment: a key, say.
-    env = dict(os.environ)
-    bridge = Bridge(target, options.allow or ["*"], options.deny, env=env)
+    bridge = Bridge(
+        target,
+        options.allow or ["*"],
+        options.deny,
+        # A server may need what a host put into the environment: a key, say.
+        env=dict(os.environ),
+    )
     try:
         if options.http is None:
             bridge.server.run()
