@@ -7515,6 +7515,8 @@ class HttpServer(ThreadingTCPServer):
     request_seconds = REQUEST_SECONDS
     # A client must send a request, or take what is written, within this time.
     idle_seconds = IDLE_SECONDS
+    # Whether another process may listen at the same socket.
+    is_shared = False
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = os.name == "posix"
@@ -7554,6 +7556,8 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
+        if not self.is_shared:
+            shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.endpoint.look_after()  # a client that has hung up is not waited for
         self.server_close()  # the port is free
@@ -7581,7 +7585,7 @@ class HttpServer(ThreadingTCPServer):
         try:
             sock, address = super().get_request()
         except OSError:
-            time.sleep(0.05)  # out of descriptors, say: until some are closed
+            self.closing.wait(0.05)  # out of descriptors, say: until some are closed
             raise
         if self._ssl is not None:
             # The handshake is for the connection's own thread.
@@ -7637,6 +7641,7 @@ def listen_http(
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
+    is_shared = sock is not None
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server(
@@ -7662,6 +7667,7 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
+    server.is_shared = is_shared
     scheme = "http" if ssl_context is None else "https"
     server.begin_serving(
         endpoint, f"{scheme}://{place}{path}", max_connections, ssl_context
