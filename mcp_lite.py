@@ -4228,31 +4228,25 @@ def tracer(trace: _Trace) -> Trace | None:
         trace = os.environ.get("MCP_LITE_TRACE")
     if trace in (None, False, "", "0"):
         return None
-    told: Any = trace
-    if trace in (True, "1"):
-        told = _print_trace
-    elif not callable(trace):
-        told = partial(_append_trace, os.path.abspath(told))
-    return partial(_call_trace, told)
+    return partial(_call_trace, trace)
 
 
-def _call_trace(told: Trace, direction: str, line: bytes) -> None:
+def _call_trace(trace: Any, direction: str, line: bytes) -> None:
+    """Show a line that passes, as tracer() says."""
     try:
-        told(direction, line)
+        if callable(trace):
+            trace(direction, line)
+        elif trace in (True, "1"):
+            clock = time.strftime("%H:%M:%S")
+            text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
+            told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
+            print_to_stderr(told)
+        else:
+            # Messages may be anybody's data: only this user may read them.
+            with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
+                file.write(b"%s %s\n" % (direction.encode(), line))
     except Exception as error:
         log_line(WARNING, f"trace: {error_text(error)}", error)
-
-
-def _print_trace(direction: str, line: bytes) -> None:
-    clock = time.strftime("%H:%M:%S")
-    text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
-    print_to_stderr(f"{clock} {direction} {printable(text)} ({len(line)} bytes)")
-
-
-def _append_trace(path: str, direction: str, line: bytes) -> None:
-    # Messages may be anybody's data: only this user may read them.
-    with open(path, "ab", opener=partial(os.open, mode=0o600)) as file:
-        file.write(b"%s %s\n" % (direction.encode(), line))
 
 
 ###############################################################################
@@ -11551,7 +11545,6 @@ class Client:
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
-_CLEAR = "\r\x1b[K"  # empties the terminal's line, which may show progress
 _ABOUT = f"""\
   list TARGET                          show what a server is and offers
   call TARGET TOOL [key=value ...]     call a tool
@@ -11566,7 +11559,7 @@ Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 C
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
-    ((ConnectionError, Timeout), 4),
+    ((ConnectionError, Timeout, UnsupportedVersion), 4),
     (KeyboardInterrupt, 130),
     ((ToolError, McpError), 5),
     (Exception, 1),
@@ -11595,11 +11588,9 @@ def _fail(error: BaseException, as_json: bool) -> int:
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError):
         text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
-    if as_json:
-        told = {"message": text, "code": getattr(error, "code", None)}
-        _say(json.dumps({"error": {**told, "exit": exit_code}}))
-    else:
-        _say(f"mcp_lite: {text}")
+    code = getattr(error, "code", None)
+    failure = {"error": {"message": text, "code": code, "exit": exit_code}}
+    _say(json.dumps(failure) if as_json else f"mcp_lite: {text}")
     return exit_code
 
 
@@ -11639,6 +11630,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 
 def _split_pair(text: str, separator: str) -> tuple[str, str]:
+    """Split NAME=VALUE, say. Raises ValueError."""
     name, found, value = text.partition(separator)
     if not found:
         # The text is not shown: it may be a secret.
@@ -11666,11 +11658,12 @@ def _client(options: Any, target: Any) -> Client:
 
 def _say(text: str, end: str = "\n") -> None:
     """Write to stderr, in place of the progress that a terminal may show."""
-    clear = _CLEAR if sys.stderr.isatty() else ""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     print(clear + printable(text), end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
+    """Show how far a call is, in one line of the terminal."""
     if sys.stderr.isatty():
         _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
 
@@ -11684,12 +11677,10 @@ def _answer(params: Json) -> Json:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
-    content: Json = {}
     if "url" in params:
         host = urlsplit(params["url"]).hostname
         _say(f"It asks you to visit {host}: {params['url']}")
-    else:
-        content = _ask_form(params["requestedSchema"])
+    content = _ask_form(params.get("requestedSchema", {"properties": {}}))
     if _ask_line("Agree? [y/N]: ").lower() != "y":
         return {"action": "decline"}
     return {"action": "accept", "content": content}
@@ -11711,14 +11702,11 @@ def _ask_form(schema: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Read a line that the user types. Raises EOFError."""
+    """Read a line that the user types; Ctrl-D is an empty one."""
     _say(text, end="")
     # A Ctrl-C during input() would leave the lock of stdin taken, and Python's end
     # would wait for it.
-    line = os.read(0, 4096)
-    if not line:
-        raise EOFError("the input has ended")
-    return line.decode("utf-8", "replace").strip()
+    return os.read(0, 4096).decode("utf-8", "replace").strip()
 
 
 # Values, and how they are shown
@@ -11775,6 +11763,7 @@ def _write(options: Any, result: Json, shown: Any) -> None:
 
 # The commands. Their parameters are the words that they want.
 def _list(options: Any, target: Any) -> None:
+    """Show what a server is, and all that it offers."""
     with _client(options, target) as client:
         version = client.protocol_version
         offers = {
@@ -11805,9 +11794,8 @@ def _list(options: Any, target: Any) -> None:
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
-    text = options.input
-    if text == "-":
-        text = sys.stdin.read()
+    """Call a tool. Its schema says how each value is read."""
+    text = sys.stdin.read() if options.input == "-" else options.input
     given = dict(json.loads(text))
     words = dict(_split_pair(each, "=") for each in pairs)
     with _client(options, target) as client:
@@ -11819,6 +11807,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
 
 
 def _read(options: Any, target: Any, uri: str) -> None:
+    """Read a resource."""
     with _client(options, target) as client:
         read = client.read_resource if options.json else client.read
         result: Any = read(uri)
@@ -11826,6 +11815,7 @@ def _read(options: Any, target: Any, uri: str) -> None:
 
 
 def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
+    """Have a prompt filled in."""
     words = dict(_split_pair(each, "=") for each in pairs)
     with _client(options, target) as client:
         result = client.get_prompt(name, words)
@@ -11849,20 +11839,13 @@ def _run(options: Any, file: Any) -> None:
     wanted = [server for key, server in servers if name in ([], [key])]
     if not wanted:
         raise ValueError(f"there is no Server in {file}")
-    wanted[0]._endpoint.trace = tracer(options.trace)
+    if options.trace:
+        wanted[0]._endpoint.trace = tracer(options.trace)
     if options.http is None:
         run(wanted[0])
     else:
         host, _, port = options.http.rpartition(":")
         run(wanted[0], "http", host=host or "127.0.0.1", port=int(port))
-
-
-def _login(options: Any, url: str) -> None:
-    OAuth(store=_TOKENS).login(url)
-
-
-def _logout(options: Any, url: str) -> None:
-    OAuth(store=_TOKENS).logout(url)
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -11871,8 +11854,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "read": _read,
     "prompt": _prompt,
     "run": _run,
-    "login": _login,
-    "logout": _logout,
+    "login": lambda options, url: OAuth(store=_TOKENS).login(url),
+    "logout": lambda options, url: OAuth(store=_TOKENS).logout(url),
 }
 
 
