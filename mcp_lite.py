@@ -383,9 +383,7 @@ class McpError(Exception):
 
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
-        # A text may quote half a surrogate of the peer's, which UTF-8 cannot say.
-        text = str(self.message).encode("utf-8", "backslashreplace")
-        wire: Json = {"code": self.code, "message": text.decode("utf-8")}
+        wire: Json = {"code": self.code, "message": sendable(str(self.message))}
         if self.data is not None:
             wire["data"] = self.data
         return wire
@@ -463,9 +461,7 @@ RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 
 def fit_code(code: Any, version: str) -> Any:
     """Return the code of a handler's error, or the one that a revision has for it."""
-    if version < FIRST_MODERN:
-        return code
-    return RETIRED_CODES.get(code, code)
+    return code if version < FIRST_MODERN else RETIRED_CODES.get(code, code)
 
 
 class ToolError(Exception):
@@ -529,10 +525,8 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
             words.append("...")
-        details = f" (command: {printable(' '.join(words))}"
-        if exit_code is not None:
-            details += f"; exit code {exit_code}"
-        details += ")"
+        ending = "" if exit_code is None else f"; exit code {exit_code}"
+        details = f" (command: {printable(' '.join(words))}{ending})"
     if stderr:
         details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
     return details
@@ -591,6 +585,12 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     return re.sub(UNPRINTABLE, lambda match: ascii(match[0])[1:-1], text)
 
 
+def sendable(text: str) -> str:
+    """Return anybody's text as UTF-8 can carry it: with `\\ud800` for a lone surrogate,
+    which a text may quote from the peer."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 _SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
@@ -598,15 +598,14 @@ def show(value: object, limit: int = 60) -> str:
     """Quote a value in an error text: the beginning of its JSON, printable."""
     if isinstance(value, str):
         value = value[: limit + 1]
-    text = ""
+    # A large value costs no more than its first parts, of a character or more each.
+    parts = _SHOWN.iterencode(value)
     try:
-        # Part by part, so that a large value costs no more than its beginning.
-        for part in _SHOWN.iterencode(value):
-            text += part
-            if len(text) > limit:
-                return printable(text[: limit - 3]) + "..."
+        text = "".join(itertools.islice(parts, limit + 1))
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
+    if len(text) > limit:
+        text = text[: limit - 3] + "..."
     return printable(text)
 
 
@@ -616,7 +615,8 @@ def error_text(error: object) -> str:
         text = str(error)
     except Exception:
         text = ""
-    return ": ".join(filter(None, (type(error).__name__, text)))
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
 
 
 ###############################################################################
@@ -642,22 +642,6 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
-# JSONEncoder.encode() makes one of these for each call, and that takes as long as the
-# encoding. A Python whose json is not in C has none.
-_encode_parts: Any = _ENCODER.iterencode
-_make_encoder: Any = vars(json.encoder)["c_make_encoder"]
-if _make_encoder is not None:
-    _encode_parts = _make_encoder(
-        None,
-        _ENCODER.default,
-        json.encoder.encode_basestring,
-        None,
-        ":",
-        ",",
-        False,
-        False,
-        False,
-    )
 _ID_TEXT = "expected string or integer"
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
@@ -680,11 +664,7 @@ def parse_message(data: bytes) -> Any:
     if is_long and data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
         raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
-        text = data.decode("utf-8").strip(" \t\r\n")
-        message, end = _DECODER.raw_decode(text)
-        if end != len(text):
-            raise ValueError(f"more than one value, at character {end}")
-        return message
+        return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
 
@@ -693,7 +673,7 @@ def encode_json(value: object) -> str:
     """Encode a value. Raises ValueError or TypeError for what JSON cannot say: NaN, an
     object."""
     try:
-        return "".join(_encode_parts(value, 0))
+        return _ENCODER.encode(value)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -2460,9 +2440,7 @@ def to_any_block(value: object) -> Json:
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
     """Make the result of a tool that failed."""
-    # A lone surrogate in the text must not cost the model all of it.
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    blocks = [to_block(item) for item in content or [text]]
+    blocks = [to_block(item) for item in content or [sendable(text)]]
     return {"content": blocks, "isError": True}
 
 
@@ -4795,7 +4773,7 @@ class Connection:
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not method_row(waiter.method).handshake:
             # It may quote what cannot be said in UTF-8.
-            told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
+            told = sendable(reason or "")
             params = add_given({"requestId": waiter.id}, reason=told or None)
             self.queue("notifications/cancelled", params)
             self.flush_soon()
