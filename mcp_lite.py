@@ -7678,6 +7678,7 @@ MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 MAX_FAILURES = 3
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 # The examples of SDKs say this, with status 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
@@ -7731,7 +7732,7 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     """Return the proxy that the environment has for a URL, as host:port, and the headers
     that it wants; ("", {}) if there is none."""
-    is_local = url.hostname in ("localhost", "127.0.0.1", "::1")
+    is_local = url.hostname in _LOOPBACK
     if is_local or not any(name.lower().endswith("_proxy") for name in os.environ):
         return "", {}
 
@@ -7771,8 +7772,6 @@ class _Trip:
     sock: Socket
     # Its head is read.
     response: Any = None
-    # A redirect was followed: one, and no more.
-    is_moved = False
 
     def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.secrets: list[str] = []
@@ -7803,16 +7802,12 @@ class _Trip:
         challenge = challenge_in(response.headers)
         return kind(text, show_url(self.url), response.status, challenge)
 
-    def follow_redirect(self) -> bool:
-        """Return whether to send it again, where the response says: on the same host,
-        once."""
-        if self.response.status not in (307, 308) or self.is_moved:
-            return False
-        place = self.response.headers.get("Location", "")
-        target = follow_reference(self.url, place)
-        self.url = target or self.url
-        self.is_moved = target is not None
-        return self.is_moved
+    def redirect(self) -> SplitResult | None:
+        """Return where the response says to send the request; None for another host,
+        or if it does not say so."""
+        if self.response.status not in (307, 308):
+            return None
+        return follow_reference(self.url, self.response.headers.get("Location", ""))
 
     def is_refused(self) -> bool:
         """Return whether it got a 401, or a 403 that is about scopes. The end of a
@@ -7966,7 +7961,8 @@ def challenge_in(headers: Any) -> dict[str, str]:
 class Authorizer:
     """Has a client's requests let in: the seam between HTTP and OAuth.
 
-        headers(method, url)    what a request shows, before each
+        headers(method, url)    what a request shows, before each; the URL is that of the
+                                server, as the user has given it, without its query
         mend(refusal, shown, refused, asking)
                                 after a 401, or a 403 for want of scope: whether to send
                                 the request again. `shown` are the headers that it had,
@@ -8028,6 +8024,8 @@ class HttpCaller:
     ) -> None:
         # A redirect that has served changes its path.
         self.url = parse_url(url)
+        # What the Authorizer knows the server by, wherever its requests go.
+        self._place = show_url(self.url)
         self.timeout = timeout
         self.pool = _HttpPool(self.url, ssl_context, timeout)
         self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
@@ -8060,6 +8058,13 @@ class HttpCaller:
         trip = _Trip(method, url or self.url, key)
         try:
             self._send_until_let_in(trip, headers, body)
+            target = trip.redirect()
+            if target is not None:
+                self.pool.give_back(trip)
+                trip.url = target
+                self._send_until_let_in(trip, headers, body)
+                if trip.response.status < 300:
+                    self.url = target
             yield trip
         except (McpError, HttpFailure):
             raise
@@ -8079,23 +8084,21 @@ class HttpCaller:
         refused: list[int] = []
         while True:
             given = self._headers()
-            shown = self._authorizer.headers(trip.method, show_url(trip.url))
+            shown = self._authorizer.headers(trip.method, self._place)
             words = map(str, [*given.values(), *shown.values()])
             trip.secrets = [*re.split("[&=]", trip.url.query), *words]
             sent = merge_headers(given, shown, headers)
             self._send_once(trip, sent, body)
-            if trip.is_refused():
-                self._mend(trip, shown, refused)
-            elif not trip.follow_redirect():
-                break
+            if not trip.is_refused():
+                return
+            self._mend(trip, shown, refused)
             self.pool.give_back(trip)
-        if trip.is_moved and trip.response.status < 300:
-            self.url = trip.url
 
     def _mend(self, trip: _Trip, shown: dict[str, str], refused: list[int]) -> None:
         """Have the Authorizer get what lets the next try in. Raises the refusal."""
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
+        refusal.url = self._place
         asking = partial(answering, self.connection)
         if len(refused) == MAX_FAILURES or not self._authorizer.mend(
             refusal, shown, refused, asking
@@ -8131,6 +8134,15 @@ class HttpCaller:
             self.connection.trace(direction, line)
 
 
+def read_body(response: HTTPResponse) -> bytes:
+    """Return a body. Of one beyond the limit, the rest stays unread."""
+    # Old Pythons make room at once for all that read() may return.
+    body = bytearray()
+    while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
+        body += data
+    return bytes(body)
+
+
 def read_events(
     response: HTTPResponse, stream: EventParser
 ) -> Iterator[tuple[str, bytes]]:
@@ -8142,16 +8154,6 @@ def read_events(
             event = stream.feed(line.rstrip(b"\r\n"))
             if event is not None:
                 yield event
-
-
-class _ClientSession:
-    """A session of the legacy era, as a client knows it."""
-
-    # None before `initialize` is answered, and where a server gives none.
-    id: str | None = None
-    # Whether to open another one when it is lost. Not where it is itself in place of a
-    # lost one, before it was of any use.
-    is_renewable = True
 
 
 class _Post:
@@ -8302,7 +8304,9 @@ class HttpTransport(_PostingTransport):
         super().__init__(caller)
         self._learn_server = learn_server
         self._on_new_session = on_new_session
-        self._session = _ClientSession()
+        # The id of the session. None before `initialize` is answered, and where a server
+        # gives none.
+        self._session: str | None = None
         # The latest `initialize`; without one, this is the modern era.
         self._opening = b""
         # Held by the thread that opens a session in place of a lost one.
@@ -8310,20 +8314,20 @@ class HttpTransport(_PostingTransport):
 
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
-        if self._session.id is not None:
+        if self._session is not None:
             start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
         super().close()
 
     def _delete_session(self) -> None:
-        headers = self._session_headers()
+        headers = self._session_headers(self._session)
         with suppress(Exception), self._caller.send("DELETE", headers):
             pass
 
-    def _session_headers(self) -> dict[str, str]:
-        """Return the headers of a request without a message: GET, DELETE."""
+    def _session_headers(self, session: str | None) -> dict[str, str]:
+        """Return the headers that every request has, but the first of a session."""
         version = self.connection.protocol.version or OLDEST
         headers = {"MCP-Protocol-Version": version}
-        return add_given(headers, **{"Mcp-Session-Id": self._session.id})
+        return add_given(headers, **{"Mcp-Session-Id": session})
 
     # One message
     def _post(self, post: _Post) -> None:
@@ -8346,7 +8350,7 @@ class HttpTransport(_PostingTransport):
             # "notifications/initialized": now the server may speak.
             self._caller.workers.submit(partial(self._listen, self._session))
 
-    def _post_once(self, post: _Post, session: _ClientSession) -> None:
+    def _post_once(self, post: _Post, session: str | None) -> None:
         headers = self._post_headers(post, session)
         stream = EventParser()
         body = b""
@@ -8355,16 +8359,17 @@ class HttpTransport(_PostingTransport):
             if response.status >= 300:
                 raise self._rejection(trip, post)
             if post.opens_session:
-                session.id = response.headers.get("Mcp-Session-Id")
-            elif not post.row.handshake:
-                session.is_renewable = True
-            if post.request_id is not None:
-                body = self._read_answer(response, post.request_id, stream)
+                session = response.headers.get("Mcp-Session-Id", session)
+                self._session = session
+            if post.request_id is None:
+                return
+            if content_type(response) == EVENT_TYPE:
+                self._read_events(response, post.request_id, stream)
+            else:
+                body = read_body(response)
         # Only now, when the next call may have the connection.
         if body and content_type(response) == JSON_TYPE:
             self._feed(body)
-        if post.request_id is None:
-            return
         if stream.last_id and self._opening:
             self._follow(stream, session, post.request_id)
         if self._caller.is_wanted(post.request_id):
@@ -8387,21 +8392,19 @@ class HttpTransport(_PostingTransport):
         rejection.http_status = status
         return rejection
 
-    def _post_headers(self, post: _Post, session: _ClientSession) -> dict[str, str]:
+    def _post_headers(self, post: _Post, session: str | None) -> dict[str, str]:
         """Return the headers of a POST. A value that no header can mirror is left to the
         server's judgement."""
         headers = dict(post.headers)
-        version = object_or_empty(post.params.get("_meta")).get(META_VERSION)
         if not post.opens_session:
-            version = version or self.connection.protocol.version or None
-            add_given(headers, **{"Mcp-Session-Id": session.id})
-        values = {"MCP-Protocol-Version": version}
+            headers.update(self._session_headers(session))
         parameters = self.connection.endpoint.header_parameters
-        values.update(mirrored_headers(post.message, parameters))
+        values = mirrored_headers(post.message, parameters)
+        meta = object_or_empty(post.params.get("_meta"))
+        values["MCP-Protocol-Version"] = meta.get(META_VERSION)
         for name, value in values.items():
             with suppress(ValueError):
-                if value is not None:
-                    headers[name] = encode_header(value)
+                headers[name] = encode_header(value)
         return headers
 
     # Remedies for a POST that was rejected
@@ -8420,7 +8423,7 @@ class HttpTransport(_PostingTransport):
         return True
 
     def _is_lost(
-        self, session: _ClientSession, post: _Post, error: McpError | HttpFailure
+        self, session: str | None, post: _Post, error: McpError | HttpFailure
     ) -> bool:
         """Return whether a POST was rejected as its session is no more."""
         # "When a client receives HTTP 404 in response to a request containing an
@@ -8428,54 +8431,36 @@ class HttpTransport(_PostingTransport):
         is_lost = error.http_status == 404
         if error.http_status == 400:
             is_lost = re.search(_NO_SESSION, str(error)) is not None
-        has_session = session.id is not None and session.is_renewable
         # An answer is lost with its question's session.
         is_bound = post.row.handshake or post.is_answer
-        return is_lost and has_session and not is_bound
+        return is_lost and session is not None and not is_bound
 
-    def _renew(self, lost: _ClientSession) -> None:
+    def _renew(self, lost: str | None) -> None:
         """Open a session in place of a lost one, unless another thread has: by
         `initialize` again, all of it on this thread, as the workers may all be waiting.
         Raises what came in place of a result."""
         with self._renewing:
-            if self._session is not lost:
+            if self._session != lost:
                 return
             # No thread waits any longer for the answers to what was asked in it.
             self.connection.cancel_all()
             post = _Post(self._opening)
-            session = _ClientSession()
-            session.is_renewable = False
             waiter = Waiter("initialize")
             self.connection.hold(waiter, post.request_id)
             try:
-                self._post_once(post, session)
+                self._post_once(post, lost)
             finally:
-                gone = ConnectionClosed("initialize: no answer")
-                self.connection.abandon(waiter, None, gone)
+                # Where that has raised, no answer is waited for.
+                self.connection.finish(post.request_id)
             words = self.connection.wait(waiter, 0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
             self._learn_server(words)
-            self._session = session
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._caller.workers.submit(self._on_new_session)
 
     # Streams
-    def _read_answer(
-        self, response: HTTPResponse, request_id: RequestId, stream: EventParser
-    ) -> bytes:
-        """Read what answers a request, and return it; but events are fed."""
-        if content_type(response) == EVENT_TYPE:
-            self._read_events(response, request_id, stream)
-            return b""
-        # Old Pythons make room at once for all that read() may return. The rest of a
-        # body beyond the limit stays unread.
-        body = bytearray()
-        while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
-            body += data
-        return bytes(body)
-
     def _read_events(
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
     ) -> None:
@@ -8486,7 +8471,7 @@ class HttpTransport(_PostingTransport):
             if not self._caller.is_wanted(request_id):
                 return
 
-    def _listen(self, session: _ClientSession) -> None:
+    def _listen(self, session: str | None) -> None:
         """Hear what the server says by itself, as long as a session lasts."""
         try:
             self._follow(EventParser(), session, None)
@@ -8494,7 +8479,7 @@ class HttpTransport(_PostingTransport):
             log_line(WARNING, f"cannot hear the server: {error_text(error)}")
 
     def _follow(
-        self, stream: EventParser, session: _ClientSession, request_id: RequestId | None
+        self, stream: EventParser, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends: until its request is answered, or
         as long as the session lasts. Raises what GET does, after MAX_FAILURES."""
@@ -8502,7 +8487,7 @@ class HttpTransport(_PostingTransport):
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
         while not self._caller.pool.closed.wait(delay):
-            if self._session is not session or not self._caller.is_wanted(request_id):
+            if self._session != session or not self._caller.is_wanted(request_id):
                 return
             try:
                 self._get(stream, request_id)
@@ -8523,7 +8508,8 @@ class HttpTransport(_PostingTransport):
     def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
         is none."""
-        headers = {**self._session_headers(), "Accept": EVENT_TYPE}
+        headers = self._session_headers(self._session)
+        headers["Accept"] = EVENT_TYPE
         if stream.last_id:
             # As event sources send it: bytes of UTF-8.
             headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
@@ -8546,7 +8532,6 @@ LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
 MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # OAuth(grant=), and what it is called on the wire.
 GRANTS = {
     "authorization_code": "authorization_code",
@@ -8781,8 +8766,7 @@ class OAuth:
             return
         # Replaced in one step, so that no other process reads half of it.
         path = os.path.expanduser(self._store)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(f"{path}.new", flags, 0o600), "w") as file:
+        with open(f"{path}.new", "w", opener=partial(os.open, mode=0o600)) as file:
             json.dump(records, file)
         os.replace(f"{path}.new", path)
 
@@ -8934,8 +8918,7 @@ class OAuth:
             "token_endpoint_auth_method": wanted[0],
         }
         place = _check_url("registration_endpoint", server["registration_endpoint"])
-        headers = {"Content-Type": JSON_TYPE}
-        reply = self.fetch(place, headers, encode_message(about))
+        reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         told = reply.document
         if reply.status not in (200, 201) or "client_id" not in told:
             raise AuthorizationError(
