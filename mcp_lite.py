@@ -10386,12 +10386,11 @@ class Call:
         self._connection.abandon(self._waiter, reason, error)
 
     def done(self) -> bool:
-        """Whether the server has answered: result() does not wait for it any longer,
-        unless that answer is a question."""
-        if self._outcome is not None:
-            return True
+        """Return whether the server has answered. result() does not wait any longer
+        then, unless the answer is a question."""
         is_open = self._connection.is_open(self._waiter)
-        return not is_open and not self._waiter.inbox.empty()
+        has_answer = not is_open and not self._waiter.inbox.empty()
+        return has_answer or self._outcome is not None
 
 
 def _with_objects(result: Json, member: str) -> Json:
@@ -10412,23 +10411,32 @@ class Listening:
     The modern era has a request for it, and all that belongs to it carries the id of
     that request (basic/patterns/subscriptions.md). A legacy session has no such request:
     there, each of these is passed every notification, and picks its own.
+
+    take: is called with each notification, on the reading thread, and in place of what
+        keeps it for the iterator
     """
 
-    def __init__(self, client: Client, kinds: list[str], uris: list[str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kinds: list[str],
+        uris: list[str],
+        take: Callback = None,
+    ) -> None:
         self._client = client
         self._connection = client._require_connection()
         self._uris = uris
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
         # Notifications; then None, or an exception.
         self._events: SimpleQueue[Any] = SimpleQueue()
+        self._take = take or partial(put_bounded, self._events)
         self._waiter = Waiter("subscriptions/listen", on_end=self._end)
         # This comes before anything is sent, so that nothing is missed.
-        client._endpoint.listenings.append(self)
+        client._endpoint.listenings[self] = True
         try:
             if client.protocol_version < FIRST_MODERN:
                 # Nothing is sent for it: it waits for the end of the connection.
-                ids = self._connection.protocol.ids
-                self._connection.hold(self._waiter, next(ids))
+                self._connection.hold(self._waiter, self)
                 self.subscribe()
             else:
                 self._open_modern(kinds)
@@ -10466,11 +10474,11 @@ class Listening:
         waiter = self._waiter
         is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
         if is_ours and row.acknowledges:
-            waiter.inbox.put(("answer", Answer(waiter, params, None)))
+            waiter.inbox.put((None, Answer(waiter, params, None)))
         elif is_ours and row.cancels:
             self._connection.finish(waiter.id, {})
         elif is_ours or (not waiter.sent and self._wants(method, params)):
-            put_bounded(self._events, {"method": method, "params": params})
+            self._take({"method": method, "params": params})
 
     def _wants(self, method: str, params: Json) -> bool:
         # It "might be a sub-resource of the one that the client actually subscribed to".
@@ -10480,8 +10488,7 @@ class Listening:
 
     def _end(self, answer: Answer) -> None:
         self._events.put(answer.error)
-        with suppress(ValueError):
-            self._client._endpoint.listenings.remove(self)
+        self._client._endpoint.listenings.pop(self, None)
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -10529,9 +10536,8 @@ class ClientEndpoint(Endpoint):
         self.extensions = extensions or {}
         # As set_log_level() was told; modern requests carry it.
         self.log_level = ""
-        # Those that are open. Each adds and removes itself, on any thread.
-        self.listenings: list[Listening] = []
-        self._hearers: Workers
+        # A set of those that are open: each step on a dict is atomic.
+        self.listenings: dict[Listening, bool] = {}
         # Tools by name; None before a list was read, and when it has changed.
         self.tools: dict[str, Json] | None = None
         # Their compiled output schemas.
@@ -10711,30 +10717,28 @@ class MemoryTransport(_Handover):
         self._server.disconnect(self._peer, EXIT_SECONDS)
 
 
-# A server at a URL, and one to be started.
-Site = namedtuple("Site", "url headers")
-Program = namedtuple("Program", "command env cwd")
-
-
 def read_target(target: Any) -> Any:
-    """Make a Site or a Program of a client's target. A target that carries messages
-    by itself comes back as it is. Raises TypeError and ValueError."""
+    """Make {"url", "headers"} or {"command", "env", "cwd"} of a client's target, or a
+    Transport of one that carries messages by itself. Raises TypeError and ValueError.
+    """
     if isinstance(target, Mapping) and target.get("url"):
-        return Site(str(target["url"]), dict(target.get("headers") or {}))
+        return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
         command = [target["command"], *(target.get("args") or [])]
-        env = dict(target.get("env") or {})
-        return Program(_words(command), env, target.get("cwd"))
+        return {**target, "command": _words(command)}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
-            return Site(text, {})
-        return Program(split_command(text), {}, None)
-    is_pair = isinstance(target, tuple) and hasattr(target[0], "read")
-    if is_pair or isinstance(target, (Transport, Server)):
+            return {"url": text}
+        return {"command": split_command(text)}
+    if isinstance(target, Transport):
         return target
+    if isinstance(target, Server):
+        return MemoryTransport(target)
+    if isinstance(target, tuple) and hasattr(target[0], "read"):
+        return StreamTransport(*target)
     if isinstance(target, (list, tuple)):
-        return Program(_words(target), {}, None)
+        return {"command": _words(target)}
     raise TypeError(
         "target: expected a URL, a command, a script, a dict with a url or a command, "
         f"a Server or (reader, writer), got {type(target).__name__}"
@@ -10783,10 +10787,6 @@ class Client:
     A server says of itself, unverified: `server_info`, `server_capabilities` and
     `instructions`.
     """
-
-    server_info: Json
-    server_capabilities: Json
-    instructions: str | None
 
     def __init__(
         self,
@@ -10899,7 +10899,7 @@ class Client:
             "on_notification": on_notification,
         }
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
-        # What subscribe() has opened, by URI.
+        # By URI; subscribe() has opened them.
         self._subscriptions: dict[str, Listening] = {}
         # The thread that takes the connection under the lock ends it.
         self._lock = threading.Lock()
@@ -10910,9 +10910,9 @@ class Client:
         """Remember what a server says of itself, in either era."""
         meta = object_or_empty(words.get("_meta"))
         info = words.get("serverInfo", meta.get(META_SERVER_INFO))
-        self.server_info = object_or_empty(info)
-        self.server_capabilities = object_or_empty(words.get("capabilities"))
-        self.instructions = words.get("instructions")
+        self.server_info: Json = object_or_empty(info)
+        self.server_capabilities: Json = object_or_empty(words.get("capabilities"))
+        self.instructions: str | None = words.get("instructions")
 
     # Connecting and ending
     def connect(self) -> Client:
@@ -10927,24 +10927,15 @@ class Client:
             raise RuntimeError("the client is connected already")
         self.close()
         until = time.monotonic() + self.timeout
+        transport = self._open_transport()
         try:
-            self._open_either_way(until)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def _open_either_way(self, until: float) -> None:
-        try:
-            self._open(self._version, until)
+            self._open(transport, self._version, until)
         except ConnectionClosed:
-            is_program = isinstance(self._target, Program)
-            # Without a connection, no program was started.
-            if not is_program or self._version != "auto" or not self._connection:
-                raise
             # Some old servers end when anything comes before `initialize`.
-            self.close()
-            self._open(LAST_LEGACY, until)
+            if self._version != "auto" or isinstance(self._target, Transport):
+                raise
+            self._open(self._open_transport(), LAST_LEGACY, until)
+        return self
 
     def close(self) -> None:
         """End the conversation. What waits raises ConnectionClosed; a child is ended.
@@ -10987,9 +10978,8 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open(self, version: str, until: float) -> None:
-        """Begin a conversation. Where it fails, close() ends what there is of it."""
-        transport = self._open_transport()
+    def _open(self, transport: Transport, version: str, until: float) -> None:
+        """Begin a conversation."""
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -10999,36 +10989,35 @@ class Client:
         )
         self._endpoint.connected(connection)
         self._connection = connection
-        transport.start(connection)
-        if not transport.feeds:
-            start_thread("mcp-reader", self._read, connection)
-        words = self._negotiate(connection, version, until)
-        self._learn_server(words)
-        connection.protocol.initialized = True
-        if connection.protocol.version < FIRST_MODERN:
-            connection.notify("notifications/initialized", None)
+        try:
+            transport.start(connection)
+            if not transport.feeds:
+                start_thread("mcp-reader", self._read, connection)
+            self._learn_server(self._negotiate(connection, version, until))
+            connection.protocol.initialized = True
+            if connection.protocol.version < FIRST_MODERN:
+                connection.notify("notifications/initialized", None)
+        except BaseException:
+            self.close()
+            raise
 
     def _open_transport(self) -> Transport:
         """Return the transport that carries messages to the target."""
         target = self._target
-        if isinstance(target, Server):
-            return MemoryTransport(target)
-        if isinstance(target, Site):
-            caller = HttpCaller(
-                target.url,
-                partial(self._all_headers, target.headers),
-                authorizer_for(self._auth),
-                self._ssl_context,
-                self.timeout,
-            )
-            return HttpTransport(caller, self._learn_server, self._renew_session)
-        if isinstance(target, Program):
-            env = {**inherited_environment(), **target.env, **self._env}
-            cwd = self._cwd or target.cwd
-            return Child(target.command, env, cwd, self._stderr)
         if isinstance(target, Transport):
             return target
-        return StreamTransport(*target)
+        if "command" in target:
+            env = {**inherited_environment(), **(target.get("env") or {}), **self._env}
+            cwd = self._cwd or target.get("cwd")
+            return Child(target["command"], env, cwd, self._stderr)
+        caller = HttpCaller(
+            target["url"],
+            partial(self._all_headers, target.get("headers") or {}),
+            authorizer_for(self._auth),
+            self._ssl_context,
+            self.timeout,
+        )
+        return HttpTransport(caller, self._learn_server, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
         more = self._headers() if callable(self._headers) else self._headers
@@ -11074,8 +11063,7 @@ class Client:
                 return self._shake_hands(connection, LAST_LEGACY, until)
             except UnsupportedVersion:
                 # It was only slow to start.
-                seconds = until - time.monotonic()
-                version, words = self._probe(connection, wanted, seconds)
+                return self._negotiate(connection, NEWEST, until)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version, until)
         connection.protocol.version = version
@@ -11138,7 +11126,8 @@ class Client:
         return connection.wait(waiter, max(0.0, round(seconds, 2)))
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
-        """The newest revision offered, spoken and wanted. Raises UnsupportedVersion."""
+        """Choose the newest revision that is offered, spoken and wanted. Raises
+        UnsupportedVersion."""
         wanted = spoken if self._version == "auto" else (self._version,)
         common = [version for version in wanted if version in offered]
         if common:
@@ -11192,12 +11181,10 @@ class Client:
         """Send any notification.
 
         method: of this protocol, or an extension's
-        params: as on the wire; of an extension's, what every request carries is added
+        params: as on the wire; what every modern message carries is added
         """
         connection = self._require_connection()
-        if method not in METHODS:
-            version = connection.protocol.version
-            params = self._endpoint.add_meta(params or {}, version)
+        params = self._endpoint.add_meta(params or {}, connection.protocol.version)
         connection.notify(method, params)
 
     def ping(self, timeout: float | None = None) -> None:
@@ -11239,7 +11226,7 @@ class Client:
         return Call(self, method, params, on_progress)
 
     def _is_offered(self, row: Method) -> bool:
-        """Whether the server has declared what a method needs."""
+        """Return whether the server has declared what a method needs."""
         if row.capability == ("completions",) and self.protocol_version == OLDEST:
             # Completion had no capability yet.
             return True
@@ -11463,10 +11450,9 @@ class Client:
 
         uri: the resource's
         """
-        begun = self._subscriptions.get(uri)
-        if begun is None or begun not in self._endpoint.listenings:
-            # on_notification hears all that comes.
-            self._subscriptions[uri] = Listening(self, [], [uri])
+        if self._subscriptions.get(uri) not in self._endpoint.listenings:
+            # on_notification hears all that comes, so nothing is kept here.
+            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.

@@ -7407,6 +7407,10 @@ class TestExtending:
             assert (status, body["error"]["code"]) == (400, -32020)
             status, _, body = web.post(request("cart/add", modern(item="tea")))
             assert (status, body["error"]["code"]) == (400, -32021)
+        assert shop.handle(add)["result"]["item"] == "tea"
+        note = {"jsonrpc": "2.0", "method": "cart/seen"}
+        assert shop.handle({**note, "params": add["params"]}) is None
+        assert [item for _, item, _ in seen] == ["tea"]
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_an_extension_that_was_not_declared(self, shop, seen, version):
@@ -8233,6 +8237,24 @@ class TestClient:
                 changed = ["notifications/tools/list_changed"]
                 assert heard == ([] if how == "early" else changed)
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_updates_for_a_callback_do_not_pile_up(self, version, caplog):
+        """However many there are, on_notification hears each one, and none is kept."""
+        server = Server("s")
+        server.add_resource("x://note", lambda: "note")
+        heard = []
+
+        def hear(method, params):
+            heard.append(params["uri"])
+
+        with Client(server, version=version, on_notification=hear) as client:
+            client.subscribe("x://note")
+            for n in range(11):
+                for _ in range(1_000):
+                    server.resource_updated("x://note")
+                eventually(lambda n=n: len(heard) == (n + 1) * 1_000)
+        assert not caplog.records
+
     # Targets and options
     def test_what_a_target_may_be(self, tmp_path, monkeypatch):
         """A target may have numbers among its arguments, and ~ for the home folder; a
@@ -8442,6 +8464,14 @@ print("noise", flush=True)
 server.run()
 '''
     COMMAND = [sys.executable, "-m", "mcp_lite"]
+    # A server that knows no method.
+    OLD = """if True:
+        import json
+        while True:
+            error = {"code": -32601, "message": "what?"}
+            answer = {"jsonrpc": "2.0", "id": json.loads(input())["id"], "error": error}
+            print(json.dumps(answer), flush=True)
+    """
 
     @pytest.fixture
     def script(self, tmp_path):
@@ -8549,6 +8579,11 @@ server.run()
             (["run", "nofile.py"], 1, "No such file or directory: "),
             (["run", "setup.cfg"], 1, "invalid syntax"),
             (["list", "nobody"], 4, "nobody"),
+            (
+                ["list", "--protocol", MODERN, "--", sys.executable, "-c", OLD],
+                4,
+                f"which is not {MODERN}",
+            ),
             (["list", "http://127.0.0.1:9/mcp"], 4, "127.0.0.1:9"),
             (
                 ["list", "--", sys.executable, "-c", "1/0"],
@@ -9705,6 +9740,27 @@ class TestInsideHosts:
         assert last == "ended"
         for pid in children:
             eventually(lambda pid=pid: is_gone(int(pid)), "the end of the child")
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_with_open_clients(self, tmp_path):
+        """A child of the program's that ends by itself does its clients no harm."""
+        code = f"""
+            server = make()
+            http = server.start_http()
+            targets = [server, {SERVE!r}, http.url]
+            clients = [Client(target).connect() for target in targets]
+            child = os.fork()
+            if child == 0:
+                raise SystemExit
+            assert os.waitpid(child, 0)[1] == 0
+            for client in clients:
+                assert client.call("add", a=1) == 2
+                client.close()
+            http.close()
+            os.write(1, b"unharmed")
+        """
+        options = ["-W", "ignore:This process:DeprecationWarning"]
+        assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
     def test_a_fork_that_lives_on(self, tmp_path):
