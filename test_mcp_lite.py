@@ -421,6 +421,25 @@ def at_once(fn, rows):
         return list(pool.map(lambda row: fn(*row), rows))
 
 
+def run(*command, input="", code=0, **options):
+    """Run a command, which ends with this exit code; its stdout and its stderr."""
+    ended = subprocess.run(
+        list(map(str, command)),
+        **{
+            "cwd": HERE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        },
+        input=input.encode(),
+        timeout=SECONDS * 4,
+    )
+    texts = [(text or b"").decode() for text in (ended.stdout, ended.stderr)]
+    told = [text.replace(os.linesep, "\n") for text in texts]
+    assert ended.returncode == code, (command, *told)
+    return told
+
+
 def traceback_of(error):
     """What a traceback would show of an exception, as texts."""
     return traceback.format_exception(type(error), error, error.__traceback__)
@@ -7119,12 +7138,7 @@ class TestServerInProcess:
             print(*set(sys.modules) - old)
             with mcp_lite.Client(server) as client:
                 print(client.call('waits'), 'asyncio' in sys.modules)"""
-        printed = subprocess.run(
-            [sys.executable, "-S", "-c", code],
-            stdout=subprocess.PIPE,
-            cwd=HERE,
-            timeout=SECONDS,
-        ).stdout.decode()
+        printed, _ = run(*PYTHON, "-c", code)
         at_import, at_start, called = printed.splitlines()
         # `io` is not loaded at the start since Python 3.14; collections.abc are aliases.
         lean = "mcp_lite __future__ contextlib io queue _queue collections heapq _heapq"
@@ -8763,7 +8777,7 @@ server.run()
         for name in ("list", "call", "read", "prompt", "run", "login", "logout"):
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
-        assert subprocess.run([sys.executable, "-c", code], cwd=HERE).returncode == 0
+        run(*PYTHON, "-c", code)
         assert self.prints("--version") == f"{mcp_lite.__version__}\n"
 
     def test_an_old_code_page(self, script):
@@ -9197,30 +9211,15 @@ def hosted(main, fn):
     return value
 
 
-def write_program(folder, *parts):
-    """A program of these parts, beside nothing: it knows where mcp_lite is."""
+def run_program(folder, *parts, options=()):
+    """Run a program of these parts in a process of its own, which says nothing on
+    stderr. Its stdout."""
     path = folder / "program.py"
     code = "".join(map(textwrap.dedent, parts))
-    path.write_text(
-        f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8"
-    )
-    return path
-
-
-def run_program(folder, *parts, options=()):
-    """Run a program in a process of its own: it ends with code 0 and says nothing on
-    stderr. Its stdout."""
-    path = write_program(folder, *parts)
-    run = subprocess.run(
-        [sys.executable, *options, str(path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=SECONDS * 2,
-        cwd=str(folder),
-    )
-    assert (run.returncode, run.stderr.decode()) == (0, ""), run.stdout.decode()
-    return run.stdout.decode().strip()
+    path.write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n{code}", "utf-8")
+    said, complaints = run(*PYTHON, *options, path, cwd=folder)
+    assert complaints == "", said
+    return said.strip()
 
 
 class TestInsideHosts:
@@ -9577,16 +9576,10 @@ class TestInsideHosts:
     def test_the_example(self):
         """examples/host_app.py: a program is drawn in, goes on ticking, and quits; all
         from outside."""
-        path = os.path.join(HERE, "examples", "host_app.py")
-        run = subprocess.run(
-            [sys.executable, "-X", "dev", "-W", "error", path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS * 2,
-        )
-        assert (run.returncode, run.stderr) == (0, b"")
-        assert run.stdout.decode().splitlines() == [
+        options = ["-X", "dev", "-W", "error"]
+        said, complaints = run(sys.executable, *options, "examples/host_app.py")
+        assert complaints == ""
+        assert said.splitlines() == [
             "drew circle and there are 1",
             "drew square and there are 2",
             'in the scene: ["circle","square"]',
@@ -10156,16 +10149,11 @@ class TestFaults:
             server.run()
             """,
         )
-        run = subprocess.run(
-            ["sh", "-c", f"exec {shlex.join(command)} {closed}>&-"],
-            input=content,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        assert run.returncode == (closed != "2"), run.stderr
-        assert (b"there is no wire" in run.stderr) == (closed != "2")
-        assert run.stdout.count(b"\n") == (closed == "2")
+        line = f"exec {shlex.join(command)} {closed}>&-"
+        is_served = closed == "2"
+        told, why = run("sh", "-c", line, input=content.decode(), code=1 - is_served)
+        assert ("there is no wire" in why) != is_served
+        assert told.count("\n") == is_served
         assert opened.read_bytes() == content
 
     def test_the_last_lines_of_the_log(self, tmp_path):
@@ -10180,10 +10168,8 @@ class TestFaults:
                     client.call_tool("broken")
             """,
         )
-        run = subprocess.run(command, stderr=subprocess.PIPE, timeout=SECONDS)
-        assert run.returncode == 0
-        assert run.stderr.count(b"broken failed") == 20
-        assert run.stderr.count(b"ZeroDivisionError: ") == 20
+        _, told = run(*command)
+        assert told.count("broken failed") == told.count("ZeroDivisionError: ") == 20
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
         """Lines, and one without an end: the client reads on, and keeps the last words
@@ -11109,15 +11095,10 @@ class TestPublicFace:
         program = textwrap.dedent(self.PROGRAM).strip()
         (tmp_path / "program.py").write_text(program, encoding="utf-8")
         options = ["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
-        run = subprocess.run(
-            [*mypy, *options, "--follow-imports=silent", "program.py"],
-            cwd=str(tmp_path),
-            env={**os.environ, "MYPYPATH": HERE},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=SECONDS * 8,
-        )
-        lines = run.stdout.decode().replace("builtins.", "").splitlines()
+        options += ["--follow-imports=silent", "program.py"]
+        env = {**os.environ, "MYPYPATH": HERE}
+        told, _ = run(*mypy, *options, cwd=tmp_path, env=env, code=1)
+        lines = told.replace("builtins.", "").splitlines()
         revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
         assert revealed == [
             "def (city: str, days: int =) -> str",
@@ -11140,20 +11121,10 @@ class TestReadme:
         return re.findall(rf"```{kind}\n(.*?)```", "".join(texts), re.S)
 
     @staticmethod
-    def run(*words, input="", cwd=HERE, **variables):
+    def run(*words, variables=(), **options):
         """What a program prints; "python3" is this Python."""
-        python = {"python3": sys.executable}
-        run = subprocess.run(
-            [python.get(word, word) for word in words],
-            cwd=str(cwd),
-            env={**os.environ, **variables},
-            input=input.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS * 2,
-        )
-        assert run.returncode == 0, (words, run.stderr.decode())
-        return run.stdout.decode()
+        words = [{"python3": sys.executable}.get(word, word) for word in words]
+        return run(*words, env={**os.environ, **dict(variables)}, **options)[0]
 
     def test_the_first_commands(self):
         """The first sh block is the two commands; the first of them runs."""
@@ -11166,11 +11137,13 @@ class TestReadme:
         shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
         blocks = self.blocks("python")
         assert len(blocks) >= 8
+        names = []
         for number, block in enumerate(blocks):
             name = re.match(r"# (\w+\.py)", block)
-            path = tmp_path / (name.group(1) if name else f"block{number}.py")
-            path.write_text(block, encoding="utf-8")
-            self.run("python3", path.name, cwd=tmp_path)
+            names.append(name.group(1) if name else f"block{number}.py")
+            (tmp_path / names[-1]).write_text(block, encoding="utf-8")
+        # One of them is the server of another.
+        at_once(lambda name: run(sys.executable, name, cwd=tmp_path), zip(names))
 
     def test_the_commands_of_a_terminal(self):
         """Each line of the block about the command line does what it says."""
@@ -11267,7 +11240,8 @@ class TestReadme:
         """examples/otel.py: a call, what serves it, and the call that this makes are
         one trace, each the child of the one before."""
         (tmp_path / "opentelemetry.py").write_text("raise ImportError")
-        told = self.run("python3", "examples/otel.py", PYTHONPATH=str(tmp_path))
+        path = {"PYTHONPATH": str(tmp_path)}
+        told = self.run("python3", "examples/otel.py", variables=path)
         assert "the price: 9\n" in told and "SERVER server/discover" in told
         lines = [line.split(" ") for line in told.splitlines()]
         calls = [line for line in lines if line[1] == "tools/call"]
@@ -11472,15 +11446,7 @@ class TestLessons:
         assert name >= "04" or "mcp_lite import" not in text
         # It fits on a page.
         assert len(text.splitlines()) <= 105
-        run = subprocess.run(
-            [sys.executable, "-u", path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=SECONDS,
-        )
-        told = run.stdout.decode()
-        assert run.returncode == 0, told
+        told, _ = run(sys.executable, "-u", path, stderr=subprocess.STDOUT)
         # A line that is long may be broken anywhere.
         rest = " ".join(told.split())
         for shown in textwrap.dedent(self.SHOWS[name]).strip().splitlines():
@@ -11885,15 +11851,9 @@ class TestGroup:
         servers = {"q": local, "gone": {"command": "/no/such/program"}}
         path = tmp_path / "mcp.json"
         path.write_text(json.dumps({"mcpServers": servers}))
-        program = os.path.join(HERE, "examples", "group.py")
-        run = subprocess.run(
-            [sys.executable, program, str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        assert run.returncode == 0 and b"q_search  " in run.stdout
-        assert b"without gone: " in run.stderr and b"/no/such/program" in run.stderr
+        told, why = run(sys.executable, "examples/group.py", path)
+        assert "q_search  " in told
+        assert "without gone: " in why and "/no/such/program" in why
 
 
 class TestExplain:
@@ -11946,16 +11906,9 @@ class TestExplain:
             ),
             (["/no/such/server.py"], 1, "\nexplain: "),
         ):
-            run = subprocess.run(
-                [sys.executable, "examples/explain.py", *words],
-                cwd=HERE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=SECONDS,
-            )
-            told = run.stdout.decode()
-            assert run.returncode == code and shown in told, told
-            assert "Traceback" not in told
+            words = [sys.executable, "examples/explain.py", *words]
+            told, _ = run(*words, code=code, stderr=subprocess.STDOUT)
+            assert shown in told and "Traceback" not in told
 
 
 class TestTasks:
@@ -12321,27 +12274,14 @@ class TestSoak:
 
     SOAK = os.path.join(HERE, "examples", "soak.py")
 
-    def run(self, *command):
-        """Its exit code, its last line, and its stderr."""
-        run = subprocess.run(
-            [sys.executable, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS * 8,
-        )
-        # They are shown when the test fails.
-        print(run.stdout.decode())
-        return run.returncode, run.stdout.decode().splitlines()[-1], run.stderr.decode()
-
     def test_a_short_soak(self):
         """Some seconds of everything, without a loss, a warning, or a thing left over."""
-        code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.03")
+        options = ["-X", "dev", "-W", "error"]
+        told, complaints = run(sys.executable, *options, self.SOAK, "0.03")
         expected = (
-            r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
+            r"ok: .* calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
         )
-        assert re.fullmatch(expected, last), last
-        assert code == 0 and errors == ""
+        assert re.fullmatch(expected, told.splitlines()[-1]) and complaints == "", told
 
     def test_a_soak_of_a_library_that_lies(self):
         """Wrong values are losses."""
@@ -12354,8 +12294,8 @@ class TestSoak:
             sys.argv = ["soak.py", "0.01"]
             runpy.run_path({self.SOAK!r}, run_name="__main__")
         """
-        code, last, _ = self.run("-c", textwrap.dedent(lie))
-        assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
+        told, _ = run(*PYTHON, "-c", textwrap.dedent(lie), code=1)
+        assert re.match(r"FAILED: [1-9]\d* losses", told.splitlines()[-1]), told
 
     def test_the_verdict_of_a_soak(self):
         """Whatever is lost, left or still growing fails it."""
