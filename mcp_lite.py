@@ -1214,7 +1214,6 @@ METHODS: dict[str, Method] = {
             "_roots_list",
             capability=("roots",),
             until=LAST_LEGACY,
-            inline=True,
             purpose="The server asks which folders it may work on.",
             outcome="These are the roots.",
             page="client/roots",
@@ -1226,7 +1225,6 @@ METHODS: dict[str, Method] = {
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
-            inline=True,
             purpose=(
                 "The server asks the client's model for a text; the user may look"
                 " at it before."
@@ -1244,7 +1242,6 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"message": str}),
             since="2025-06-18",
             until=LAST_LEGACY,
-            inline=True,
             purpose=(
                 "The server has a question for the user: a form to fill in, or a "
                 "page to visit."
@@ -5230,7 +5227,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled, or its client is gone. The answer is dropped."""
+        """True once it was cancelled, or its client is gone. The answer is dropped."""
         return self._request.cancelled
 
     def check_cancelled(self) -> None:
@@ -5410,7 +5407,8 @@ class Context:
         }
 
     def once(self, key: str, fn: Job) -> Any:
-        """The value of fn(), which is called once even when the handler runs again.
+        """Return the value of fn(), which is called once even when the handler runs
+        again.
 
         key: what the value is known by: another for each use
         fn: returns a value with a JSON form; as JSON has it, once() returns it
@@ -9194,8 +9192,10 @@ _ARGUMENT = _typed_members({"name": str, "value": str})
 
 
 class Subscription:
-    """A listener is told of the changes that were `granted` to it, a client's filter
-    (basic/patterns/subscriptions.md). It is a request that listens, or a legacy session.
+    """A listener: a request that listens, or a legacy session.
+
+    It hears of the changes that were `granted` to it: the part of the client's filter
+    that the server can serve (basic/patterns/subscriptions.md).
     """
 
     def __init__(
@@ -9206,7 +9206,7 @@ class Subscription:
         self.granted = granted
 
     def hears(self, change: Change, uri: str | None) -> bool:
-        """Whether it wants a change, of this URI, or of a list."""
+        """Return whether it hears of a change, of this URI or of a list."""
         if self.request is None and not self.connection.protocol.initialized:
             return False
         granted = self.granted.get(change.member, ())
@@ -9241,17 +9241,17 @@ class ServerEndpoint(Endpoint):
         # Kind -> name or URI -> Offer. Each step is one operation on a dict.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
         # It is a promise, which the last offer that goes does not break.
-        self.declared: Json = {"logging": {}}
+        self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # Of extensions: a method's row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # (a prompt's name or a template's URI, its argument) -> fn(ctx, text, others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
         # The outermost first.
-        self.middleware: list[Callable[..., Any]] = []
+        self.middleware: list[Callable[..., Json | None]] = []
         # A set of listeners: each step on a dict is atomic.
         self._subscriptions: dict[Subscription, bool] = {}
 
-    # What is offered
+    # Offers
     def put(self, kind: str, name: str, offer: Offer) -> None:
         """Offer a function from now on."""
         try:
@@ -9269,13 +9269,14 @@ class ServerEndpoint(Endpoint):
         self.tell_list_changed(kind)
 
     def _may_see(self, ctx: Context, offer: Offer) -> bool:
-        """Whether a caller may see an offer."""
+        """Return whether a caller may see an offer."""
         if offer.visible is None:
             return True
         look = partial(call_function, ctx, partial(offer.visible, ctx))
         return bool(run_job(ctx, look, self._run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
+        """Find what a caller may see under this name. Raises NotFound."""
         offer = self.offers[kind].get(name)
         if offer is None or not self._may_see(ctx, offer):
             known = [key for key, each in self.offers[kind].items() if not each.visible]
@@ -9285,7 +9286,8 @@ class ServerEndpoint(Endpoint):
         return offer
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
-        """Find the resource with this URI, and the arguments for its function."""
+        """Find the resource with this URI, and the arguments for its function. Raises
+        NotFound."""
         fixed = self.offers["resources"].get(uri)
         templates = list(self.offers["resourceTemplates"].values())
         for offer in filter(None, [fixed, *templates]):
@@ -9314,11 +9316,11 @@ class ServerEndpoint(Endpoint):
                 self._subscriptions.pop(each, None)
 
     def output_lost(self, connection: Connection) -> None:
-        """The client has left."""
+        """Cancel all that runs: the client has left."""
         connection.cancel_all()
 
     def input_ended(self, connection: Connection) -> None:
-        """The client says no more: end its subscriptions, gracefully."""
+        """End the subscriptions of a client that says no more."""
         for each in list(self._subscriptions):
             if each.connection is connection and each.request is not None:
                 if each.request.stream is None:
@@ -9326,19 +9328,20 @@ class ServerEndpoint(Endpoint):
                     each.queue(
                         "notifications/cancelled", {"requestId": each.request.id}
                     )
-                result: Json = {"_meta": {META_SUBSCRIPTION: each.request.id}}
-                message = self._result_message(each.request, result)
+                message = self._result_message(
+                    each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                )
                 connection.respond(each.request, message)
 
     def tell(self, change: Change, uri: str | None = None) -> None:
-        """Tell those who want to hear of it of a change."""
+        """Tell of a change to each subscription that hears of it."""
         for each in list(self._subscriptions):
             if each.hears(change, uri):
                 each.queue(change.method, add_given({}, uri=uri))
                 each.connection.flush_soon()
 
     def tell_list_changed(self, kind: str) -> None:
-        """Tell that a list is another one."""
+        """Tell that a list has changed."""
         self.tell(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
@@ -9347,8 +9350,8 @@ class ServerEndpoint(Endpoint):
         return self.declared
 
     def _declare(self, ctx: Context) -> Json:
-        """Return the capabilities that a client's revision knows, and of which it can
-        be told."""
+        """Return what this server declares to a client. It promises to tell of changes
+        only where the connection can carry that."""
         declared = {name: dict(each) for name, each in self.declared.items()}
         if not ctx._connection.carries_changes(ctx._request):
             for capability in declared.values():
@@ -9362,6 +9365,7 @@ class ServerEndpoint(Endpoint):
         return [] if offer is None else offer.headers
 
     def extension_row(self, method: str) -> Method:
+        """Return the row of an extension's method, or UNKNOWN."""
         row, _ = self.methods.get(method, (UNKNOWN, do_nothing))
         return row
 
@@ -9397,10 +9401,7 @@ class ServerEndpoint(Endpoint):
         def call_next(others: Json = params) -> Json:
             return self._go_through(ctx, others, place + 1) or {}
 
-        answer: Json | None = self.middleware[place](
-            ctx, ctx._request.method, params, call_next
-        )
-        return answer
+        return self.middleware[place](ctx, ctx._request.method, params, call_next)
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
@@ -9418,9 +9419,8 @@ class ServerEndpoint(Endpoint):
         return InternalError(self._report(request, error))
 
     def _report(self, request: Request, error: BaseException) -> str:
-        """Log what no handler should raise; SystemExit, too, does not end the server.
-
-        Returns what the client is told of it.
+        """Log an exception that no handler should raise. Even SystemExit does not end
+        the server. Returns the text for the client.
         """
         log_line(WARNING, f"{request.about} failed", error)
         if self._mask_errors:
@@ -9454,8 +9454,10 @@ class ServerEndpoint(Endpoint):
         return add_given(answer, serverInfo=self.info, instructions=self.instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
-        versions = list(MODERN_VERSIONS)
-        answer = {"supportedVersions": versions, "capabilities": self._declare(ctx)}
+        answer = {
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": self._declare(ctx),
+        }
         return add_given(answer, instructions=self.instructions)
 
     def _ping(self, ctx: Context, params: Json) -> Json:
@@ -9478,8 +9480,11 @@ class ServerEndpoint(Endpoint):
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         end = int(place[1]) + self._page_size
-        offers = list(self.offers[row.paged].values())
-        seen = [offer.wire for offer in offers if self._may_see(ctx, offer)]
+        seen = [
+            offer.wire
+            for offer in list(self.offers[row.paged].values())
+            if self._may_see(ctx, offer)
+        ]
         result: Json = {row.paged: seen[int(place[1]) : end]}
         if end < len(seen):
             result["nextCursor"] = f"{row.name}:{end}"
@@ -9636,8 +9641,7 @@ class Server:
 
         server.run()
 
-    All methods may be called from any thread. `name` and `version` are what clients are
-    told.
+    All methods may be called from any thread. Clients are told `name` and `version`.
     """
 
     def __init__(
@@ -9659,7 +9663,8 @@ class Server:
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
-        """A server that offers nothing yet.
+        """Make a server that offers nothing yet. Raises TypeError and ValueError for
+        wrong options.
 
         name: what programs call it
         version: the server's, not the protocol's
@@ -9669,8 +9674,8 @@ class Server:
         description: what the server is
         instructions: how a model should use it
         state_key: at least 16 bytes or characters, or a list of such keys: the first
-            signs `requestState`, all verify. Processes with the same key and name take
-            each other's; the default is a random one
+            signs `requestState`, all verify. Processes with the same key accept each
+            other's state; the default is a random key
         website_url: where to read more
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
@@ -9704,10 +9709,9 @@ class Server:
             mask_errors=mask_errors,
             page_size=page_size,
             cache_ttl_ms=cache_ttl_ms,
+            extensions=extensions or None,
             trace=tracer(trace),
         )
-        if extensions:
-            self._endpoint.declared["extensions"] = extensions
 
     # Registering. To type checkers, a function that was registered keeps its type.
     def tool(
@@ -9803,11 +9807,12 @@ class Server:
         """Offer what a function returns as a resource: server/resources.md.
 
         As @server.resource("config://app"), or as a plain call with the function after
-        it. The function returns text, bytes, an EmbeddedResource, a list of
-        those, or any value with a JSON form. A URI with {expressions} is a template;
-        their names are the function's parameters: {x} is one step of a path or less,
-        {+x} anything, also slashes and `..`, {?a,b} at the end are optional query
-        values.
+        it. The function returns text, bytes, an EmbeddedResource, a list of those, or
+        any value with a JSON form.
+
+        A URI with {expressions} is a template. Their names are the function's
+        parameters: {x} is one step of a path or less, {+x} anything, also slashes and
+        `..`, and {?a,b} at the end are optional query values.
 
         uri: the URI, or the template
         fn: the function; as a decorator, none
@@ -10049,8 +10054,9 @@ class Server:
                 http.serve_until(stop, grace)
             return
         if transport != "stdio" or options:
-            told = 'for HTTP, write run("http", port=8000)'
-            raise ValueError(f"run({show(transport)}): {told}")
+            raise ValueError(
+                f'run({show(transport)}): for HTTP, write run("http", port=8000)'
+            )
         if os.isatty(0):
             told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(told), file=sys.stderr, flush=True)
@@ -10196,12 +10202,9 @@ class Server:
         connection = self._endpoint.open_connection(Transport())
         connection.answers_only = True
         event = connection.protocol.receive(message)
-        if isinstance(event, Request):
-            event.answers = []
-            self._endpoint.serve_request(connection, event)
-            self.disconnect(connection)
-            return dict(json.loads(event.answers[0])) if event.answers else None
-        return event.reply if isinstance(event, Refusal) else None
+        answers = connection.answer_batch([event], do_nothing)
+        self.disconnect(connection)
+        return dict(json.loads(answers)[0]) if answers else None
 
 
 def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
@@ -10295,14 +10298,13 @@ class Call:
         return self._outcome
 
     def _run(self, timeout: float | None) -> Json:
-        if timeout is None:
-            timeout = self.client.timeout
-        # Whether a list that is read anew may still tell other headers.
+        seconds = self.client.timeout if timeout is None else timeout
+        # A list that is read anew may tell other headers.
         may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
             try:
                 result = self._connection.wait(
-                    self._waiter, timeout, self._on_progress, self._deadline
+                    self._waiter, seconds, self._on_progress, self._deadline
                 )
             except HeaderMismatch:
                 # "the client SHOULD call tools/list [...], then retry".
@@ -10322,7 +10324,7 @@ class Call:
         raise InternalError(f"{self.method}: asked more than {MAX_ROUNDS} times")
 
     def _result_type(self, result: Json) -> str:
-        """The type of a result. Raises InternalError for a type that is new."""
+        """Return the type of a result. Raises InternalError for an unknown one."""
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(result.get("resultType", "complete"))
         row = METHODS.get(self.method)
@@ -10336,7 +10338,7 @@ class Call:
         raise InternalError(f"the server's result has an unknown resultType {kind}")
 
     def _answers_to(self, result: Json) -> Json:
-        """The members that answer what a modern result asks. Raises McpError."""
+        """Return the members that answer a modern result's questions. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
         if questions is None:
@@ -10619,21 +10621,14 @@ class ClientEndpoint(Endpoint):
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Answer a ping; have a worker answer a session's question."""
-        if not request.row.capability:
-            connection.respond(request, result_message(request.id, {}))
-        elif request.answers is not None:
-            # A batch has a worker already, which waits for all of its answers.
-            self._answer_request(connection, request)
-        else:
-            connection.workers.submit(
-                partial(self._answer_request, connection, request)
-            )
-
-    def _answer_request(self, connection: Connection, request: Request) -> None:
+        """Answer a ping, or have a callback answer a session's question."""
+        answer: Json = {}
         try:
-            with answering(connection):
-                answer = self.answer(request.method, request.params, request.version)
+            if request.row.capability:
+                with answering(connection):
+                    answer = self.answer(
+                        request.method, request.params, request.version
+                    )
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
@@ -10868,8 +10863,8 @@ class Client:
 
         `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
         In a session they run on workers, while a call to a modern server waits in the
-        thread that waits; so they may call the client. What they raise is an error that
-        the server gets. on_log and on_notification run in order on a thread of their
+        thread that waits; so they may call the client. Their exceptions reach the
+        server as errors. on_log and on_notification run in order on a thread of their
         own, on_progress in the thread that waits for the result.
         """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
@@ -10938,7 +10933,8 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the conversation. What waits raises ConnectionClosed; a child is ended.
+        """End the conversation, and a child process. Calls that wait raise
+        ConnectionClosed.
 
         Idempotent, from any thread. Blocks until requests in flight are cancelled and
         callbacks have ended, for some seconds at most.
