@@ -684,10 +684,7 @@ class LocalWire(Wire):
 
 def modern(capabilities=None, **more):
     """The params of a modern request."""
-    meta = {
-        META_VERSION: MODERN,
-        META_CAPABILITIES: capabilities or {},
-    }
+    meta = {META_VERSION: MODERN, META_CAPABILITIES: capabilities or {}}
     return {**more, "_meta": {**meta, **more.get("_meta", {})}}
 
 
@@ -3268,9 +3265,8 @@ class TestServerOnTheWire:
     # Asking
 
     def test_request_state_is_bound_and_signed(self, wire):
-        """Tampered, moved to other arguments, or forged answers do not pass.
-
-        The right ones do."""
+        """Tampered, moved to other arguments, or forged answers do not pass. The right
+        ones do."""
 
         def call(name="steps", **more):
             params = modern({"elicitation": {}}, name=name, **more)
@@ -3514,9 +3510,8 @@ class TestHttpServer:
     """The HTTP endpoint and its server, as raw HTTP sees them."""
 
     def test_one_url_serves_every_revision(self, web):
-        """Modern requests, sessions of each legacy revision
-        and HTTP+SSE live side by side.
-        """
+        """Modern requests, sessions of each legacy revision and HTTP+SSE live side by
+        side."""
         sessions = [Web(web).open(version) for version in LEGACY]
         assert len({session.session for session in sessions}) == 4
         assert all(re.fullmatch("[!-~]{32,}", session.session) for session in sessions)
@@ -3534,10 +3529,8 @@ class TestHttpServer:
             assert "Mcp-Session-Id" not in headers
 
     def test_json_at_once_else_events(self, web):
-        """An answer alone is JSON.
-
-        From the first notification on it is a stream, which the answer ends.
-        """
+        """An answer alone is JSON. From the first notification on it is a stream, which
+        the answer ends."""
         meta = {"progressToken": 5}
         status, headers, body = web.post(call_tool("greet", name="Bo", meta=meta))
         assert (status, headers["Content-Type"]) == (200, "application/json")
@@ -3588,9 +3581,8 @@ class TestHttpServer:
         assert web.post(call_tool("add", a=1))[0] == 200
 
     def test_modern_errors(self, web):
-        """Each error of the modern era has its code,
-        its status and the request's id.
-        """
+        """Each error of the modern era has its code, its status and the request's
+        id."""
         unknown = request("tools/list", modern(_meta={META_VERSION: "2099-01-01"}), 7)
         for message, status, code in (
             (request("no/such", modern(), 7), 404, -32601),
@@ -3631,9 +3623,8 @@ class TestHttpServer:
         ],
     )
     def test_mirrored_headers_are_compared(self, server, headers):
-        """A header that is missing,
-        or says something else than the body, is a HeaderMismatch.
-        """
+        """A header that is missing, or says something else than the body, is a
+        HeaderMismatch."""
 
         def mirrored(kind, header):
             return {"type": kind, "x-mcp-header": header}
@@ -3747,8 +3738,7 @@ class TestHttpServer:
     @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", "stateless"])
     def test_what_is_refused_without_an_answer(self, server, version):
         """ "If the server cannot accept the input, it MUST return an HTTP error status
-        code"; its error has no id.
-        """
+        code"; its error has no id."""
         with server.start_http(stateless=version == "stateless") as http:
             web = Web(http)
             if version != "stateless":
@@ -3887,10 +3877,8 @@ class TestHttpServer:
             assert ended == ["cancelled", "done"]
 
     def test_polling(self, server):
-        """ctx.close_stream() ends the response with a retry.
-
-        The answer waits for the client to come back.
-        """
+        """ctx.close_stream() ends the response with a retry. The answer waits for the
+        client to come back."""
         gate = threading.Event()
 
         @server.tool
@@ -3970,9 +3958,8 @@ class TestHttpServer:
             assert next_event(response) is None
 
     def test_stateless(self, server):
-        """No sessions: every request stands alone,
-        GET and DELETE are 405, and both eras are served.
-        """
+        """No sessions: every request stands alone, GET and DELETE are 405, and both
+        eras are served."""
         with server.start_http(stateless=True) as http:
             web = Web(http)
             hello = request("initialize", opening("2025-06-18"))
@@ -4091,9 +4078,8 @@ class TestHttpServer:
                     assert web.send(method, path=path, **headers)[0] == 403
 
     def test_browsers_are_told(self, server):
-        """A page of an allowed origin gets an answer
-        to its preflight, any other does not.
-        """
+        """A page of an allowed origin gets an answer to its preflight, any other does
+        not."""
         app = "https://app.example"
         asks = {"Access_Control_Request_Method": "POST"}
         with server.start_http(allowed_origins=[app]) as http:
@@ -4149,9 +4135,8 @@ class TestHttpServer:
         ],
     )
     def test_broken_requests(self, web, data):
-        """What could be read in two ways is refused,
-        the connection is closed, and the server lives on.
-        """
+        """What could be read in two ways is refused, the connection is closed, and the
+        server lives on."""
         found = raw_http(web.port, data)
         head, _, body = found.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ") and found.count(b"HTTP/1.1 ") == 1
@@ -4202,9 +4187,8 @@ class TestHttpServer:
     )
     @pytest.mark.parametrize("length", ["Content-Length: 4000000", "Expect: x"])
     def test_a_head_is_judged_before_its_body(self, server, lines, status, length):
-        """What a head shows is refused while nothing of the body has come,
-        and the rest of it is no request.
-        """
+        """What a head shows is refused while nothing of the body has come, and the rest
+        of it is no request."""
         head = ["POST /mcp HTTP/1.1", "Content-Type: application/json", *lines, length]
         if length.startswith("Expect"):
             head.append("Transfer-Encoding: chunked")
@@ -4310,9 +4294,8 @@ class TestHttpServer:
     # Who may call
 
     def test_a_handler_sees_the_headers(self, server):
-        """ctx.headers is what the HTTP request said, by lower-case names, a copy:
-        in each era, in a batch, over HTTP+SSE; elsewhere there are none.
-        """
+        """ctx.headers is what the HTTP request said, by lower-case names, a copy: in
+        each era, in a batch, over HTTP+SSE; elsewhere there are none."""
 
         @server.tool
         def tenant(ctx: Context) -> str:
@@ -4421,9 +4404,8 @@ class TestHttpServer:
         assert type(error).__name__ in caplog.text
 
     def test_others_cannot_use_what_is_mine(self, server):
-        """Sessions and requestState belong to the principal
-        that got them, also with a renewed token.
-        """
+        """Sessions and requestState belong to the principal that got them, also with a
+        renewed token."""
         ann = {"sub": "ann", "exp": 1}
         claims = {"a1": ann, "a2": {**ann, "exp": 2}, "b": {"sub": "bob"}}
         bob = {"Authorization": "Bearer b"}
@@ -4445,10 +4427,8 @@ class TestHttpServer:
             assert "error" not in renewed
 
     def test_tls(self, server, certificate):
-        """With ssl_context= the same over TLS.
-
-        Who speaks plain HTTP gets nothing, and ends nothing.
-        """
+        """With ssl_context= the same over TLS. Who speaks plain HTTP gets nothing, and
+        ends nothing."""
         theirs, ours = certificate
         with server.start_http(ssl_context=theirs) as http:
             assert http.url == f"https://127.0.0.1:{http.port}/mcp"
@@ -4802,8 +4782,7 @@ class TestHttpServer:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_sigterm_lets_handlers_finish(self, tmp_path):
         """No more connections are taken, what listens and what asks ends; what is at
-        work has its grace, and is answered: in both eras, and in HTTP+SSE.
-        """
+        work has its grace, and is answered: in both eras, and in HTTP+SSE."""
         with contextlib.ExitStack() as stack:
             enter = stack.enter_context
             pool = enter(concurrent.futures.ThreadPoolExecutor())
@@ -4870,9 +4849,8 @@ class TestWsgi:
 
     @contextlib.contextmanager
     def serve(self, *apps):
-        """Applications that take turns at one port,
-        as processes would: the URL, and a conversation.
-        """
+        """Applications that take turns at one port, as processes would: the URL, and a
+        conversation."""
         from socketserver import ThreadingMixIn
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -4917,9 +4895,8 @@ class TestWsgi:
         "keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)]
     )
     def test_questions_between_processes(self, keys, known):
-        """What one process asked, another hears answered,
-        if it knows the key; else it refuses.
-        """
+        """What one process asked, another hears answered, if it knows the key; else it
+        refuses."""
         apps = []
         ran = []
         for number, key in enumerate(keys):
@@ -4947,9 +4924,8 @@ class TestWsgi:
             assert ran == [1, 0][: 1 + known]
 
     def test_refusals(self, server):
-        """What Endpoint refuses is refused here,
-        and no body is read beyond the limit.
-        """
+        """What Endpoint refuses is refused here, and no body is read beyond the
+        limit."""
         claims = {"good": {"sub": "ada"}}
         app = server.wsgi_app(
             max_body=1000, verify=claims.get, allowed_hosts=["example.com"]
@@ -4989,9 +4965,8 @@ class TestWsgi:
         assert told == ["403"]
 
     def test_bodies_of_any_length(self, server):
-        """Whether the server tells their length, or marks their end;
-        what was kept is given back.
-        """
+        """Whether the server tells their length, or marks their end; what was kept is
+        given back."""
         app = server.wsgi_app(max_body=200_000)
         body = json.dumps(call_tool("echo", value="x" * 150_000)).encode()
         told = []
@@ -5052,9 +5027,8 @@ class TestWsgi:
         assert told == [str(expected)]
 
     def test_one_application(self):
-        """`server.wsgi` is made once, and by wsgi_app(),
-        which a subclass may have changed.
-        """
+        """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have
+        changed."""
 
         class Guarded(Server):
             def wsgi_app(self, **options):
@@ -7303,10 +7277,7 @@ class TestExtending:
             with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
                 client.call_tool("x", {"how": "refuse"})
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
-            for how, why in (
-                ("fail", "oops"),
-                ("text", "expected a dict"),
-            ):
+            for how, why in (("fail", "oops"), ("text", "expected a dict")):
                 with pytest.raises(mcp_lite.InternalError):
                     client.call_tool("x", {"how": how})
                 eventually(lambda why=why: re.search(why, caplog.text), why)
@@ -7712,8 +7683,7 @@ class TestClient:
         for name, value in {**told, **kept}.items():
             monkeypatch.setenv(name, value)
         command = program(
-            tmp_path,
-            "Server('e', instructions=repr(dict(os.environ))).run()",
+            tmp_path, "Server('e', instructions=repr(dict(os.environ))).run()"
         )
         with Client(command, env={"KEY": "k"}) as client:
             seen = ast.literal_eval(client.instructions)
@@ -9278,9 +9248,8 @@ class TestInsideHosts:
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_questions_from_there(self, main, version):
-        """A function on the main thread may ask.
-
-        In the modern era it is there again for the answer."""
+        """A function on the main thread may ask. In the modern era it is there again
+        for the answer."""
         seen = []
         server = Server("host", run_on=main)
 
@@ -9339,9 +9308,8 @@ class TestInsideHosts:
         assert [job() for job in lost] == [None] * 3 and ran == []
 
     def test_a_timeout_starts_with_the_tool(self, main):
-        """While it is queued no clock runs.
-
-        Once it runs, its time is up though the main thread is busy."""
+        """While it is queued no clock runs. Once it runs, its time is up though the
+        main thread is busy."""
         release = threading.Event()
         server = Server("host", run_on=main)
 
@@ -9393,9 +9361,8 @@ class TestInsideHosts:
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
 
     def test_one_at_a_time(self, main):
-        """A job that runs the host's loop again, by a dialog say, gets 0.
-
-        So does a second thread."""
+        """A job that runs the host's loop again, by a dialog say, gets 0. So does a
+        second thread."""
         told = []
 
         def job():
@@ -9482,9 +9449,8 @@ class TestInsideHosts:
     # Event loops, and other hosts
 
     def test_inside_asyncio(self):
-        """Functions run in the loop's thread, a client's calls in its executor.
-
-        A closed loop is told."""
+        """Functions run in the loop's thread, a client's calls in its executor. A
+        closed loop is told."""
         import asyncio
 
         seen = []
@@ -9678,9 +9644,8 @@ class TestInsideHosts:
         assert (tmp_path / "served").exists()
 
     def test_two_copies_in_one_process(self):
-        """Two plug-ins with a copy each: servers of one, clients of the other.
-
-        A foreign Server is told."""
+        """Two plug-ins with a copy each: servers of one, clients of the other. A
+        foreign Server is told."""
         spec = importlib.util.spec_from_file_location("a_copy", mcp_lite.__file__)
         copy = importlib.util.module_from_spec(spec)
         sys.modules["a_copy"] = copy
@@ -9820,11 +9785,7 @@ WRONG = {
     "no uri": (say(method="resources/read"), -32602, 200),
     "an answer to nothing": (b'{"jsonrpc": "2.0", "id": 9, "result": {}}', None, 202),
     "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
-    "a notification: shape": (
-        json.dumps(cancelled([1])).encode(),
-        None,
-        202,
-    ),
+    "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
     "a call without an id": (
         json.dumps({"jsonrpc": "2.0", "method": "tools/call"}).encode(),
         None,
