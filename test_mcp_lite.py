@@ -630,7 +630,7 @@ class Wire:
 
     def open(self, version="2025-11-25", capabilities=None):
         found = self.ask("initialize", opening(version, capabilities), 0)
-        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.send(notice("initialized"))
         return found["result"]
 
     def end(self):
@@ -784,8 +784,7 @@ def example(name):
 
 def cancelled(id, **more):
     """The notification that cancels a request."""
-    params = {"requestId": id, **more}
-    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    return notice("cancelled", {"requestId": id, **more})
 
 
 def converse(client):
@@ -867,8 +866,7 @@ class Web:
         assert (status, body["result"]["protocolVersion"]) == (200, version)
         self.session = headers["Mcp-Session-Id"]
         self.version = version
-        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert self.post(initialized)[0] == 202
+        assert self.post(notice("initialized"))[0] == 202
         return self
 
 
@@ -1058,17 +1056,15 @@ def web_server(script):
             sock.close()
 
 
+def answer_to(seen, **result):
+    """The answer to a message that was seen."""
+    result = {"resultType": "complete", **result}
+    return {"jsonrpc": "2.0", "id": seen["message"]["id"], "result": result}
+
+
 def result_of(seen, **result):
     """A JSON answer to what was seen."""
-    return (
-        200,
-        {},
-        {
-            "jsonrpc": "2.0",
-            "id": seen["message"]["id"],
-            "result": {"resultType": "complete", **result},
-        },
-    )
+    return 200, {}, answer_to(seen, **result)
 
 
 def event_of(message, **fields):
@@ -1422,55 +1418,6 @@ def say(**members):
 
 class TestMessages:
     """The rooms Errors and Messages."""
-
-    @pytest.mark.parametrize(
-        "line, code",
-        [
-            (b"{", -32700),
-            (b"\xff", -32700),
-            (b'{"a":NaN}', -32700),
-            (b"[1,]", -32700),
-            (b'"\xed\xa0\x80"', -32700),
-            (b'{"a":' * 100_000, -32700),
-            (b"[" + b"[]," * 600_000 + b"[]]", -32600),
-            (b"1", -32600),
-            (b"{}", -32600),
-            (b'{"jsonrpc":"2.0"}', -32600),
-            (b'{"jsonrpc":"2.0","id":1,"method":2}', -32600),
-            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
-            (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
-            (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
-            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
-            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":1}}', -32602),
-            (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32600),
-        ],
-        ids=range(17),
-    )
-    def test_what_is_no_message_is_told_once(self, line, code):
-        """Whatever comes, the answer is one error, and the next line is read."""
-        with LocalWire(Server("s")) as wire:
-            wire.socks[0].sendall(line + b"\n")
-            wire.send(request("ping", id=7))
-            assert wire.read()["error"]["code"] == code
-            assert wire.read() == {"jsonrpc": "2.0", "id": 7, "result": {}}
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            {"jsonrpc": "2.0", "id": 9, "result": {}},
-            {"jsonrpc": "2.0", "id": 9, "result": 1},
-            {"jsonrpc": "2.0", "id": 9, "result": {}, "error": {}},
-            {"jsonrpc": "2.0", "error": {"code": 1}},
-            {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
-            {"jsonrpc": "2.0", "method": "tools/list"},
-            {"jsonrpc": "1.0", "method": "x"},
-        ],
-    )
-    def test_answers_and_notifications_are_never_answered(self, message):
-        """They may be wrong, foreign or late."""
-        with LocalWire(Server("s")) as wire:
-            wire.send(message)
-            assert wire.ask("ping", id=7)["id"] == 7
 
     @pytest.mark.parametrize("size", [1, 2, 7])
     def test_lines_may_come_in_any_pieces(self, size):
@@ -2580,17 +2527,6 @@ class TestSignatures:
             with pytest.raises((TypeError, ValueError)):
                 wrong()
 
-    @pytest.mark.skipif(sys.version_info < (3, 10), reason="no str | None at run time")
-    def test_hints_of_what_is_public_can_be_asked_for(self):
-        """typing.get_type_hints works on every public class, method and function."""
-        for name in mcp_lite.__all__:
-            public = getattr(mcp_lite, name)
-            assert isinstance(typing.get_type_hints(public), dict)
-            for part in vars(public).values() if isinstance(public, type) else ():
-                part = getattr(part, "fget", None) or getattr(part, "func", part)
-                if callable(part):
-                    assert isinstance(typing.get_type_hints(part), dict)
-
     @pytest.mark.parametrize(
         "template, uri, values",
         [
@@ -2928,9 +2864,7 @@ class TestSeams:
             data = b"".join(json.dumps(each).encode() + b"\n" for each in messages)
             connection.dispatch(connection.feed(data))
 
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        say(request("initialize", hello), initialized)
+        say(request("initialize", opening("2025-11-25")), notice("initialized"))
         assert written.get(timeout=SECONDS)["result"]["serverInfo"]["name"] == "s"
         server.add_tool(lambda: "x", name="extra", description="x")
         changed = written.get(timeout=SECONDS)
@@ -2957,10 +2891,9 @@ class TestServerOnTheWire:
     def test_pipelined_requests_are_all_answered(self):
         """What came before the end of the input is answered, then the exit code is 0;
         `initialized` counts; no last line break."""
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
         with Wire() as wire:
             wire.send(
-                request("initialize", hello, "a"),
+                request("initialize", opening("2025-06-18"), "a"),
                 {"jsonrpc": "2.0", "method": "initialized"},
                 *[call_legacy("add", n, a=n) for n in range(50)],
                 json.dumps(request("ping", id="z")).encode(),
@@ -2977,7 +2910,7 @@ class TestServerOnTheWire:
         wire.open("2025-03-26")
         batch = [
             request("ping", id=1),
-            {"jsonrpc": "2.0", "method": "notifications/x"},
+            notice("x"),
             call_legacy("wait", 2),
             7,
             request("no", id=3),
@@ -3373,7 +3306,7 @@ class TestServerOnTheWire:
         """A modern message in, an answer out; a notification has none; legacy and
         listening are refused."""
         assert unwrap(server.handle(call_tool("add", a=1))["result"]) == 2
-        assert server.handle({"jsonrpc": "2.0", "method": "notifications/x"}) is None
+        assert server.handle(notice("x")) is None
         listen = request("subscriptions/listen", modern(notifications={}))
         for message, code in (
             (request("tools/list"), -32600),
@@ -3550,9 +3483,6 @@ class TestHttpServer:
     @pytest.mark.parametrize(
         "method, message, headers, status",
         [
-            ("POST", b"{", {}, 400),
-            ("POST", b"\xff", {}, 400),
-            ("POST", b"{}", {}, 400),
             ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
             ("POST", request("ping"), {"Content_Type": None}, 415),
             ("POST", request("ping"), {}, 400),
@@ -3707,7 +3637,7 @@ class TestHttpServer:
         """What is not the session's revision is 400, whatever is sent with it; and
         nothing of it is done."""
         session = Web(web).open(version)
-        note = mcp_message("notifications/roots/list_changed")
+        note = notice("roots/list_changed")
         for wrong in {*LEGACY, "1999-01-01"} - {version}:
             for message in (request("ping"), note, {**note, "id": 1, "result": {}}):
                 assert session.post(message, MCP_Protocol_Version=wrong)[0] == 400
@@ -3719,7 +3649,7 @@ class TestHttpServer:
 
     def test_a_version_that_nobody_speaks(self, web):
         """It is refused by name, with those that are spoken, in any message."""
-        note = mcp_message("notifications/x")
+        note = notice("x")
         told = modern(_meta={META_VERSION: "2099-01-01"})
         unknown = {"MCP_Protocol_Version": "2099-01-01"}
         for message, headers, code in (
@@ -3745,8 +3675,8 @@ class TestHttpServer:
                 web.open(version)
             for message in (
                 b'{"jsonrpc": "2.0", "method": "notifications/x", "params": []}',
-                mcp_message("tools/call", {"name": "add"}),
-                mcp_message("notifications/message"),
+                b'{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"}}',
+                notice("message"),
                 {"jsonrpc": "2.0", "id": None, "method": "ping"},
                 {"jsonrpc": "2.0", "id": 1.5, "result": {}},
                 b"5",
@@ -3784,22 +3714,20 @@ class TestHttpServer:
             assert (found, body.get("id"), "error" in body) == (status, known, True)
 
     def test_sessions_are_capped(self, web):
-        """Of 1,000 sessions, the one that was used longest ago makes room for one more;
-        one that listens is in use."""
+        """Of 1,000 sessions, which need no thread each, the one that was used longest
+        ago makes room for one more; one that listens is in use."""
         first, second, third = (Web(web).open() for _ in range(3))
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-        data = head_of(request("initialize", hello)).replace(MODERN.encode(), b"")
-        data = data.replace(b"MCP-Protocol-Version: \r\n", b"")
-        with second.stream() as response:
-            with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock:
-                reader = sock.makefile("rb")
-                for number in range(998):
-                    if number == 900:
-                        assert first.post(request("ping"))[0] == 200
-                    sock.sendall(data)
-                    head = b"".join(iter(reader.readline, b"\r\n")).lower()
-                    assert b"mcp-session-id: " in head
-                    reader.read(int(re.search(rb"content-length: (\d+)", head)[1]))
+        threads = threading.active_count()
+        body = json.dumps(request("initialize", opening("2025-11-25"))).encode()
+        conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
+        with second.stream() as response, contextlib.closing(conn):
+            for number in range(998):
+                if number == 900:
+                    assert first.post(request("ping"))[0] == 200
+                conn.request("POST", "/mcp", body, {"Content-Type": "application/json"})
+                opened = conn.getresponse()
+                assert opened.getheader("Mcp-Session-Id") and opened.read()
+            assert threading.active_count() - threads < 10
             assert third.post(request("ping"))[0] == 404
             assert first.post(request("ping"))[0] == 200
             assert second.post(request("ping"))[0] == 200
@@ -3812,7 +3740,7 @@ class TestHttpServer:
         ping = request("ping", id=2)
         status, _, body = session.post([request("ping"), ping])
         assert (status, sorted(each["id"] for each in body)) == (200, [1, 2])
-        note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        note = notice("roots/list_changed")
         assert session.post([note, note])[::2] == (202, b"")
         count = call_legacy("count", to=1, meta={"progressToken": 1})
         with session.stream("POST", [count, ping]) as response:
@@ -3966,7 +3894,7 @@ class TestHttpServer:
             status, headers, body = web.post(hello)
             assert (status, body["result"]["protocolVersion"]) == (200, "2025-06-18")
             assert "Mcp-Session-Id" not in headers
-            assert web.post(mcp_message("notifications/initialized"))[0] == 202
+            assert web.post(notice("initialized"))[0] == 202
             for version in (None, "2025-06-18", "2025-11-25"):
                 found = web.post(call_legacy("add", a=1), MCP_Protocol_Version=version)
                 assert (found[0], text_of(found[2]["result"])) == (200, "2")
@@ -5060,14 +4988,6 @@ def modern_site(**answers):
     return script
 
 
-def answer_to(seen, text):
-    return {
-        "jsonrpc": "2.0",
-        "id": seen["message"]["id"],
-        "result": {"resultType": "complete", **text_result(text)},
-    }
-
-
 def lose_sessions(http, seen):
     """Have the server forget every session of which it was told here."""
     ids = {headers.get("mcp-session-id") for _, headers, _ in list(seen)} - {None}
@@ -5080,11 +5000,6 @@ def client_of(site, **options):
     """A client of a scripted server, and what that server has seen."""
     with web_server(site) as (url, seen), Client(url, **options) as client:
         yield client, seen
-
-
-def mcp_message(method, params=None):
-    """A notification."""
-    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
 def methods_in(seen):
@@ -5196,7 +5111,7 @@ class TestHttpClient:
             if seen["path"] != "/post?x=1":
                 return status, {}, b""
             if "id" in message:
-                answer = answer_to(seen, "old")
+                answer = answer_to(seen, **text_result("old"))
                 if message["method"] == "initialize":
                     answer = legacy_site("2024-11-05")(seen, sock)[2]
                 streams[0].sendall(event_of(answer).encode())
@@ -5341,9 +5256,9 @@ class TestHttpClient:
         def call(seen, sock):
             token = seen["message"]["params"]["_meta"]["progressToken"]
             progress = {"progressToken": token, "progress": 1}
-            note = mcp_message("notifications/progress", progress)
+            note = notice("progress", progress)
             text = ": hi\n\nevent: other\ndata: {}\n\n" + event_of(note)
-            text += event_of(answer_to(seen, "é"))
+            text += event_of(answer_to(seen, **text_result("é")))
             begin_stream(sock)
             for byte in text.replace("\n", "\r\n").encode():
                 sock.sendall(bytes([byte]))
@@ -5487,7 +5402,7 @@ class TestHttpClient:
             begin_stream(sock, event_of(ping))
             if version != "auto":
                 assert answered.wait(SECONDS)
-            sock.sendall(event_of(answer_to(seen, "x")).encode())
+            sock.sendall(event_of(answer_to(seen, **text_result("x"))).encode())
             return
 
         make_site = modern_site if version == "auto" else legacy_site
@@ -5517,9 +5432,7 @@ class TestHttpClient:
         def call(seen, sock):
             calls.append(seen)
             token = seen["message"]["params"]["_meta"]["progressToken"]
-            note = mcp_message(
-                "notifications/progress", {"progressToken": token, "progress": 1}
-            )
+            note = notice("progress", {"progressToken": token, "progress": 1})
             text = "id: a1\ndata:\n\nretry: 10\n\n" + event_of(note, id="é2字")
             return 200, {}, (text + 'id: a3\ndata: {"jso').encode()
 
@@ -5530,7 +5443,13 @@ class TestHttpClient:
             # As event sources send it.
             if last.encode("latin-1") == "é2字".encode():
                 return 200, {}, b"id: a3\ndata:\n\n"
-            return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
+            return (
+                200,
+                {},
+                event_of(
+                    answer_to(calls[0], **text_result("resumed")), id="a4"
+                ).encode(),
+            )
 
         heard = []
         site = legacy_site(tools_call=call, GET=get)
@@ -5546,7 +5465,7 @@ class TestHttpClient:
         """The GET stream is opened again when it ends, after its last event; also by a
         server that is busy for a moment."""
         heard = threading.Event()
-        note = mcp_message("notifications/tools/list_changed")
+        note = notice("tools/list_changed")
         script = [
             (200, {}, ("retry: 1\n" + event_of(note, id="g1")).encode()),
             (503, {}, b"busy"),
@@ -5557,7 +5476,7 @@ class TestHttpClient:
             visits.append(seen["headers"].get("last-event-id"))
             if script:
                 return script.pop(0)
-            begin_stream(sock, event_of(mcp_message("notifications/x")))
+            begin_stream(sock, event_of(notice("x")))
             return never(seen, sock)
 
         def hear(method, params):
@@ -6753,19 +6672,6 @@ class TestServerInProcess:
         refused, answered = asyncio.run(program())
         assert "running event loop" in text_of(refused["result"])
         assert text_of(answered["result"]) == "2"
-
-    def test_help_explains_every_option(self):
-        """The docstring of each public method names all that it can be given."""
-        functions = [Server.__init__]
-        for public in (Server, Context, MainThread):
-            for name, member in vars(public).items():
-                part = getattr(member, "fget", None) or getattr(member, "func", member)
-                if isinstance(part, types.FunctionType) and not name.startswith("_"):
-                    functions.append(part)
-        for function in functions:
-            _, *options = inspect.signature(function).parameters
-            for option in options:
-                assert re.search(rf"\b{option}\b", function.__doc__), function
 
     def test_nothing_is_asked_after_the_end(self):
         """Who keeps a context beyond its request gets Cancelled; the client nothing."""
@@ -8767,10 +8673,6 @@ def eras(target):
     return ("2025-11-25",) if str(target).endswith("/sse") else ("2025-11-25", MODERN)
 
 
-def supports(version, since):
-    return version >= since
-
-
 class TestEverywhere:
     """Context to Client: the same promises over memory and stdio, in every revision."""
 
@@ -8787,7 +8689,7 @@ class TestEverywhere:
             blocks = client.call("media")
             assert blocks[0] == {"type": "text", "text": "text"}
             assert blocks[1]["mimeType"] == "image/png"
-            if supports(version, "2025-06-18"):
+            if version >= "2025-06-18":
                 assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
                 assert client.call("echo", value={"result": 1}) == {"result": 1}
                 kinds = [block["type"] for block in blocks]
@@ -8815,7 +8717,7 @@ class TestEverywhere:
             ):
                 with pytest.raises(ToolError, match=said):
                     client.call("fail", how=how)
-            wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
+            wrong = ToolError if version >= "2025-11-25" else InvalidParams
             said = "a: expected integer, got true; c: unknown"
             with pytest.raises(wrong, match=said):
                 client.call("add", a=True, c=1)
@@ -8878,7 +8780,7 @@ class TestEverywhere:
             assert client.call("think") == "four"
             roots = client.call("where")
             assert "file:///tmp" in str(roots)
-            if not supports(version, "2025-06-18"):
+            if version < "2025-06-18":
                 with pytest.raises(MissingCapability):
                     client.call("form")
                 return
@@ -8889,7 +8791,7 @@ class TestEverywhere:
             assert client.call("together") == ["a", "b", "c"]
             [message] = client.get_prompt("asks")["messages"]
             assert message["content"]["text"] == "for who?"
-            if supports(version, "2025-11-25"):
+            if version >= "2025-11-25":
                 assert client.call("visit") == {"action": "accept", "content": None}
 
     def test_refusals_of_questions(self, target):
@@ -8923,7 +8825,7 @@ class TestEverywhere:
         ) as client:
             result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
             assert result["content"] == [{"type": "text", "text": "counted"}]
-            text = supports(version, "2025-03-26")
+            text = version >= "2025-03-26"
             assert seen == [(n, 2, f"step {n}" if text else None, True) for n in (1, 2)]
             client.set_log_level("error")
             client.call("logs")
@@ -9760,13 +9662,17 @@ HALF = "\ud800"
 # 2025-11-25.
 WRONG = {
     "not UTF-8": (b'{"jsonrpc": "\xff"}', -32700, 400),
+    "half a character": (b'"\xed\xa0\x80"', -32700, 400),
     "cut off": (b'{"jsonrpc": "2.0", "id": 1', -32700, 400),
+    "a comma": (b"[1,]", -32700, 400),
     "NaN": (b'{"jsonrpc": "2.0", "id": 1, "method": NaN}', -32700, 400),
     "deep": (b"[" * 100_000 + b"]" * 100_000, -32700, 400),
+    "deep objects": (b'{"a":' * 100_000, -32700, 400),
     "brackets": (lambda: say(params={"a": [[]] * 500_000}), -32600, 400),
     "long": (lambda: b" " * ((64 << 20) + 1), -32600, 413),
     "a number": (b"7", -32600, 400),
     "an empty object": (b"{}", -32600, 400),
+    "nothing said": (b'{"jsonrpc": "2.0"}', -32600, 400),
     "a batch": (b"[" + say() + b"]", -32600, 400),
     "another JSON-RPC": (say(jsonrpc="1.0"), -32600, 200),
     "an id: list": (say(id=[1]), -32600, 400),
@@ -9784,13 +9690,22 @@ WRONG = {
     "cursor": (say(method="tools/list", params={"cursor": "x"}), -32602, 200),
     "no uri": (say(method="resources/read"), -32602, 200),
     "an answer to nothing": (b'{"jsonrpc": "2.0", "id": 9, "result": {}}', None, 202),
+    "an answer: number": (b'{"jsonrpc": "2.0", "id": 9, "result": 1}', None, 400),
     "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
-    "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
-    "a call without an id": (
-        json.dumps({"jsonrpc": "2.0", "method": "tools/call"}).encode(),
+    "an answer: both": (
+        b'{"jsonrpc": "2.0", "id": 9, "result": {}, "error": {}}',
         None,
         400,
     ),
+    "an error of nothing": (b'{"jsonrpc": "2.0", "error": {"code": 1}}', None, 202),
+    "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
+    "a notification: list": (
+        json.dumps({**notice("x"), "params": []}).encode(),
+        None,
+        400,
+    ),
+    "a notification: JSON-RPC": (b'{"jsonrpc": "1.0", "method": "x"}', None, 400),
+    "a call without an id": (b'{"jsonrpc": "2.0", "method": "tools/call"}', None, 400),
 }
 
 # What a server answers to tools/call; what the client raises.
@@ -9922,23 +9837,6 @@ class TestFaults:
         monkeypatch.setattr(time, "time", lambda: later)
         answer = server.handle(request("tools/call", params))
         assert "expired" in answer["error"]["message"]
-
-    def test_a_thousand_sessions(self, web):
-        """As many as may be open are, without a thread each. For one more, the one that
-        was not used for longest goes."""
-        first = Web(web).open()
-        second = Web(web).open()
-        before = threading.active_count()
-        begin = request("initialize", opening("2025-11-25"))
-        body = json.dumps(begin).encode()
-        conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
-        with contextlib.closing(conn):
-            for _ in range(999):
-                conn.request("POST", "/mcp", body, {"Content-Type": "application/json"})
-                response = conn.getresponse()
-                assert response.status == 200 and response.read()
-        assert threading.active_count() - before < 10
-        assert [each.post(request("ping"))[0] for each in (second, first)] == [200, 404]
 
     def test_a_client_that_reads_nothing(self):
         """The handlers that write wait for it; the server goes on reading, so they can
@@ -11000,26 +10898,33 @@ class TestPublicFace:
         assert not odd, "\n".join(odd)
 
     def test_every_option_is_explained(self):
-        """By its name, in the docstring of its function or of the function's class."""
+        """It is named in the docstring of its function or of the function's class; of
+        what servers are made with, each parameter is, in the function's own."""
         unexplained = []
         for name, function in self.functions():
             thing = getattr(mcp_lite, name.partition(".")[0])
             explainers = [function, *getattr(thing, "__mro__", ())]
             ours = [each for each in explainers if each.__module__ == "mcp_lite"]
             text = " ".join(each.__doc__ or "" for each in ours)
-            for option in inspect.signature(function).parameters.values():
+            # Nobody but a server makes a Context.
+            is_strict = thing in (Server, Context, MainThread) and name != "Context"
+            if is_strict:
+                text = function.__doc__
+            for option in [*inspect.signature(function).parameters.values()][1:]:
                 is_named = re.search(rf"\b{option.name}\b", text)
-                if option.kind is option.KEYWORD_ONLY and not is_named:
+                is_due = is_strict or option.kind is option.KEYWORD_ONLY
+                if is_due and not is_named:
                     unexplained.append(f"{name}: {option.name}")
         assert not unexplained, "\n".join(unexplained)
 
     @pytest.mark.skipif(sys.version_info < (3, 10), reason="hints are written X | Y")
     def test_hints_can_be_resolved(self):
         """Tools that read annotations at run time can read these."""
+        things = [pair for pair in self.things().items() if isinstance(pair[1], type)]
         wrong = []
-        for name, function in self.functions():
+        for name, thing in (*things, *self.functions()):
             try:
-                typing.get_type_hints(function)
+                typing.get_type_hints(thing)
             except Exception as error:
                 wrong.append(f"{name}: {error}")
         assert not wrong, "\n".join(wrong)
