@@ -3592,8 +3592,6 @@ class Waiter:
     so it must not block.
     """
 
-    # The peer's request that ours serves.
-    about: Request | None = None
     # Of the request; 0 is nobody's.
     id: RequestId = 0
     # A request may have left; else this waits for the end of the connection.
@@ -3938,38 +3936,6 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
         return True
 
 
-def shut(sock: Socket, how: int = 2) -> None:
-    """End a socket under a thread that reads from it (0), or writes (1), or both (2)."""
-    import socket
-
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
-
-
-@contextmanager
-def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM put their names into the inbox.
-
-    Only on the main thread, and only those that the program has left as they were.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        import signal
-
-        def take(number: int, frame: object) -> None:
-            inbox.put(signal.Signals(number).name)
-
-        usual = (signal.SIG_DFL, signal.default_int_handler)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) in usual:
-                before[number] = signal.signal(number, take)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class Workers:
     """Threads that do jobs: `limit` at most, each started when it is needed.
 
@@ -4096,19 +4062,12 @@ class Outbox:
 
     def __init__(self, write: Callable[[list[bytes]], object]) -> None:
         self._write = write
-        # To add a line is one step of Python, for any thread.
-        self._lines: deque[bytes] = deque()
+        # Those that wait. Any thread may append one: that is one step of Python.
+        self.lines: deque[bytes] = deque()
         self._writing = threading.Lock()
         self._writer = Workers("mcp-writer", 1)
         # By time.monotonic(), when the present write began; infinite between writes.
         self.begun = float("inf")
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def add(self, line: bytes) -> None:
-        """Queue a line."""
-        self._lines.append(line)
 
     def flush(self, is_patient: bool = False) -> None:
         """Write the lines that wait, or leave them to the thread that is writing.
@@ -4118,12 +4077,12 @@ class Outbox:
         """
         # A writer releases _writing before it looks for more lines. So one of the two
         # threads sees a line that was added during the write.
-        while self._lines and self._writing.acquire(
-            is_patient and len(self._lines) > MAX_LINES
+        while self.lines and self._writing.acquire(
+            is_patient and len(self.lines) > MAX_LINES
         ):
             try:
                 # No other thread takes lines out.
-                lines = [self._lines.popleft() for _ in range(len(self._lines))]
+                lines = [self.lines.popleft() for _ in range(len(self.lines))]
                 if lines:
                     self.begun = time.monotonic()
                     self._write(lines)
@@ -4138,7 +4097,7 @@ class Outbox:
 
     def is_idle(self) -> bool:
         """Return whether all is written."""
-        return not (self._lines or self._writing.locked())
+        return not (self.lines or self._writing.locked())
 
     def close(self) -> None:
         """End the writer thread, when it has written what waits."""
@@ -4235,6 +4194,9 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 
 # Requests that wait for a worker; a request beyond is refused.
 MAX_BACKLOG = 10_000
+# What a trace tells of the messages that a side sends, and of those that it receives:
+# "-->" goes to the server.
+_DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
 class Transport:
@@ -4297,11 +4259,10 @@ class Endpoint:
     """Stands behind a Connection, and knows what its messages mean.
 
     A server has one, a client has one. To write another, derive from this class, and
-    give an instance to a Connection, with Protocol(role, endpoint.capabilities) before
-    it. Only `serve_request` must be written. The Protocol judges what the other end may
-    say now: each message that comes here was admitted, and has the members that its row
-    of METHODS says. The Connection calls, and expects none of them to raise:
-        capabilities        whenever it must know them
+    give an instance to a Connection. Only `serve_request` must be written. The Protocol
+    judges what the other end may say now: each message that comes here was admitted,
+    and has the members that its row of METHODS says. The Connection calls, and expects
+    none of them to raise:
         serve_request       once for each request, on a thread that is free to take its
                             time; but on the reading thread, so it must not block, where
                             the row of the method says `inline`. If it `may_block` there
@@ -4310,11 +4271,8 @@ class Endpoint:
                             for one about an open request, which the Connection serves
         output_lost         once, when a write has failed: the other end has gone.
                             On the thread that wrote, so it must not block
-    The code that reads for the connection calls:
-        connected           before the first message
-        input_ended         when the other end says no more, but may still listen
-        disconnected        at the end; any number of times
-    HTTP also asks for header_parameters, and for the extension_row of methods.
+    The thread that reads calls input_ended when the other end says no more, but may
+    still listen. HTTP also asks for header_parameters.
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. That queues it. A
@@ -4325,12 +4283,6 @@ class Endpoint:
 
     # The user's code may run for any request.
     may_block = False
-    # Called with what comes and goes, see tracer().
-    trace: Trace | None = None
-
-    def capabilities(self) -> Json:
-        """Tell what this side declares: {"tools": {}}, say."""
-        return {}
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Work on a request and answer it, now or later."""
@@ -4342,24 +4294,14 @@ class Endpoint:
         """Take note of a notification that is not about an open request."""
 
     def output_lost(self, connection: Connection) -> None:
-        """The other end reads no more."""
-
-    def connected(self, connection: Connection) -> None:
-        """A conversation begins."""
+        """Take note that the other end reads no more."""
 
     def input_ended(self, connection: Connection) -> None:
-        """The other end has said all that it will."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """The conversation is over."""
+        """Take note that the other end says no more; it may still listen."""
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Tell what HTTP headers mirror of a tool's arguments: see mirrored_headers."""
         return []
-
-    def extension_row(self, method: str) -> Method:
-        """Find the row of a method that is not in METHODS; UNKNOWN if there is none."""
-        return UNKNOWN
 
 
 class Connection:
@@ -4375,8 +4317,6 @@ class Connection:
     """
 
     session_id: str | None = None
-    # The peer takes one answer, and nothing besides: see Server.handle.
-    answers_only = False
     # The reason why nothing is written any more.
     reason: BaseException | None = None
 
@@ -4394,16 +4334,12 @@ class Connection:
         self.endpoint = endpoint
         self.transport = transport
         self.trace = trace
-        # Directions of a trace: "-->" goes to the server, on both sides.
-        directions = ("-->", "<--")
-        if protocol.role == "server":
-            directions = ("<--", "-->")
-        self._sends, self._receives = directions
+        self._sends, self._receives = _DIRECTIONS[protocol.role]
         self._open_wire(name, max_workers)
         # It is held while a request of the peer's ends and its answer is queued, and
         # while any other line is queued.
         self._lock = threading.Lock()
-        # The threads whose callbacks answer questions.
+        # The threads whose callbacks answer questions now.
         self.answerers: set[int] = set()
 
     def _open_wire(self, name: str, max_workers: int) -> None:
@@ -4433,12 +4369,11 @@ class Connection:
                 self.workers.submit(partial(self._serve_batch, events))
                 return []
         except McpError as error:
-            if self.protocol.role == "server":
-                return self._act(Refusal(str(error), error_message(None, error)))
-            told = "not a message, skipped (does the server print?)"
             line = line or b""
-            log_line(WARNING, f"{told}: {line[:200]!r}: {error}")
-            # A client may know whose answer it should have been.
+            if self.protocol.role == "client":
+                told = f"not a message, skipped (does the server print?): {error}"
+                log_line(WARNING, f"{told}: {line[:200]!r}")
+            # It may have been the answer to a request of ours. That ends here.
             return self._act(self.protocol.refuse(unread_answer(line), error))
         return self._act(self.protocol.receive(message))
 
@@ -4535,27 +4470,42 @@ class Connection:
 
     # Ending the peer's requests
     def respond(self, request: Request, message: Json | None) -> bool:
-        """Queue the answer to the peer's request. False if that has ended before.
+        """Take the peer's request out of flight, and queue its answer, if there is one.
+        The thread that has served the request writes it.
 
-        None ends a notification. The thread that has served the request writes it.
+        False if the request has ended before.
         """
-        return self._end(request, message, cancelled=False)
+        answer = None
+        if message is not None:
+            answer = encode_answer(message, about=request.about)
+        with self._lock:
+            # cancellation: "MUST NOT send any further messages for it"
+            if not self.protocol.end(request):
+                return False
+            if answer is not None and request.answers is not None:
+                request.answers.append(answer)
+            elif answer is not None:
+                self._queue_locked(answer, request, is_answer=True)
+        return True
 
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
         """End a request whose work may still run, and is told to stop.
 
         With this answer, if there is one. False if it has ended before. Never blocks.
         """
-        if not self._end(request, message, cancelled=True):
+        if not self.respond(request, message):
             return False
-        self.flush_soon()
         self.tell_cancelled(request)
+        self.flush_soon()
         return True
 
     def tell_cancelled(self, request: Request) -> None:
-        """Call each of its callbacks once: whichever thread pops one calls it."""
-        with suppress(IndexError):
-            while True:
+        """Tell its work to stop. Each of its callbacks is called once, by whichever
+        thread pops it."""
+        request.cancelled = True
+        while request.callbacks:
+            # RuntimeError: there is no thread to be had, or an event loop has ended.
+            with suppress(IndexError, RuntimeError):
                 request.callbacks.pop()()
 
     def _is_ended(self, request: Request) -> bool:
@@ -4565,22 +4515,6 @@ class Connection:
         """Cancel every request of the peer's that is in flight."""
         for request in list(self.protocol.in_flight.values()):
             self.cut_short(request)
-
-    def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
-        """Take a request out of flight, and queue its answer. False if it was not."""
-        answer = None
-        if message is not None:
-            answer = encode_answer(message, about=request.about)
-        with self._lock:
-            # cancellation: "MUST NOT send any further messages for it"
-            if not self.protocol.end(request):
-                return False
-            request.cancelled = cancelled
-            if answer is not None and request.answers is not None:
-                request.answers.append(answer)
-            elif answer is not None:
-                self._queue_locked(answer, request, is_answer=True)
-        return True
 
     # Writing
     def _queue(
@@ -4599,7 +4533,7 @@ class Connection:
         self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
         """Queue a line while _lock is held."""
-        self._outbox.add(line)
+        self._outbox.lines.append(line)
 
     def notify(
         self,
@@ -4624,10 +4558,9 @@ class Connection:
         One about a `request` is sent only while that is in flight, and if its
         `progress` increases.
         """
-        is_known = request is None or method_row(method).is_in(request.version)
         # A peer that reads nothing is not told of any number of changes.
-        is_full = len(self._outbox) >= MAX_QUEUED
-        if is_full or not is_known or self.answers_only or self.reason is not None:
+        is_full = len(self._outbox.lines) >= MAX_QUEUED
+        if is_full or self.reason is not None:
             return
         self._queue(encode_message(call_message(method, params)), request, progress)
 
@@ -4650,9 +4583,13 @@ class Connection:
         """Return whether all is written, or the peer has gone."""
         return self.reason is not None or self._outbox.is_idle()
 
+    def is_stuck(self) -> bool:
+        """Return whether the peer reads nothing for too long."""
+        return time.monotonic() - self._outbox.begun > WRITE_SECONDS
+
     def carries_changes(self, request: Request) -> bool:
         """Return whether the peer can be told of changes after this request's answer."""
-        return not self.answers_only
+        return self.reason is None
 
     def _write(self, lines: list[bytes]) -> None:
         if self.reason is not None:
@@ -4682,8 +4619,10 @@ class Connection:
             meta = params.get("_meta", {})
             params["_meta"] = {**meta, "progressToken": request_id}
         line = encode_message(call_message(waiter.method, params, request_id))
-        waiter.about = about
         self.hold(waiter, request_id)
+        if about is not None and self._is_ended(about):
+            self.finish(request_id)
+            raise Cancelled("the request was cancelled")
         waiter.sent = True
         self._queue(line, about)
         # Over HTTP the thread that asks is the one that writes, so it must.
@@ -4692,14 +4631,11 @@ class Connection:
 
     def hold(self, waiter: Waiter, request_id: Any) -> None:
         """Register a waiter for the answer to a request that is sent in another way, or
-        is not sent: then for the end alone. Raises ConnectionClosed, Cancelled."""
-        # Rule: register first, look afterwards. close() sets the reason before it ends
-        # the waiters that it finds, so one of the two threads sees the other.
+        is not sent: then for the end alone. Raises ConnectionClosed."""
+        # Rule: register first, look afterwards. close() sets the reason before it looks
+        # for waiters, so one of the two threads sees the other.
         waiter.id = request_id
         self.protocol.pending[request_id] = waiter
-        if waiter.about is not None and self._is_ended(waiter.about):
-            self.finish(request_id)
-            raise Cancelled("the request was cancelled")
         if self.reason is not None:
             self.finish(request_id)
             raise self.reason.with_traceback(None)
@@ -4746,13 +4682,17 @@ class Connection:
                     raise answer.error
                 return answer.result or {}
 
-            is_overdue = time.monotonic() >= deadline
+            if time.monotonic() >= deadline:
+                raise Timeout(
+                    f"{waiter.method}: no answer by the deadline for all of it",
+                    self.transport.details(),
+                )
             others = self.answerers - {threading.get_ident()}
-            if is_overdue or (progress is None and not others):
-                told = f"no answer within {seconds:g} seconds"
-                if is_overdue:
-                    told = "no answer by the deadline for all of it"
-                raise Timeout(f"{waiter.method}: {told}", self.transport.details())
+            if progress is None and not others:
+                raise Timeout(
+                    f"{waiter.method}: no answer within {seconds:g} seconds",
+                    self.transport.details(),
+                )
             if progress is not None and on_progress is not None:
                 on_progress(*map(progress.get, ("progress", "total", "message")))
             until = time.monotonic() + seconds
@@ -4843,7 +4783,7 @@ def answering(connection: Connection) -> Iterator[None]:
 #     <--- "input_required", with inputRequests and requestState
 #     asks its user
 #     tools/call, with inputResponses
-#                and requestState ------>   load_answers(); runs the handler again from
+#                and requestState ------>   opens the state; runs the handler again from
 #                                           its top; ctx.elicit() returns the answer
 #     <--- "complete"
 #
@@ -4919,10 +4859,10 @@ def fit_question(params: Json, version: str) -> Json:
     the titles of choices in a form are written in another way."""
     if version >= "2025-11-25" or "requestedSchema" not in params:
         return params
-    form = params["requestedSchema"]
+    form = dict(params["requestedSchema"])
     fields = form["properties"].items()
-    fitted = {name: _fit_field(field) for name, field in fields}
-    return {**params, "requestedSchema": {**form, "properties": fitted}}
+    form["properties"] = {name: _fit_field(field) for name, field in fields}
+    return {**params, "requestedSchema": form}
 
 
 def _fit_field(field: Json) -> Json:
@@ -5136,8 +5076,6 @@ class Context:
     must be the same in each run.
     """
 
-    # The answers that came with the request were taken: see load_answers.
-    _has_loaded = False
     # Where progress and questions go once detach() was called.
     _on_progress: Callback = None
     _on_ask: Callback = None
@@ -5156,10 +5094,6 @@ class Context:
         self._connection = connection
         self._request = request
         self._signer = signer
-        # The modern era's record. Key -> [fingerprint of the question, its answer].
-        self._recorded: Json = {}
-        # Key -> value of once().
-        self._once: Json = {}
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
 
@@ -5293,12 +5227,7 @@ class Context:
         """
         self._on_progress = on_progress
         self._on_ask = on_ask
-
-        def cancel() -> None:
-            self._request.cancelled = True
-            self._connection.tell_cancelled(self._request)
-
-        return cancel
+        return partial(self._connection.tell_cancelled, self._request)
 
     # Asking
 
@@ -5391,15 +5320,12 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than those three.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
-        self.load_answers()
         fitted = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
             fitted[key] = method, fit_question(params, self.protocol_version)
-        ask = self._ask_legacy
-        if self._request.modern:
-            ask = self._ask_modern
+        ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
         return {
             key: check_answer(key, method, params, answers[key])
@@ -5416,10 +5342,10 @@ class Context:
         In the modern era the value travels through the client, signed, but readable:
         let it be no secret.
         """
-        self.load_answers()
-        if key not in self._once:
-            self._once[key] = json.loads(encode_json(to_plain(fn())))
-        return self._once[key]
+        values = self._record["once"]
+        if key not in values:
+            values[key] = json.loads(encode_json(to_plain(fn())))
+        return values[key]
 
     # How questions are asked
 
@@ -5484,44 +5410,44 @@ class Context:
         if self._on_ask is not None:
             return dict(self._on_ask(asked))
         prints = {key: fingerprint(question) for key, question in asked.items()}
+        answers = self._record["answers"]
         # None: the answer came before we asked, and fits any question.
         missing = {
             key: question
             for key, question in asked.items()
-            if self._recorded.get(key, [""])[0] not in (None, prints[key])
+            if answers.get(key, [""])[0] not in (None, prints[key])
         }
         if not missing:
-            return {key: self._recorded[key][1] for key in questions}
-        record = {
-            "answers": self._recorded,
-            "once": self._once,
-            "asked": {key: prints[key] for key in missing},
-        }
+            return {key: answers[key][1] for key in questions}
+        record = {**self._record, "asked": {key: prints[key] for key in missing}}
         state = self._signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
-    def load_answers(self) -> None:
-        """Take what a request that comes again brings: our record, and new answers.
+    @cached_property
+    def _record(self) -> Json:
+        """Read the server's memory of this request, which it brings when it comes again:
 
+            answers: key -> [fingerprint of the question, its answer]
+            once: key -> value of once()
+            asked: key -> fingerprint of a question that was asked last
+
+        This is done before the handler begins, or when the middleware around it asks.
         Raises InvalidParams for a requestState that is not ours, belongs to another
-        request, or is old. An answer to nothing that was asked is ignored. Done once,
-        when the handler begins, or when the middleware around it asks.
+        request, or is old. An answer to nothing that was asked is ignored.
         """
         params = self._request.params
-        if self._has_loaded or not (self._request.modern and self._request.row.asks):
-            return
-        self._has_loaded = True
+        if not (self._request.modern and self._request.row.asks):
+            params = {}
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         if "requestState" in params:
             record = self._signer.open(params["requestState"], self._binding())
-        self._recorded = record["answers"]
-        self._once = record["once"]
         for key, asked in record["asked"].items():
             if key in fresh:
-                self._recorded[key] = [asked, fresh[key]]
+                record["answers"][key] = [asked, fresh[key]]
+        return record
 
     def _binding(self) -> str:
         """A requestState is good for this method, with these arguments, by this caller."""
@@ -5681,19 +5607,19 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
     async def run() -> Any:
         loop = asyncio.get_running_loop()
         task: Any = asyncio.current_task()
-
-        def cancel() -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(task.cancel)
-
-        with ctx.when_cancelled(cancel):
+        with ctx.when_cancelled(partial(loop.call_soon_threadsafe, task.cancel)):
             return await awaitable
 
+    coroutine = run()
     try:
-        return asyncio.run(run())
+        return asyncio.run(coroutine)
     except asyncio.CancelledError:
         ctx.check_cancelled()
         raise
+    finally:
+        # Where this thread runs a loop already, neither of them was begun.
+        coroutine.close()
+        getattr(awaitable, "close", do_nothing)()
 
 
 ###############################################################################
@@ -5708,6 +5634,14 @@ STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
+
+
+def shut(sock: Socket, how: int = 2) -> None:
+    """End a socket under a thread that reads from it (0), or writes (1), or both (2)."""
+    import socket
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
 
 
 class StreamTransport(Transport):
@@ -5748,8 +5682,8 @@ class Pump:
     than most handlers do. Meanwhile no thread reads. With R, a reader, and C, the
     caller of run():
 
-        1. R holds the lock `_reading`, and is in its read. C looks every TICK. After
-           PARKING_LOOKS at a reader in its read, C is parked: it sleeps.
+        1. R holds the lock `_reading`, and is in its read. C looks every TICK. If R was
+           in its read for PARKING_SECONDS, C is parked: it sleeps.
         2. A lone request comes. R puts it into `_serving`, and lets go of `_reading`.
            If C is parked, R signals that it is SERVING: C looks again.
         3. R calls the handler, and answers. If that was fast, it is at 1 again.
@@ -5763,14 +5697,12 @@ class Pump:
     """
 
     TICK = 0.005
-    PARKING_LOOKS = 40
+    PARKING_SECONDS = 0.2
     SERVING = "serving"
     INPUT_ENDED = "the input has ended"
-    OUTPUT_STUCK = "the client reads nothing"
 
     def __init__(self, connection: Connection, signals: SimpleQueue[str]) -> None:
         self._connection = connection
-        self._read = connection.transport.read
         # From readers, and from the handlers of Ctrl-C and SIGTERM.
         self._signals = signals
         # Held by the thread that reads. No thread waits for it.
@@ -5787,18 +5719,14 @@ class Pump:
         signal ends all waiting.
         """
         connection = self._connection
-        closed = ConnectionClosed("the client closed the connection")
-        try:
-            end = self._look_after_readers()
-            connection.fail_pending(closed)
-            connection.endpoint.input_ended(connection)
-            if end == self.INPUT_ENDED:
-                connection.flush_soon()
-                wait_until(self._is_drained, DRAIN_SECONDS)
-            connection.cancel_all()
-            wait_until(self._is_tidy, TIDY_SECONDS)
-        finally:
-            connection.close(closed)
+        end = self._look_after_readers()
+        connection.fail_pending(ConnectionClosed("the client closed the connection"))
+        connection.endpoint.input_ended(connection)
+        if end == self.INPUT_ENDED:
+            connection.flush_soon()
+            wait_until(self._is_drained, DRAIN_SECONDS)
+        connection.cancel_all()
+        wait_until(self._is_tidy, TIDY_SECONDS)
 
     def _is_drained(self) -> bool:
         connection = self._connection
@@ -5813,12 +5741,13 @@ class Pump:
         return (is_over and workers.close(0.0)) or not self._signals.empty()
 
     def _look_after_readers(self) -> str:
-        """Start a reader whenever one is needed. Returns the signal that ends that."""
+        """Start a reader whenever one is needed. Returns the signal that ends that, or
+        SERVING if the client reads nothing."""
         connection = self._connection
-        quiet_looks = 0
+        quiet_since = time.monotonic()
         served_before: list[Request] = []
         signal = self.SERVING
-        while signal == self.SERVING:
+        while signal == self.SERVING and not connection.is_stuck():
             # The first time, there is no reader yet.
             serving = list(self._serving)
             if serving == served_before and not self._reading.locked():
@@ -5827,18 +5756,15 @@ class Pump:
                     start_thread("mcp-reader", self._read_and_serve)
             served_before = serving
 
-            quiet_looks += 1
             if not self._reading.locked():
-                quiet_looks = 0
-            self._is_parked = quiet_looks > self.PARKING_LOOKS
+                quiet_since = time.monotonic()
+            self._is_parked = time.monotonic() - quiet_since > self.PARKING_SECONDS
             pause = self.TICK
             # And once more: a reader that let go before it could know will not signal.
             if self._is_parked and self._reading.locked():
                 pause = WAIT_SLICE
             with suppress(Empty):
                 signal = get_within(self._signals, pause)
-            if time.monotonic() - connection._outbox.begun > WRITE_SECONDS:
-                signal = self.OUTPUT_STUCK
         return signal
 
     def _read_and_serve(self) -> None:
@@ -5848,7 +5774,7 @@ class Pump:
         data = b"-"
         while data and self._reading.acquire(blocking=False):
             try:
-                data = self._read()
+                data = connection.transport.read()
             except (OSError, ValueError):
                 data = b""
             ready = connection.feed(data)
@@ -5873,7 +5799,31 @@ class Pump:
         self._serving.remove(request)
 
 
-# This process's own streams
+# This process's own signals and streams, while run() has them
+@contextmanager
+def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM put their names into the inbox.
+
+    Only on the main thread, and only those that the program has left as they were.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        import signal
+
+        def take(number: int, frame: object) -> None:
+            inbox.put(signal.Signals(number).name)
+
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) in usual:
+                before[number] = signal.signal(number, take)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), and nothing else can reach it.
@@ -6698,7 +6648,7 @@ class HttpConnection(Connection):
             if exchange is not None:
                 exchange.ring()
 
-    def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
+    def respond(self, request: Request, message: Json | None) -> bool:
         """As a Connection does. Some errors have a status, if no event went before."""
         stream = request.stream
         error = (message or {}).get("error")
@@ -6707,7 +6657,7 @@ class HttpConnection(Connection):
         opens = request.row.handshake and error is None and self.session_id
         if opens and stream is not None and stream.exchange is not None:
             stream.exchange.extra["Mcp-Session-Id"] = opens
-        return super()._end(request, message, cancelled)
+        return super().respond(request, message)
 
     def tell_cancelled(self, request: Request) -> None:
         super().tell_cancelled(request)
@@ -7099,7 +7049,6 @@ class HttpEndpoint:
         session_id = os.urandom(24).hex()
         connection = HttpConnection(self, exchange, session_id, is_sse)
         self._sessions[session_id] = connection
-        self.server.connected(connection)
         return connection
 
     def _find_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
@@ -9393,7 +9342,9 @@ class ServerEndpoint(Endpoint):
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
-            ctx.load_answers()
+            if ctx._request.modern:
+                # A requestState that is not ours is refused before the handler begins.
+                _ = ctx._record
             handler = getattr(self, ctx._request.row.handler)
             result: Json | None = handler(ctx, params)
             return result
@@ -9999,6 +9950,7 @@ class Server:
         before any handler, for an unknown method, say, does not come here.
         """
         self._endpoint.middleware.append(fn)
+        self._endpoint.may_block = True
         return fn
 
     # Changing
@@ -10200,7 +10152,7 @@ class Server:
         progress or of changes meanwhile.
         """
         connection = self._endpoint.open_connection(Transport())
-        connection.answers_only = True
+        connection.reason = ConnectionClosed("nothing is sent but the answer")
         event = connection.protocol.receive(message)
         answers = connection.answer_batch([event], do_nothing)
         self.disconnect(connection)

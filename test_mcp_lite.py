@@ -368,6 +368,7 @@ import datetime  # noqa: E402
 import decimal  # noqa: E402
 import errno  # noqa: E402
 import functools  # noqa: E402
+import gc  # noqa: E402
 import hashlib  # noqa: E402
 import http.client  # noqa: E402
 import http.server  # noqa: E402
@@ -7134,6 +7135,25 @@ class TestExtending:
             assert client.call("alias") == "who?"
             assert client.call("alias") == "who?"
 
+    def test_middleware_that_takes_its_time(self):
+        """It holds up nothing else, though it stands around a ping."""
+        server = Server("s")
+        gate = threading.Event()
+        server.add_tool(lambda: "x", name="tool")
+
+        @server.middleware
+        def wait(ctx, method, params, call_next):
+            if method == "ping":
+                gate.wait(SECONDS)
+            return call_next()
+
+        with LocalWire(server) as wire:
+            wire.open()
+            wire.send(request("ping", id=1), call_legacy("tool", 2))
+            assert wire.read()["id"] == 2
+            gate.set()
+            assert wire.read()["id"] == 1
+
     def test_middleware_answers_by_itself(self):
         """Who does not call call_next() answers: the result gets what the era wants,
         and is itself not changed; lists are private then, unless it says otherwise."""
@@ -9865,6 +9885,56 @@ class TestFaults:
                 wire.send(cancelled(n))
             assert all(ended.acquire(timeout=SECONDS) for _ in range(2))
 
+    def test_both_pipes_are_full(self):
+        """A server reads on while nobody reads what it writes; so does a client."""
+        text = "x" * (1 << 16)
+        with LocalWire(build_server()) as wire:
+            wire.send(*[call_tool("echo", n, value=text) for n in range(64)])
+            assert sorted(wire.read()["id"] for _ in range(64)) == list(range(64))
+        with Client(SERVE) as client:
+            calls = [client.start_call("echo", {"value": text}) for _ in range(64)]
+            assert {call.value() for call in calls} == {text}
+
+    def test_a_system_without_threads(self, tmp_path):
+        """A call that needs a new one is refused; one that comes alone is served."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def use_up() -> None:
+                def start(thread):
+                    raise RuntimeError("can't start new thread")
+                threading.Thread.start = start
+            server.add_tool(lambda: "served", name="serve")
+            server.run()
+            """,
+        )
+        with Wire(command) as wire:
+            wire.send(call_tool("use_up"))
+            assert wire.read()["id"] == 1
+            calls = [json.dumps(call_tool("serve", n)).encode() for n in (2, 3)]
+            wire.send(b"\n".join([*calls, b""]))
+            for _ in calls:
+                assert wire.read()["error"]["message"] == "too many requests wait"
+            wire.send(call_tool("serve", 4))
+            assert text_of(wire.read()["result"]) == "served"
+            assert wire.end() == ([], 0)
+
+    def test_what_many_calls_leave(self):
+        """Twenty thousand calls leave nothing in memory, at either end."""
+        with Client(build_server()) as client:
+
+            def objects_after(rounds):
+                for _ in range(rounds):
+                    calls = [client.start_call("add", {"a": 1}) for _ in range(100)]
+                    assert {call.value() for call in calls} == {2}
+                gc.collect()
+                return len(gc.get_objects())
+
+            before = objects_after(5)
+            assert objects_after(200) - before < 5_000
+
     # Misuse
 
     def test_what_a_handler_cannot_tell(self):
@@ -10155,7 +10225,7 @@ class TestFaults:
         [
             ("SIGINT", "ctx.sleep(600)"),
             ("SIGTERM", "ctx.sleep(600)"),
-            ("SIGTERM", "time.sleep(600)"),
+            ("SIGINT", "time.sleep(600)"),
         ],
     )
     def test_a_signal_at_work(self, tmp_path, number, work):
