@@ -10559,7 +10559,7 @@ class ClientEndpoint(Endpoint):
             listening.hear(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
-            told = [params.get(name) for name in ("level", "data", "logger")]
+            told = map(params.get, ("level", "data", "logger"))
             self.call_soon(partial(self._callbacks["on_log"], *told))
         elif self._callbacks["on_notification"] and not row.acknowledges:
             self.call_soon(partial(self._callbacks["on_notification"], method, params))
@@ -10631,9 +10631,10 @@ class ClientEndpoint(Endpoint):
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
-        fields = schema["properties"].items()
         content = {
-            name: field["default"] for name, field in fields if "default" in field
+            name: field["default"]
+            for name, field in schema["properties"].items()
+            if "default" in field
         }
         return {**answer, "content": {**content, **(answer.get("content") or {})}}
 
@@ -11565,7 +11566,8 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
 
 # Questions of the server
 def _answer(params: Json) -> Json:
-    """Have the user answer a question. Without a terminal, it is declined."""
+    """Have the user answer a question: field by field, and all of them again as long as
+    they are not what is wanted. Without a terminal, it is declined."""
     from urllib.parse import urlsplit
 
     _say(f"The server asks: {params['message']}")
@@ -11575,25 +11577,22 @@ def _answer(params: Json) -> Json:
     if "url" in params:
         host = urlsplit(params["url"]).hostname
         _say(f"It asks you to visit {host}: {params['url']}")
-    content = _ask_form(params.get("requestedSchema", {"properties": {}}))
-    if _ask_line("Agree? [y/N]: ").lower() != "y":
-        return {"action": "decline"}
-    return {"action": "accept", "content": content}
 
-
-def _ask_form(schema: Json) -> Json:
-    """Ask for each field, and for all of them again until they are what is wanted."""
+    schema = params.get("requestedSchema", {"properties": {}})
     content: Json = {}
     for name, field in schema["properties"].items():
         about = field.get("description") or field.get("title") or name
         text = _ask_line(f"  {about} ({_show_type(field)}): ")
         if text:
             content[name] = _coerce(name, text, schema)
+    if _ask_line("Agree? [y/N]: ").lower() != "y":
+        return {"action": "decline"}
+
     wrong = validate(content, schema)
     if wrong:
         _say(f"  {wrong[0]}")
-        return _ask_form(schema)
-    return content
+        return _answer(params)
+    return {"action": "accept", "content": content}
 
 
 def _ask_line(text: str) -> str:

@@ -8613,7 +8613,8 @@ server.run()
 
     @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
     def test_questions(self, script):
-        """Each field is asked for, until all fit; URLs are shown with their host."""
+        """Each field is asked for, until all fit, or the user does not agree; URLs are
+        shown with their host."""
         told = self.at_terminal(
             *["call", script, "ask"],
             answers=[
@@ -8621,6 +8622,7 @@ server.run()
                 (b"sure (boolean): ", b"perhaps\n"),
                 (b'color ("r" | "g"): ', b"b\n"),
                 (b"many (array): ", b'["b"]\n'),
+                (b"Agree? [y/N]: ", b"y\n"),
                 (b'name (string = "Bob"): ', b"\n"),
                 (b"sure (boolean): ", b"true\n"),
                 (b'color ("r" | "g"): ', b"g\n"),
@@ -8633,6 +8635,10 @@ server.run()
         answer = json.loads(told[told.index("{\r\n") :])
         content = {"name": "Bob", "sure": True, "color": "g", "many": ["b"]}
         assert answer == {"action": "accept", "content": content}
+        ctrl_d = [(word, b"\x04") for word in (b"name", b"sure", b"color", b"many")]
+        ctrl_d.append((b"Agree? [y/N]: ", b"\x04"))
+        told = self.at_terminal("call", script, "ask", answers=ctrl_d)
+        assert '"action": "decline"' in told
         told = self.at_terminal("call", script, "visit", answers=[(b"[y/N]", b"\n")])
         assert "visit shop.example: http://shop.example:8000/pay?x=1\r\n" in told
         assert '"action": "decline"' in told
