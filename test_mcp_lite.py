@@ -5203,6 +5203,18 @@ class TestHttpClient:
                     call.result()
             assert len({each["connection"] for each in seen}) == 4
 
+    def test_many_clients_at_once(self, server):
+        """Sixteen, of every revision: each gets its own answers."""
+
+        def work(n):
+            with Client(http.url, version=EVERY[n % len(EVERY)]) as client:
+                return [client.call("greet", name=f"{n}-{k}") for k in range(5)]
+
+        pool = concurrent.futures.ThreadPoolExecutor(16)
+        with server.start_http() as http, pool:
+            greeted = list(pool.map(work, range(16)))
+        assert greeted == [[f"hello {n}-{k}" for k in range(5)] for n in range(16)]
+
     def test_a_dead_connection_is_replaced(self):
         """A connection that died while it was kept alive is no reason to fail."""
         site = modern_site(tools_call=called("x"))
@@ -10845,6 +10857,27 @@ def fuzz_http(seed, count):
 ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed, HttpFailure)
 
 
+def call_all(fuzz, client, count):
+    """Ask for all that there is. Each call ends soon, and as promised."""
+    client.timeout = 0.02
+    calls = [
+        lambda name: client.call(name, CALLED[name]),
+        lambda name: client.call_tool(name, {"a": "x"}),
+        lambda name: client.start_call(name, CALLED[name]).cancel("enough"),
+        lambda name: client.list_tools(),
+        lambda name: client.list_resources(),
+        lambda name: client.read("x://users/Bo/7"),
+        lambda name: client.get_prompt("asks"),
+        lambda name: client.complete("review", "code", "b"),
+        lambda name: client.listen().close(),
+        lambda name: client.ping(),
+    ]
+    for _ in range(count):
+        # UTF-8 cannot carry every requestState back.
+        with contextlib.suppress(*ENDS, UnicodeEncodeError):
+            fuzz.dice.choice(calls)(fuzz.dice.choice(sorted(CALLED)))
+
+
 def fuzz_client(seed, count):
     """`count` calls of a client whose server's answers are spoiled: each ends, and as
     promised. How many were spoiled."""
@@ -10861,22 +10894,60 @@ def fuzz_client(seed, count):
                     write(piece)
 
     with talking_to(script, **CALLBACKS) as client:
-        client.timeout = 0.02
-        calls = [
-            lambda name: client.call(name, CALLED[name]),
-            lambda name: client.call_tool(name, {"a": "x"}),
-            lambda name: client.start_call(name, CALLED[name]).cancel("enough"),
-            lambda name: client.list_tools(),
-            lambda name: client.list_resources(),
-            lambda name: client.read("x://users/Bo/7"),
-            lambda name: client.get_prompt("asks"),
-            lambda name: client.complete("review", "code", "b"),
-            lambda name: client.listen().close(),
-            lambda name: client.ping(),
-        ]
-        for _ in range(count):
-            with contextlib.suppress(*ENDS):
-                fuzz.dice.choice(calls)(fuzz.dice.choice(sorted(CALLED)))
+        call_all(fuzz, client, count)
+    return fuzz.count
+
+
+STATUSES = [100, 202, 204, 301, 307, 400, 401, 403, 404, 405, 500, 503, 999]
+
+
+class FuzzedSite:
+    """A script for web_server: a good server's responses, most of them spoiled."""
+
+    def __init__(self, fuzz, port):
+        self.fuzz = fuzz
+        self.port = port
+
+    def __call__(self, seen, sock):
+        fuzz = self.fuzz
+        status = 200
+        headers = {"Content-Type": "text/event-stream"}
+        # Of what is no request, and of a stream that would not end.
+        body = event_of({}, id="x", retry=1).encode()
+        if member(seen, "message", "method") not in (None, "subscriptions/listen"):
+            web = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+            with contextlib.closing(web):
+                sent = dict(seen["headers"], connection="close")
+                sent.pop("content-length", None)
+                web.request("POST", "/mcp", json.dumps(seen["message"]), sent)
+                response = web.getresponse()
+                body = response.read()
+            status, headers = response.status, dict(response.headers)
+            headers.pop("Transfer-Encoding", None)
+        if fuzz.chance(20) and fuzz.count:
+            status = fuzz.dice.choice(STATUSES)
+        if not fuzz.count or fuzz.chance(20):
+            headers["Content-Length"] = len(body)
+        elif fuzz.chance(50):
+            headers["Transfer-Encoding"] = "chunked"
+            chunks = filter(None, fuzz.pieces(body))
+            body = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks)
+            body += b"0\r\n\r\n"
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        data = f"HTTP/1.1 {status} X\r\n{''.join(lines)}\r\n".encode() + body
+        if fuzz.chance(50) and fuzz.count:
+            data = fuzz.splice(data)
+        for piece in fuzz.pieces(fuzz.note(data)):
+            sock.sendall(piece)
+
+
+def fuzz_web_client(seed, version, count):
+    """The same over HTTP: statuses, heads, chunks, events and ends are spoiled."""
+    fuzz = Fuzz(seed)
+    with build_server().start_http() as good:
+        site = FuzzedSite(fuzz, good.port)
+        with client_of(site, version=version, **CALLBACKS) as (client, _):
+            call_all(fuzz, client, count)
     return fuzz.count
 
 
@@ -10905,6 +10976,11 @@ class TestFuzz:
     def test_a_client_over_streams(self, number):
         """Every call ends, with a result or an exception that is documented."""
         assert fuzz_client(FUZZ + number, 100) > 50
+
+    @pytest.mark.parametrize("number, version", enumerate(["2025-11-25", MODERN]))
+    def test_a_client_over_http(self, number, version):
+        """Likewise, whatever a server makes of HTTP."""
+        assert fuzz_web_client(FUZZ + number, version, 100) > 50
 
 
 class TestPublicFace:
