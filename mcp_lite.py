@@ -186,7 +186,7 @@ import sys
 import threading
 import time
 from collections import deque, namedtuple
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
@@ -1438,57 +1438,52 @@ class Schema:
         # By the id() of each schema: the URI of its document, the Python types whose
         # values fit, whatever they are, and for each keyword that asserts something, a
         # tuple that _Run.check() takes apart.
-        self.rules: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {}
+        self.rules: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {**_BOOLEANS}
         # The targets of references: (id() of the schema with the reference, its text)
-        # -> (schema, the dynamic anchor if that names it).
-        self.targets: dict[tuple[int, str], tuple[Any, str]] = {}
+        # -> schema
+        self.targets: dict[tuple[int, str], Any] = {}
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
         self.patterns: dict[str, Pattern] = {}
         # Whether any part asks which members others have evaluated.
         self.tracks = False
         # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
-        self._paid = 0
         self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
-        self._survey()
-        # Most arguments are objects of scalars: a look at their types will do.
-        self._fitting: dict[str, tuple[type, ...]] | None = None
-        is_plain = isinstance(schema, dict) and schema.keys() <= _PLAIN_KEYWORDS
-        if is_plain and schema.get("type") == "object":
-            properties = schema.get("properties", {})
-            self._fitting = {name: _fitting(properties[name]) for name in properties}
+        # How much the patterns have cost so far.
+        self._paid = 0
+        references = self._survey("schema", schema, "")
+        while references:
+            # Everything is named by now. What this one leads to may bring more.
+            source, text = references.pop()
+            target, uri = self._find(text, self.rules[id(source)][0])
+            self.targets[id(source), text] = target
+            references += self._survey(text, target, uri)
 
-    def _survey(self) -> None:
-        """Check all schemas inside, and find what references lead to."""
-        todo = [("schema", self.root, "")]
-        referring: list[tuple[Json, str]] = []
-        while todo or referring:
-            if not todo:
-                # All that was found is named by now; the target may bring more.
-                source, text = referring.pop()
-                target, anchor, uri = self._find(text, self.rules[id(source)][0])
-                self.targets[id(source), text] = (target, anchor)
-                todo.append((text, target, uri))
-                continue
+    def _survey(self, place: str, schema: Any, base: str) -> list[tuple[Json, str]]:
+        """Check a schema, and all inside of it that were not seen before. Returns their
+        references: (schema with the reference, its text)."""
+        references = []
+        todo = [(place, schema, base)]
+        while todo:
             place, schema, base = todo.pop()
-            if isinstance(schema, bool) or id(schema) in self.rules:
+            if id(schema) in self.rules:
                 continue
             if not isinstance(schema, dict):
                 raise ValueError(f"{place}: expected a schema, got {show(schema)}")
             rules = self._check_keywords(place, schema)
             base = self._name(place, schema, base)
-            self.rules[id(schema)] = (base, _fitting(schema), rules)
+            self.rules[id(schema)] = (base, fitting_types(schema), rules)
             for keyword in _REFERENCES & schema.keys():
-                referring.append((schema, schema[keyword]))
-            for keyword, name, inner in inner_schemas(schema):
-                inside = ".".join(filter(None, (place, keyword, name)))
-                todo.append((inside, inner, base))
+                references.append((schema, schema[keyword]))
+            for steps, inner in inner_schemas(schema):
+                todo.append((".".join((place, *steps)), inner, base))
+        return references
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
         """Check the arguments of one schema's keywords, and prepare them."""
         rules = []
         # The keywords that ask which members the others have left come last.
-        for keyword in sorted(schema, key=_UNEVALUATED.__contains__):
+        for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
             if not _ARGUMENTS[row.argument](argument):
@@ -1537,9 +1532,8 @@ class Schema:
             self.dynamic[base, schema["$dynamicAnchor"]] = schema
         return base
 
-    def _find(self, text: str, base: str) -> tuple[Any, str, str]:
-        """Follow a reference: returns the schema, the dynamic anchor if one names it,
-        and the URI of its document."""
+    def _find(self, text: str, base: str) -> tuple[Any, str]:
+        """Follow a reference: returns the schema, and the URI of its document."""
         from urllib.parse import unquote
 
         uri, _, fragment = text.partition("#")
@@ -1557,24 +1551,10 @@ class Schema:
                 f"schema: $ref {show(text)} is not in this document, and nothing is "
                 "fetched"
             ) from None
-        is_dynamic = self.dynamic.get((base, anchor)) is schema
-        return schema, anchor if is_dynamic else "", base
-
-    def fits(self, value: object) -> bool:
-        """Return whether a value is seen to be valid at a glance, at next to no
-        cost."""
-        fitting = self._fitting
-        if fitting is None or type(value) is not dict:
-            return False
-        for name in value:
-            if type(value[name]) not in fitting.get(name, ()):
-                return False
-        return all(name in value for name in self.root.get("required", ()))
+        return schema, base
 
     def errors(self, value: object) -> list[str]:
         """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
-        if self.fits(value):
-            return []
         try:
             failures = _Run(self).check(self.root, value, None)
             return list(map(_describe, itertools.islice(failures, MAX_ERRORS)))
@@ -1616,10 +1596,6 @@ class _Run:
             raise OverflowError("too much work for the schema")
 
     def check(self, schema: Any, value: Any, path: Any) -> Failures:
-        if isinstance(schema, bool):
-            if not schema:
-                yield _Failure(path, "nothing is allowed here", None, value)
-            return
         base, _, rules = self.schema.rules[id(schema)]
         kind = json_type(value)
         size = _size(value)
@@ -1654,7 +1630,7 @@ class _Run:
         if self.schema.tracks:
             self.evaluated.append((id(value), key))
         item = value[key]
-        if isinstance(schema, dict) and type(item) in self.schema.rules[id(schema)][1]:
+        if type(item) in self.schema.rules[id(schema)][1]:
             return iter(())
         return self.check(schema, item, (path, key))
 
@@ -1672,7 +1648,8 @@ class _Run:
         done = self.evaluated[self.start :]
         self.spend(len(done))
         seen = {key for owner, key in done if owner == id(value)}
-        for key in value if isinstance(value, dict) else range(len(value)):
+        keys = value if isinstance(value, dict) else range(len(value))
+        for key in keys:
             if key not in seen:
                 yield from self.other(rest, value, key, schema, path)
 
@@ -1696,32 +1673,31 @@ class _Run:
             yield _Failure(path, "not a JSON Schema: {}", str(error), _NOT_SHOWN)
 
     def ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
-        target, _ = self.schema.targets[id(schema), text]
-        return self.check(target, value, path)
+        return self.check(self.schema.targets[id(schema), text], value, path)
 
     def dynamic_ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
-        target, anchor = self.schema.targets[id(schema), text]
-        if anchor:
+        target = self.schema.targets[id(schema), text]
+        anchor = text.rpartition("#")[2]
+        if object_or_empty(target).get("$dynamicAnchor") == anchor:
             # The outermost document entered that has this anchor decides.
-            targets = (self.schema.dynamic.get((uri, anchor)) for uri in self.scope)
-            target = next(each for each in targets if each is not None)
+            for uri in reversed(self.scope):
+                target = self.schema.dynamic.get((uri, anchor), target)
         return self.check(target, value, path)
 
     def all_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
         for each in schemas:
             yield from self.check(each, value, path)
 
-    def any_of(
-        self, value: Any, schemas: Any, schema: Json, path: Any
-    ) -> Generator[_Failure, None, int]:
-        """Check that an alternative fits. Returns how many do."""
+    def any_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
         attempts = [self.attempt(each, value, path) for each in schemas]
         if all(attempts):
             yield from self.nearest(attempts, path)
-        return attempts.count([])
 
     def one_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
-        fitting = yield from self.any_of(value, schemas, schema, path)
+        attempts = [self.attempt(each, value, path) for each in schemas]
+        fitting = attempts.count([])
+        if not fitting:
+            yield from self.nearest(attempts, path)
         if fitting > 1:
             text = f"matches {fitting} alternatives of `oneOf`, must match one"
             yield _Failure(path, text, None, _NOT_SHOWN)
@@ -1782,16 +1758,14 @@ class _Run:
             yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
-        places = range(len(value))
-        fitting = [at for at in places if not self.attempt(inner, value[at], path)]
+        fitting = [
+            at for at, each in enumerate(value) if not self.attempt(inner, each, path)
+        ]
         if self.schema.tracks:
             self.evaluated += [(id(value), at) for at in fitting]
-        count = len(fitting)
-        if (
-            not schema.get("minContains", 1)
-            <= count
-            <= schema.get("maxContains", count)
-        ):
+        least = schema.get("minContains", 1)
+        most = schema.get("maxContains", len(value))
+        if not least <= len(fitting) <= most:
             yield _Failure(path, "expected another number of {}", inner, value)
 
     # Objects.
@@ -2034,8 +2008,7 @@ def _translate(token: str) -> str:
     """Return a token of an ECMA 262 pattern as Python has it."""
     if re.match(r"\(\?<\w", token):
         return "("  # no pattern can ask for a group by its name
-    if token in _PYTHON:
-        return _PYTHON[token]
+    token = _PYTHON.get(token, token)
     if token[0] != "[":
         return token
     inside = re.sub(
@@ -2240,36 +2213,48 @@ _OTHER = _Keyword("anything")
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
 _ANCHORS = {"$anchor", "$dynamicAnchor"}
-# With no other keywords, a look at the members' types may do.
-_PLAIN_KEYWORDS = {
-    "$schema",
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
+
+
+# The rules of the schemas True and False.
+_BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
+    id(True): ("", tuple(TYPE_NAMES), []),
+    id(False): (
+        "",
+        (),
+        [
+            (
+                _ALL,
+                lambda run, value, argument: False,
+                "nothing is allowed here",
+                None,
+                1,
+            )
+        ],
+    ),
 }
 
 
-def _fitting(schema: Any) -> tuple[type, ...]:
+def fitting_types(schema: Json) -> tuple[type, ...]:
     """Return the types whose values fit, whatever they are."""
-    if not isinstance(schema, dict) or len(schema.keys() & _KEYWORDS.keys()) != 1:
+    if len(schema.keys() & _KEYWORDS.keys()) != 1:
         return ()
     return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
-def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
-    """Return the schemas right inside of one: (keyword, name, schema)."""
+def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Return the schemas right inside of one, each with the steps that lead to it: its
+    keyword, and its name if it has one."""
     for keyword, argument in object_or_empty(schema).items():
         held = _KEYWORDS.get(keyword, _OTHER).argument
         if held.endswith("schemas by name"):
             for name, inner in object_or_empty(argument).items():
                 if not _is_names(inner) or held == "schemas by name":
-                    yield keyword, name, inner
+                    yield (keyword, name), inner
         elif "schema" in held and isinstance(argument, list):
             for inner in argument:
-                yield keyword, None, inner
+                yield (keyword,), inner
         elif "schema" in held:
-            yield keyword, None, argument
+            yield (keyword,), argument
 
 
 ###############################################################################
@@ -2780,9 +2765,8 @@ def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Jso
     """
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
-    if not hasattr(fn, "__code__") and not hasattr(fn, "__func__"):
-        fn = type(fn).__call__
-        bound = 1
+    if callable(fn) and not hasattr(fn, "__code__"):
+        fn = fn.__call__  # that of an object's class
     if hasattr(fn, "__func__"):
         fn = fn.__func__
         bound = 1
@@ -2838,22 +2822,22 @@ def _read_class(cls: Any) -> list[_Parameter]:
     ]
 
 
-def _as_it_comes(wire: object) -> Any:
-    return wire
-
-
 class WireType(Json):
     """A Python type on the wire: this dict is its JSON Schema.
 
     convert(value) is the way back: the Python value for one that the schema allows. It
-    may raise one of REFUSALS all the same.
+    may raise one of REFUSALS all the same. A value of the class `cls` stays as it is.
     """
 
     def __init__(
-        self, schema: Json, convert: Callable[[Any], Any] = _as_it_comes
+        self,
+        schema: Json,
+        convert: Callable[[Any], Any] = lambda wire: wire,
+        cls: type | None = None,
     ) -> None:
         super().__init__(schema)
         self.convert = convert
+        self.cls = cls
 
     def kinds(self) -> set[Any]:
         """Return the JSON types that the schema allows, and None where it says none."""
@@ -3008,7 +2992,7 @@ class HintReader:
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
         if not row.expected:
-            return WireType(row.schema)
+            return WireType(row.schema, cls=cls)
 
         def convert(wire: object) -> Any:
             try:
@@ -3016,7 +3000,7 @@ class HintReader:
             except REFUSALS:
                 raise ValueError(f"expected {row.expected}, got {show(wire)}") from None
 
-        return WireType(row.schema, convert)
+        return WireType(row.schema, convert, cls)
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         by_key = {equality_key(to_plain(member)): member for member in members}
@@ -3039,15 +3023,13 @@ class HintReader:
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
-        size = len(items)
-        schema = {
-            "type": "array",
-            "prefixItems": items,
-            "minItems": size,
-            "maxItems": size,
-        }
         return WireType(
-            schema,
+            {
+                "type": "array",
+                "prefixItems": items,
+                "minItems": len(items),
+                "maxItems": len(items),
+            },
             lambda wire: tuple(item.convert(each) for item, each in zip(items, wire)),
         )
 
@@ -3171,9 +3153,9 @@ _DOC_ENTRY = re.compile(
 )
 
 
-def parse_doc(doc: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Return a docstring without its entries for `names`, and the texts of those, by
-    name.
+def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+    """Return a docstring without its entries for `names`, or None if nothing is left,
+    and the texts of the entries, by name.
 
     An entry goes on with the lines below it, as long as they are deeper, or empty. Of
     two for one name the first counts.
@@ -3198,11 +3180,7 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
         while lines and (lines[0] == "" or lines[0].startswith(deeper)):
             parts.append(lines.popleft())
         entries.setdefault(entry["name"], " ".join(" ".join(parts).split()))
-    return "\n".join(others).strip(), entries
-
-
-# The name of a function that has none.
-LAMBDA = "<lambda>"
+    return "\n".join(others).strip() or None, entries
 
 
 class Signature:
@@ -3239,8 +3217,9 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        description, entries = parse_doc(getattr(fn, "__doc__", None) or "", arguments)
-        self.description = description or None
+        self.description, entries = parse_doc(
+            getattr(fn, "__doc__", None) or "", arguments
+        )
         for name, text in entries.items():
             arguments[name].setdefault("description", text)
         # "inputSchema" is one of an object, in every revision.
@@ -3257,10 +3236,14 @@ class Signature:
             self._convert = lambda wire: {
                 name: wire[name] for name in named & wire.keys()
             }
-        # The function takes them as they come.
-        self._is_plain = schema is None and all(
-            each.convert is _as_it_comes for each in arguments.values()
-        )
+        # Most arguments are texts and numbers. One of the class given here needs neither
+        # a check nor a conversion.
+        self._plain = {
+            name: each.cls
+            for name, each in arguments.items()
+            if schema is None and each.cls in fitting_types(each)
+        }
+        self._required = set(members.get("required", ()))
         # The arguments that may be lists or objects.
         self._nested = {
             name
@@ -3272,10 +3255,13 @@ class Signature:
         """Return the keyword arguments for a call's arguments. Raises InvalidParams.
 
         At times models write lists and objects as JSON in text. So text that does not
-        fit is read as JSON, if its argument may be a list or an object, or is named in
-        `texts`.
+        fit is read as JSON, if its argument may be a list or an object, or is among
+        `texts`: those that can only come as text, as the parts of a URI do.
         """
-        if self._is_plain and self._check.fits(arguments):
+        are_plain = all(
+            type(arguments[name]) is self._plain.get(name) for name in arguments
+        )
+        if are_plain and self._required <= arguments.keys():
             return dict(arguments)
         errors = self._check.errors(arguments)
         if errors:
@@ -3290,10 +3276,6 @@ class Signature:
             return self._convert(arguments)
         except ValueError as error:
             raise InvalidParams(str(error)) from None
-
-    def bind_text(self, arguments: Json) -> Json:
-        """Bind arguments as bind() does that are all text: "3" may be a 3."""
-        return self.bind(arguments, arguments)
 
     def completions(self, name: str) -> list[str]:
         """Return the values that an argument's type allows, where they are few and
@@ -6090,9 +6072,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     todo: deque[tuple[Any, Any]] = deque([(schema, [])])
     while todo:
         node, path = todo.popleft()
-        for keyword, name, inner in inner_schemas(node):
-            is_property = keyword == "properties" and path is not None
-            todo.append((inner, [*path, name] if is_property else None))
+        for steps, inner in inner_schemas(node):
+            is_property = steps[0] == "properties" and path is not None
+            todo.append((inner, [*path, steps[1]] if is_property else None))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
@@ -9243,7 +9225,7 @@ class ServerEndpoint(Endpoint):
             values = offer.template.match(uri)
             if values is not None and self._may_see(ctx, offer):
                 with suppress(InvalidParams):
-                    return offer, offer.signature.bind_text(values)
+                    return offer, offer.signature.bind(values, values)
         raise NotFound(f"Resource not found: {uri}")
 
     # Connections
@@ -9491,7 +9473,8 @@ class ServerEndpoint(Endpoint):
         name = params["name"]
         prompt = self._find(ctx, "prompts", "prompt", name)
         try:
-            arguments = prompt.signature.bind_text(params.get("arguments") or {})
+            texts = params.get("arguments") or {}
+            arguments = prompt.signature.bind(texts, texts)
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
         value = self._call(ctx, prompt, arguments)
@@ -9795,7 +9778,7 @@ class Server:
                 kind = "resourceTemplates"
                 member = "uriTemplate"
             wire = add_given(
-                {member: uri, "name": name or signature.name.replace(LAMBDA, uri)},
+                {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
                 mimeType=mime_type,
                 description=description or signature.description,

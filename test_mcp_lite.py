@@ -1631,6 +1631,15 @@ class TestSchema:
             ),
             (
                 {
+                    "$id": "http://x/a",
+                    "$dynamicRef": "b#m",
+                    "$defs": {"b": {"$id": "b", "$dynamicAnchor": "m", "const": 1}},
+                },
+                [1],
+                [2],
+            ),
+            (
+                {
                     "allOf": [{"properties": {"a": {}}}],
                     "anyOf": [{"required": ["b"], "properties": {"b": {}}}, {}],
                     "unevaluatedProperties": False,
