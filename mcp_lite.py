@@ -9498,8 +9498,7 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            job = partial(completer, ctx, text, others)
-            values = run_job(ctx, job, self._run_on)
+            values = run_job(ctx, partial(completer, ctx, text, others), self._run_on)
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -10319,8 +10318,9 @@ class Call:
         reason: for the server's log
         """
         self._is_cancelled = True
-        error = Cancelled("the request was cancelled")
-        self._connection.abandon(self._waiter, reason, error)
+        self._connection.abandon(
+            self._waiter, reason, Cancelled("the request was cancelled")
+        )
 
     def done(self) -> bool:
         """Return whether the server has answered. result() does not wait any longer
@@ -10805,8 +10805,9 @@ class Client:
         """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
-            told = ", ".join(versions)
-            raise ValueError(f"version: expected one of {told}, got {show(version)}")
+            raise ValueError(
+                f"version: expected one of {', '.join(versions)}, got {show(version)}"
+            )
         # No clock of the system knows an endless time.
         self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
@@ -10965,7 +10966,7 @@ class Client:
             listening.renew()
 
     def _read(self, connection: Connection) -> None:
-        """The reading thread: feed the connection until the server ends; end it."""
+        """Feed the connection until the server ends, and end it: the reading thread."""
         transport = connection.transport
         try:
             for data in itertools.chain(iter(transport.read, b""), [b""]):
@@ -10974,8 +10975,7 @@ class Client:
             # ValueError: the file was closed.
             log_line(DEBUG, f"the server's output ended: {error_text(error)}")
         finally:
-            end = transport.describe_end("the server closed the connection")
-            connection.close(end)
+            connection.close(transport.describe_end("the server closed the connection"))
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str, until: float) -> Json:
@@ -11316,8 +11316,10 @@ class Client:
             ref = {"type": "ref/resource", "uri": ref}
         elif isinstance(ref, str):
             ref = {"type": "ref/prompt", "name": ref}
-        params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
-        params = add_given(params, context=context and {"arguments": context})
+        params = add_given(
+            {"ref": ref, "argument": {"name": argument, "value": value}},
+            context=context and {"arguments": context},
+        )
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
         if not isinstance(values, list):
