@@ -464,15 +464,11 @@ def descriptors():
     return opened
 
 
-def counted(main):
-    """For Server(run_on=): a MainThread, and a list of the jobs that reached it."""
-    arrived = []
-
-    def run_on(job):
-        main(job)
-        arrived.append(job)
-
-    return run_on, arrived
+def started(fn, *args):
+    """A thread that runs fn(*args)."""
+    thread = threading.Thread(target=fn, args=args, daemon=True)
+    thread.start()
+    return thread
 
 
 def has_children():
@@ -522,23 +518,24 @@ def nothing_is_left_behind():
     assert new_descriptors() == {}
 
 
+def serve_socket(server, sock):
+    """Serve at the end of a socket pair, until the other one is closed."""
+    # A file that was hung up may still have something to write when it is closed.
+    with contextlib.suppress(OSError), sock, sock.makefile(
+        "rb"
+    ) as reader, sock.makefile("wb") as writer:
+        server.serve(reader, writer)
+
+
 @contextlib.contextmanager
 def served(server):
-    """Both ends of a socket pair, for a Client; serve() is at the other."""
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(sock) for sock in socket.socketpair()]
-        files = [
-            stack.enter_context(sock.makefile(mode))
-            for sock in socks
-            for mode in ("rb", "wb")
-        ]
-        thread = threading.Thread(target=server.serve, args=files[2:])
-        thread.start()
-        try:
-            yield tuple(files[:2])
-        finally:
-            shut(socks[0])
-            thread.join(SECONDS)
+    """A server's end of a socket pair, as a Client takes it."""
+    ours, theirs = socket.socketpair()
+    thread = started(serve_socket, server, theirs)
+    with ours, ours.makefile("rb") as reader, ours.makefile("wb") as writer:
+        yield reader, writer
+        shut(ours)
+        thread.join(SECONDS)
 
 
 @pytest.fixture(params=["memory", "stdio", "http", "sse"])
@@ -666,14 +663,7 @@ class LocalWire(Wire):
         self.out = ours.makefile("rb")
         self.process = types.SimpleNamespace(stdin=ours.makefile("wb", buffering=0))
 
-        def serve():
-            with contextlib.suppress(OSError), theirs.makefile(
-                "rb"
-            ) as reader, theirs.makefile("wb") as writer:
-                server.serve(reader, writer)
-
-        self.thread = threading.Thread(target=serve, daemon=True)
-        self.thread.start()
+        self.thread = started(serve_socket, server, theirs)
 
     def __exit__(self, *exc):
         for sock in self.socks:
@@ -721,8 +711,7 @@ def fake_server(script):
         with contextlib.suppress(OSError, ValueError):
             script(read, write)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    thread = started(run)
     reader = ours.makefile("rb")
     writer = ours.makefile("wb")
     try:
@@ -915,30 +904,21 @@ def head_of(message, *lines, path="/mcp", length=True):
         f"Mcp-Method: {message['method']}",
         *lines,
     ]
-    return (
-        "\r\n".join(
-            head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]
-        ).encode()
-        + body
-    )
+    if length:
+        head.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*head, "", ""]).encode() + body
 
 
 def call_tool(tool, id=1, capabilities=None, meta=None, **arguments):
     """A modern tools/call."""
-    return request(
-        "tools/call",
-        modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}),
-        id,
-    )
+    params = modern(capabilities, name=tool, arguments=arguments, _meta=meta or {})
+    return request("tools/call", params, id)
 
 
 def call_legacy(tool, id=1, meta=None, **arguments):
     """A legacy tools/call."""
-    return request(
-        "tools/call",
-        {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})},
-        id,
-    )
+    params = {"name": tool, "arguments": arguments}
+    return request("tools/call", {**params, "_meta": meta} if meta else params, id)
 
 
 @pytest.fixture
@@ -994,11 +974,8 @@ def web_server(script):
         with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
             while True:
                 method, path, _ = reader.readline().decode().split(" ")
-                lines = (
-                    line.decode("latin-1").rstrip("\r\n").partition(":")
-                    for line in iter(reader.readline, b"\r\n")
-                )
-                headers = {name.lower(): value.strip() for name, _, value in lines}
+                headers = http.client.parse_headers(reader).items()
+                headers = {name.lower(): value for name, value in headers}
                 body = reader.read(int(headers.get("content-length", 0)))
                 if len(body) < int(headers.get("content-length", 0)):
                     # The client has hung up.
@@ -1019,32 +996,18 @@ def web_server(script):
                 body = json.dumps(body).encode() if isinstance(body, dict) else body
                 kind = "application/json" if body[:1] == b"{" else "text/event-stream"
                 head = {"Content-Type": kind, "Content-Length": len(body), **more}
-                sock.sendall(
-                    "\r\n".join(
-                        [
-                            f"HTTP/1.1 {status} X",
-                            *(f"{k}: {v}" for k, v in head.items()),
-                            "",
-                            "",
-                        ]
-                    ).encode()
-                    + body
-                )
+                lines = [f"{name}: {value}" for name, value in head.items()]
+                lines = [f"HTTP/1.1 {status} X", *lines, "", ""]
+                sock.sendall("\r\n".join(lines).encode() + body)
         shut(sock)
 
     def accept():
         with contextlib.suppress(OSError):
             for number in itertools.count():
                 socks.append(listener.accept()[0])
-                threads.append(
-                    threading.Thread(
-                        target=serve, args=(socks[-1], number), daemon=True
-                    )
-                )
-                threads[-1].start()
+                threads.append(started(serve, socks[-1], number))
 
-    acceptor = threading.Thread(target=accept, daemon=True)
-    acceptor.start()
+    acceptor = started(accept)
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
     finally:
@@ -1070,10 +1033,8 @@ def result_of(seen, **result):
 
 def event_of(message, **fields):
     """A server-sent event."""
-    return (
-        "".join(f"{name}: {value}\n" for name, value in fields.items())
-        + f"data: {json.dumps(message)}\n\n"
-    )
+    told = {**fields, "data": json.dumps(message)}
+    return "".join(f"{name}: {value}\n" for name, value in told.items()) + "\n"
 
 
 def legacy_site(version="2025-11-25", **answers):
@@ -1094,24 +1055,14 @@ def legacy_site(version="2025-11-25", **answers):
                 "serverInfo": {"name": "fake", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {"subscribe": True}},
             }
-            return (
-                200,
-                {"Mcp-Session-Id": "s1"},
-                {"jsonrpc": "2.0", "id": message["id"], "result": result},
-            )
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            return 200, {"Mcp-Session-Id": "s1"}, answer
         if method in ("GET", "DELETE"):
             return 405, {}, b""
         if "id" not in message:
             return 202, {}, b""
-        return (
-            400,
-            {},
-            {
-                "jsonrpc": "2.0",
-                "id": message["id"],
-                "error": {"code": -32601, "message": "what?"},
-            },
-        )
+        error = {"code": -32601, "message": "what?"}
+        return 400, {}, {"jsonrpc": "2.0", "id": message["id"], "error": error}
 
     return script
 
@@ -1348,11 +1299,6 @@ PROGRAM = """
         def pid() -> int:
             return os.getpid()
         return server
-    def pair(server):
-        ours, theirs = socket.socketpair()
-        files = (theirs.makefile("rb"), theirs.makefile("wb"))
-        threading.Thread(target=server.serve, args=files, daemon=True).start()
-        return ours.makefile("rb"), ours.makefile("wb")
     if "--serve" in sys.argv:
         # Its failures are wanted; the other streams of a program stay silent.
         import logging
@@ -1361,24 +1307,6 @@ PROGRAM = """
         sys.exit()
     SERVE = [sys.executable, "-S", __file__, "--serve"]
 """
-STARTS = rb"""
-GET /mcp HTTP/1.1
-DELETE /mcp HTTP/1.1
-PUT /mcp HTTP/1.1
-HEAD /mcp HTTP/1.1
-OPTIONS * HTTP/1.1
-POST /nowhere HTTP/1.1
-POST /mcp HTTP/1.0
-POST /mcp HTTP/2.0
-POST /mcp
-post /mcp HTTP/1.1
-POST /messages?session_id=no HTTP/1.1
-GET /sse HTTP/1.1
-POST  /mcp HTTP/1.1
-POST http://localhost/mcp HTTP/1.1
-""".split(b"\n")
-STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
-STARTS += [b"\x16\x03\x01\x02\0\x01"]
 
 
 def program(folder, text):
@@ -2760,17 +2688,9 @@ class SocketTransport(mcp_lite.Transport):
     def __init__(self, server):
         self.server = server
         self.sock, self.theirs = socket.socketpair()
-        self.thread = threading.Thread(target=self.serve)
-
-    def serve(self):
-        # A file that was hung up may still have something to write when it is closed.
-        with contextlib.suppress(OSError), self.theirs as sock, sock.makefile(
-            "rb"
-        ) as reader, sock.makefile("wb") as writer:
-            self.server.serve(reader, writer)
 
     def start(self, connection):
-        self.thread.start()
+        self.thread = started(serve_socket, self.server, self.theirs)
 
     def read(self):
         return self.sock.recv(1 << 16)
@@ -4805,8 +4725,7 @@ class TestWsgi:
                 lambda environ, start_response: next(turns)(environ, start_response)
             )
             http.port = http.server_port
-            thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-            thread.start()
+            thread = started(http.serve_forever, 0.01)
             try:
                 yield f"http://127.0.0.1:{http.port}/any/path", Web(http)
             finally:
@@ -5828,8 +5747,7 @@ class TestHttpClient:
             calls[0].cancel()
             with pytest.raises(Cancelled):
                 calls[0].result()
-            closer = threading.Thread(target=client.close)
-            closer.start()
+            closer = started(client.close)
             with pytest.raises(ConnectionClosed):
                 calls[1].result()
             closer.join(SECONDS)
@@ -5862,8 +5780,7 @@ class TestHttpClient:
             with client.listen() as events:
                 first.close()
                 heard = []
-                listener = threading.Thread(target=lambda: heard.append(next(events)))
-                listener.start()
+                listener = started(lambda: heard.append(next(events)))
 
                 def is_heard():
                     server.add_tool(lambda: "new", name="newcomer")
@@ -5949,7 +5866,7 @@ class TestAuthorization:
 
         def open_browser(url):
             uris.append(agreeing(url)["redirect_uri"])
-            threading.Thread(target=come_back, args=(url,)).start()
+            started(come_back, url)
             return True
 
         monkeypatch.setattr("webbrowser.open", open_browser)
@@ -8949,20 +8866,12 @@ class TestEverywhere:
         with Client(target) as client:
             calls = [client.start_call("add", {"a": n}) for n in range(200)]
             assert [call.value() for call in calls] == list(range(1, 201))
-            found = []
 
             def work(n):
-                found.append(
-                    [client.call("add", a=n * 100 + k) for k in range(20)]
-                    == [n * 100 + k + 1 for k in range(20)]
-                )
+                got = [client.call("add", a=n * 100 + k) for k in range(20)]
+                return got == [n * 100 + k + 1 for k in range(20)]
 
-            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(SECONDS)
-            assert found == [True] * 8
+            assert at_once(work, zip(range(8))) == [True] * 8
 
     def test_listening(self, target, version):
         """One iterator for both eras: list changes and resource updates, filtered,
@@ -9049,11 +8958,9 @@ class TestEverywhere:
         client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
         try:
             call = client.start_call("form")
-            waiter = threading.Thread(target=wait, args=(call,))
-            waiter.start()
+            waiter = started(wait, call)
             assert asked.wait(SECONDS)
-            closer = threading.Thread(target=end, args=(call,))
-            closer.start()
+            closer = started(end, call)
             if version == MODERN:
                 closer.join(0.1)
                 done.set()
@@ -9121,8 +9028,7 @@ def hosted(main, fn):
         except Exception as error:
             found.append((None, error))
 
-    thread = threading.Thread(target=drive)
-    thread.start()
+    thread = started(drive)
     pump(main, lambda: not thread.is_alive())
     value, error = found.pop()
     if error is not None:
@@ -9279,11 +9185,8 @@ class TestInsideHosts:
             assert call.value() == "in time"
             answers = []
             call = client.start_call("slow")
-            waiter = threading.Thread(
-                target=lambda: (answers.append(call.result()), release.set())
-            )
             # It has its answer before the main thread is back.
-            waiter.start()
+            waiter = started(lambda: (answers.append(call.result()), release.set()))
             pump(main, lambda: not waiter.is_alive())
         assert answers[0]["isError"]
         assert "timed out after 0.05 seconds" in text_of(answers[0])
@@ -9293,19 +9196,13 @@ class TestInsideHosts:
         which start with the first one; and returns how many it has run."""
         ran = []
         assert main.run_pending() == 0 == main.run_pending(wait=0.01)
-        thread = threading.Thread(
-            target=lambda: main(lambda: ran.append(threading.current_thread()))
-        )
-        thread.start()
+        thread = started(main, lambda: ran.append(threading.current_thread()))
         assert main.run_pending(wait=SECONDS) == 1
         thread.join(SECONDS)
         assert ran == [threading.current_thread()]
 
-        thread = threading.Thread(
-            target=lambda: [main(functools.partial(ran.append, n)) for n in range(3)]
-        )
-        thread.start()
-        thread.join(SECONDS)
+        jobs = [functools.partial(ran.append, n) for n in range(3)]
+        started(lambda: [main(job) for job in jobs]).join(SECONDS)
         assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
 
@@ -9316,9 +9213,7 @@ class TestInsideHosts:
 
         def job():
             told.append(main.run_pending())
-            thread = threading.Thread(target=lambda: told.append(main.run_pending()))
-            thread.start()
-            thread.join(SECONDS)
+            started(lambda: told.append(main.run_pending())).join(SECONDS)
 
         main(job)
         assert main.run_pending(SECONDS) == 1 and told == [0, 0]
@@ -9354,8 +9249,8 @@ class TestInsideHosts:
 
     def test_close_fails_what_waits(self, main):
         """Every queued call, and every later one; also from within a job."""
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
+        arrived = []
+        server = Server("host", run_on=lambda job: (main(job), arrived.append(job)))
         server.add_tool(main.close, name="quit")
         server.add_tool(lambda: "x", name="tool")
         with Client(server) as client:
@@ -10556,8 +10451,7 @@ class FuzzedWire:
         # Answers to the server's questions.
         self.asked = []
         self.out = io.BufferedReader(wire.out)
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
+        self.reader = started(self.read)
 
     def read(self):
         self.came.extend(iter(self.out.readline, b""))
@@ -10637,6 +10531,24 @@ def fuzz_stdio(seed, version, count):
     return fuzz
 
 
+STARTS = rb"""
+GET /mcp HTTP/1.1
+DELETE /mcp HTTP/1.1
+PUT /mcp HTTP/1.1
+HEAD /mcp HTTP/1.1
+OPTIONS * HTTP/1.1
+POST /nowhere HTTP/1.1
+POST /mcp HTTP/1.0
+POST /mcp HTTP/2.0
+POST /mcp
+post /mcp HTTP/1.1
+POST /messages?session_id=no HTTP/1.1
+GET /sse HTTP/1.1
+POST  /mcp HTTP/1.1
+POST http://localhost/mcp HTTP/1.1
+""".split(b"\n")
+STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
+STARTS += [b"\x16\x03\x01\x02\0\x01"]
 HEADERS = rb"""
 Host: evil.example
 Host: localhost
@@ -11640,13 +11552,7 @@ class TestBridge:
                 answers[name] = client.call("whose", name=name)
 
         with contextlib.closing(bridge), bridge.server.start_http(verify=verify) as web:
-            threads = [
-                threading.Thread(target=call, args=(web.url, name)) for name in tokens
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(SECONDS)
+            at_once(call, [(web.url, name) for name in tokens])
         assert answers == {name: f"I am {name}" for name in tokens}
 
     @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
@@ -12153,8 +12059,7 @@ class TestInspector:
             def start(target, **options):
                 inspector = module.Inspector(target, **options)
                 page = stack.enter_context(module.PageServer(inspector))
-                thread = threading.Thread(target=page.serve_forever, args=(0.02,))
-                thread.start()
+                thread = started(page.serve_forever, 0.02)
                 for undo in (thread.join, page.shutdown, inspector.close):
                     stack.callback(undo)
                 self.ask(page, "connect")
