@@ -9171,7 +9171,8 @@ class ServerEndpoint(Endpoint):
         self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Offer. Each step is one operation on a dict.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
-        # It is a promise, which the last offer that goes does not break.
+        # A capability stays declared when the last offer of its kind goes: it was a
+        # promise.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # Of extensions: a method's row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
@@ -9210,7 +9211,8 @@ class ServerEndpoint(Endpoint):
         """Find what a caller may see under this name. Raises NotFound."""
         offer = self.offers[kind].get(name)
         if offer is None or not self._may_see(ctx, offer):
-            known = [key for key, each in self.offers[kind].items() if not each.visible]
+            offers = list(self.offers[kind].items())
+            known = [key for key, each in offers if each.visible is None]
             text, names = suggest(name, known)
             told = text.format(show(names, 300))
             raise NotFound(f"Unknown {noun}: {name}; {told}")
@@ -10710,10 +10712,10 @@ class Client:
     """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
     It speaks every revision; "auto" finds out which one the server wants. Its calls
-    block their thread, and may be made from any. They raise McpError, ToolError,
-    Timeout, Cancelled, ConnectionClosed and HttpFailure, and for arguments that have no
-    form in JSON TypeError or ValueError. `timeout` and `total_timeout` may be changed
-    at any time.
+    block their thread; once connect() has returned, any thread may make them. They
+    raise McpError, ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and
+    for arguments that have no form in JSON TypeError or ValueError. `timeout` and
+    `total_timeout` may be changed at any time.
 
     A server says of itself, unverified: `server_info`, `server_capabilities` and
     `instructions`.
@@ -11467,8 +11469,8 @@ def _fail(error: BaseException, as_json: bool) -> int:
     if isinstance(error, ConnectionClosed):
         # Of the server's stderr the last line: the others were shown as they came.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
-    if isinstance(error, AuthorizationError):
-        text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
+    if isinstance(error, AuthorizationError) and error.url:
+        text += f" (to log in: {_PROGRAM} login {error.url})"
     code = getattr(error, "code", None)
     failure = {"error": {"message": text, "code": code, "exit": exit_code}}
     _say(json.dumps(failure) if as_json else f"mcp_lite: {text}")
@@ -11727,14 +11729,19 @@ def _run(options: Any, file: Any) -> None:
         run(wanted[0], "http", host=host or "127.0.0.1", port=int(port))
 
 
+def _tokens(options: Any, url: str) -> None:
+    """Do what OAuth has under the command's name: login, logout."""
+    getattr(OAuth(store=_TOKENS), options.command)(url)
+
+
 _COMMANDS: dict[str, Callable[..., None]] = {
     "list": _list,
     "call": _call,
     "read": _read,
     "prompt": _prompt,
     "run": _run,
-    "login": lambda options, url: OAuth(store=_TOKENS).login(url),
-    "logout": lambda options, url: OAuth(store=_TOKENS).logout(url),
+    "login": _tokens,
+    "logout": _tokens,
 }
 
 
