@@ -3927,9 +3927,10 @@ class Workers:
     called, no second one is, and the called one calls the next if there are more jobs.
     An idle worker waits for its bell, a lock; the latest is woken first.
 
-    flush(is_patient) writes what jobs have queued: after each job, unless a worker is
-    called, and then a slow reader slows the workers; and when a worker is woken, but
-    then it waits for no reader, as its job may be one that another thread waits for.
+    flush(is_patient) writes what jobs have queued. A worker calls flush(True) after a
+    job, unless another worker is called, which will write it. So a slow reader slows the
+    workers. A worker that is woken calls flush(False), which waits for no reader:
+    another thread may be waiting for its job.
     """
 
     def __init__(
@@ -3938,7 +3939,7 @@ class Workers:
         self._name = name
         self._limit = limit
         self._flush = flush
-        # It guards what follows.
+        # This lock guards the attributes below.
         self._lock = threading.Lock()
         self._jobs: deque[Job] = deque()
         self._threads: set[threading.Thread] = set()
@@ -4027,7 +4028,7 @@ class Workers:
         return join_all(others, seconds)
 
 
-# So many lines may wait for a slow reader. Beyond, a thread that writes waits, too.
+# So many lines may wait for a slow reader; beyond that, those who write wait, too.
 MAX_LINES = 100
 # A reader that reads nothing for so long is cut off.
 WRITE_SECONDS = 60.0
@@ -4036,10 +4037,10 @@ WRITE_SECONDS = 60.0
 class Outbox:
     """Keeps lines until they are written. One thread at a time writes all that wait.
 
-    A thread that may block calls flush(). Any other calls flush_soon(), which leaves it
-    to a writer thread. While one thread writes, others add lines and go: the writing
-    one takes these along. Only when MAX_LINES wait does flush() wait for its turn, and
-    so a slow reader slows the handlers that write to it.
+    A thread that may block calls flush(). Any other calls flush_soon(), which leaves the
+    work to a writer thread. While one thread writes, others add lines and go: the
+    writing one takes these along. Only when MAX_LINES wait does flush() wait for its
+    turn, and so a slow reader slows the handlers that write to it.
     """
 
     def __init__(self, write: Callable[[list[bytes]], object]) -> None:
@@ -4174,10 +4175,10 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 # Transport carries the bytes, an Endpoint knows what the messages mean. This room
 # opens no file and no socket, and runs no user code but through its Endpoint.
 
-# Requests that wait for a worker; a request beyond is refused.
+# So many requests may wait for a worker; one more is refused.
 MAX_BACKLOG = 10_000
-# What a trace tells of the messages that a side sends, and of those that it receives:
-# "-->" goes to the server.
+# A trace tells the first of these about messages that this side sends, the second about
+# those that it receives. "-->" goes to the server.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
@@ -4251,8 +4252,6 @@ class Endpoint:
                             all the same, only a handshake is served so
         serve_notification  on the reading thread, in order, so it must not block; not
                             for one about an open request, which the Connection serves
-        output_lost         once, when a write has failed: the other end has gone.
-                            On the thread that wrote, so it must not block
     The thread that reads calls input_ended when the other end says no more, but may
     still listen. HTTP also asks for header_parameters.
 
@@ -4274,9 +4273,6 @@ class Endpoint:
         self, connection: Connection, notification: Notification
     ) -> None:
         """Take note of a notification that is not about an open request."""
-
-    def output_lost(self, connection: Connection) -> None:
-        """Take note that the other end reads no more."""
 
     def input_ended(self, connection: Connection) -> None:
         """Take note that the other end says no more; it may still listen."""
@@ -4369,7 +4365,7 @@ class Connection:
     def _serve_batch(self, events: list[Event]) -> None:
         answer = self.answer_batch(events, do_nothing)
         if answer:
-            self._queue(answer)
+            self._add(answer)
 
     def answer_batch(
         self, events: list[Event], prepare: Callable[[Request], object]
@@ -4397,7 +4393,7 @@ class Connection:
             may_block = self.endpoint.may_block and not event.row.handshake
             if may_block or not event.row.inline:
                 return [event]
-            # Here and now, so that what follows in the stream finds it done.
+            # It is served here and now: what follows in the stream finds it done.
             self.endpoint.serve_request(self, event)
             self.flush_soon()
         elif isinstance(event, Answer):
@@ -4409,7 +4405,7 @@ class Connection:
         else:
             log_line(DEBUG, f"refused: {event.why}")
             if event.reply is not None:
-                self._queue(encode_answer(event.reply))
+                self._add(encode_answer(event.reply))
                 self.flush_soon()
         return []
 
@@ -4426,8 +4422,8 @@ class Connection:
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
 
-    # Notifications about what is open here, by their rows of METHODS. Each returns
-    # whether it was open.
+    # For notifications about what is open here, the rows of METHODS name these. Each
+    # returns whether it was open.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
         row = notification.row
@@ -4467,13 +4463,13 @@ class Connection:
             if answer is not None and request.answers is not None:
                 request.answers.append(answer)
             elif answer is not None:
-                self._queue_locked(answer, request, is_answer=True)
+                self._add_locked(answer, request, is_answer=True)
         return True
 
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
-        """End a request whose work may still run, and is told to stop.
+        """End a request, with this answer if there is one, and tell its work to stop.
 
-        With this answer, if there is one. False if it has ended before. Never blocks.
+        False if the request has ended before. Never blocks.
         """
         if not self.respond(request, message):
             return False
@@ -4499,7 +4495,7 @@ class Connection:
             self.cut_short(request)
 
     # Writing
-    def _queue(
+    def _add(
         self, line: bytes, about: Request | None = None, progress: float | None = None
     ) -> None:
         """Queue a line; one about a request of the peer's only while it is in flight."""
@@ -4509,9 +4505,9 @@ class Connection:
                 return
             # "The `progress` value MUST increase with each notification".
             if about is None or progress is None or about.advance(progress):
-                self._queue_locked(line, about)
+                self._add_locked(line, about)
 
-    def _queue_locked(
+    def _add_locked(
         self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
         """Queue a line while _lock is held."""
@@ -4535,7 +4531,7 @@ class Connection:
         request: Request | None = None,
         progress: float | None = None,
     ) -> None:
-        """Queue a notification, for a thread that calls flush() or flush_soon() then.
+        """Queue a notification. The caller calls flush() or flush_soon() next.
 
         One about a `request` is sent only while that is in flight, and if its
         `progress` increases.
@@ -4544,7 +4540,7 @@ class Connection:
         is_full = len(self._outbox.lines) >= MAX_QUEUED
         if is_full or self.reason is not None:
             return
-        self._queue(encode_message(call_message(method, params)), request, progress)
+        self._add(encode_message(call_message(method, params)), request, progress)
 
     def _flush_own(self) -> None:
         """Write what this side has queued: a server's handler waits for it."""
@@ -4583,7 +4579,7 @@ class Connection:
             self.transport.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:
             self.reason = ConnectionClosed(f"cannot write: {error}")
-            self.endpoint.output_lost(self)
+            self.cancel_all()
 
     # Our own requests
     def request(
@@ -4591,9 +4587,10 @@ class Connection:
     ) -> Waiter:
         """Send a request, and register `waiter` for its answer.
 
-        `about` is the peer's request that it serves. Raises ConnectionClosed, Cancelled
-        if that was cancelled, or the waiter was abandoned since it was asked last, and
-        as encode_message does.
+        about: the peer's request that this one serves, if it serves one
+
+        Raises ConnectionClosed, Cancelled if that request has ended, and as
+        encode_message does.
         """
         request_id = next(self.protocol.ids)
         if waiter.wants_progress:
@@ -4606,14 +4603,14 @@ class Connection:
             self.finish(request_id)
             raise Cancelled("the request was cancelled")
         waiter.sent = True
-        self._queue(line, about)
+        self._add(line, about)
         # Over HTTP the thread that asks is the one that writes, so it must.
         self._flush_own()
         return waiter
 
     def hold(self, waiter: Waiter, request_id: Any) -> None:
-        """Register a waiter for the answer to a request that is sent in another way, or
-        is not sent: then for the end alone. Raises ConnectionClosed."""
+        """Register a waiter for the answer to the request with this id. Where no such
+        request is sent, it waits for the end alone. Raises ConnectionClosed."""
         # Rule: register first, look afterwards. close() sets the reason before it looks
         # for waiters, so one of the two threads sees the other.
         waiter.id = request_id
@@ -4739,7 +4736,7 @@ def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
 
 @contextmanager
 def answering(connection: Connection) -> Iterator[None]:
-    """Inside, this thread answers a question of the peer's."""
+    """Inside, count this thread among those that answer a question of the peer's."""
     thread = threading.get_ident()
     connection.answerers.add(thread)
     try:
@@ -5175,7 +5172,7 @@ class Context:
     @contextmanager
     def when_cancelled(self, job: Job) -> Iterator[None]:
         """Inside, a cancellation calls job() at once, on any thread. job() must not
-        block."""
+        block; a RuntimeError that it raises is ignored."""
         self._add_callback(job)
         try:
             yield
@@ -5413,9 +5410,10 @@ class Context:
             once: key -> value of once()
             asked: key -> fingerprint of a question that was asked last
 
-        This is done before the handler begins, or when the middleware around it asks.
-        Raises InvalidParams for a requestState that is not ours, belongs to another
-        request, or is old. An answer to nothing that was asked is ignored.
+        This is done when the handler or its middleware asks, and before the handler
+        begins if the request has a state. Raises InvalidParams for a state that is not
+        ours, belongs to another request, or is old. An answer to nothing that was asked
+        is ignored.
         """
         params = self._request.params
         if not (self._request.modern and self._request.row.asks):
@@ -5432,7 +5430,7 @@ class Context:
         return record
 
     def _binding(self) -> str:
-        """A requestState is good for this method, with these arguments, by this caller."""
+        """Tell what a requestState holds for: this method, arguments and caller."""
         request = self._request
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
         return fingerprint([request.method, salient, principal(self.auth)])
@@ -5476,7 +5474,7 @@ class MainThread:
     """
 
     def __init__(self) -> None:
-        """A main thread that runs nothing until run_pending() is called."""
+        """Make a main thread that runs nothing until run_pending() is called."""
         self._jobs: SimpleQueue[Any] = SimpleQueue()
         # Held by run_pending(), so that it cannot be entered twice. No thread waits for
         # it.
@@ -5609,8 +5607,8 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
 ###############################################################################
 
 # This room serves and calls over byte streams, with a message a line: any pair of them,
-# this process's own, or a child's (basic/transports/stdio.md). It moves bytes and ends
-# things. The Connection knows what the bytes mean.
+# this process's own, or a child's (basic/transports/stdio.md). It moves bytes, hears
+# signals, and ends things. The Connection knows what the bytes mean.
 
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
@@ -5696,9 +5694,9 @@ class Pump:
     def run(self) -> None:
         """Serve until the input ends, or a signal comes; then end what is in flight.
 
-        At the end of the input, work has DRAIN_SECONDS before it is cancelled; after a
-        signal, none, nor if the client reads nothing. Then it has TIDY_SECONDS. A second
-        signal ends all waiting.
+        When the input has ended, work has DRAIN_SECONDS more. After a signal, or if the
+        client reads nothing, it has none. Then it is cancelled, and has TIDY_SECONDS to
+        tidy up. A second signal ends all waiting.
         """
         connection = self._connection
         end = self._look_after_readers()
@@ -5725,11 +5723,10 @@ class Pump:
     def _look_after_readers(self) -> str:
         """Start a reader whenever one is needed. Returns the signal that ends that, or
         SERVING if the client reads nothing."""
-        connection = self._connection
         quiet_since = time.monotonic()
         served_before: list[Request] = []
         signal = self.SERVING
-        while signal == self.SERVING and not connection.is_stuck():
+        while signal == self.SERVING and not self._connection.is_stuck():
             # The first time, there is no reader yet.
             serving = list(self._serving)
             if serving == served_before and not self._reading.locked():
@@ -5742,7 +5739,7 @@ class Pump:
                 quiet_since = time.monotonic()
             self._is_parked = time.monotonic() - quiet_since > self.PARKING_SECONDS
             pause = self.TICK
-            # And once more: a reader that let go before it could know will not signal.
+            # Look once more: a reader that let go before C was parked will not signal.
             if self._is_parked and self._reading.locked():
                 pause = WAIT_SLICE
             with suppress(Empty):
@@ -5786,7 +5783,7 @@ class Pump:
 def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
     """Inside, Ctrl-C and SIGTERM put their names into the inbox.
 
-    Only on the main thread, and only those that the program has left as they were.
+    This holds on the main thread, for signals without a handler of the program's own.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -6607,7 +6604,7 @@ class HttpConnection(Connection):
             for name in over[:-MAX_STREAMS]:
                 del self.streams[name]
 
-    def _queue_locked(
+    def _add_locked(
         self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
         stream = self.listening
@@ -9248,10 +9245,6 @@ class ServerEndpoint(Endpoint):
             if each.connection is connection:
                 self._subscriptions.pop(each, None)
 
-    def output_lost(self, connection: Connection) -> None:
-        """Cancel all that runs: the client has left."""
-        connection.cancel_all()
-
     def input_ended(self, connection: Connection) -> None:
         """End the subscriptions of a client that says no more."""
         for each in list(self._subscriptions):
@@ -9326,8 +9319,8 @@ class ServerEndpoint(Endpoint):
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
-            if ctx._request.modern:
-                # A requestState that is not ours is refused before the handler begins.
+            if "requestState" in ctx._request.params:
+                # One that is not ours is refused before the handler begins.
                 _ = ctx._record
             handler = getattr(self, ctx._request.row.handler)
             result: Json | None = handler(ctx, params)
