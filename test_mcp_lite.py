@@ -75,6 +75,8 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 LEVELS = "debug info notice warning error critical alert emergency".split()
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
@@ -2570,6 +2572,15 @@ class TestSignatures:
         assert call({})["structuredContent"] == {"result": [1, "x"]}
 
 
+CALL = "tools/call"
+DISCOVER = "server/discover"
+
+
+def about(name, value):
+    """Modern parameters with this member in their `_meta`."""
+    return modern(_meta={name: value})
+
+
 class TestProtocol:
     """The room Protocol: what may come now."""
 
@@ -2599,38 +2610,15 @@ class TestProtocol:
         with LocalWire(self.server()) as wire:
             assert wire.open(asked)["protocolVersion"] == got
 
-    VERSION = "io.modelcontextprotocol/protocolVersion"
-    CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-
     @pytest.mark.parametrize(
         "method, params, code, said",
         [
-            ("server/discover", {}, -32602, "protocolVersion"),
-            ("server/discover", {"_meta": {VERSION: MODERN}}, -32602, "clientCapabil"),
-            (
-                "server/discover",
-                {"_meta": {VERSION: 3, CAPABILITIES: {}}},
-                -32602,
-                "expected string, got 3",
-            ),
-            (
-                "server/discover",
-                {"_meta": {VERSION: LEGACY[-1], CAPABILITIES: {}}},
-                -32022,
-                LEGACY[-1],
-            ),
-            (
-                "server/discover",
-                modern(_meta={"io.modelcontextprotocol/logLevel": "loud"}),
-                -32602,
-                "logLevel",
-            ),
-            (
-                "server/discover",
-                modern(_meta={"io.modelcontextprotocol/clientInfo": 1}),
-                -32602,
-                "clientInfo",
-            ),
+            (DISCOVER, {}, -32602, "protocolVersion"),
+            (DISCOVER, {"_meta": {META_VERSION: MODERN}}, -32602, "clientCapabil"),
+            (DISCOVER, about(META_VERSION, 3), -32602, "expected string, got 3"),
+            (DISCOVER, about(META_VERSION, LEGACY[-1]), -32022, LEGACY[-1]),
+            (DISCOVER, about(META_LOG_LEVEL, "loud"), -32602, "logLevel"),
+            (DISCOVER, about(META_CLIENT_INFO, 1), -32602, "clientInfo"),
             # Another era's, another side's, or nobody's.
             ("ping", modern(), -32601, "ping"),
             ("initialize", modern(), -32601, "initialize"),
@@ -2638,18 +2626,13 @@ class TestProtocol:
             ("no/such", modern(), -32601, "no/such"),
             # It is not declared.
             ("prompts/list", modern(), -32601, "prompts"),
-            ("tools/call", modern(), -32602, "name: expected string, but it is mis"),
-            ("tools/call", modern(name=1), -32602, "name: expected string, got 1"),
-            (
-                "tools/call",
-                modern(name="x", arguments=[]),
-                -32602,
-                "arguments: expected object, got []",
-            ),
-            ("tools/call", modern(_meta={"progressToken": 1.5}), -32602, "progressTok"),
+            (CALL, modern(), -32602, "name: expected string, but it is mis"),
+            (CALL, modern(name=1), -32602, "name: expected string, got 1"),
+            (CALL, modern(name="x", arguments=[]), -32602, "expected object, got []"),
+            (CALL, about("progressToken", 1.5), -32602, "progressTok"),
             # What is told of a megabyte is a part.
             ("x" * 10**6, modern(), -32601, "xxx..."),
-            ("tools/call", modern(name=["x" * 10**6]), -32602, "xxx..."),
+            (CALL, modern(name=["x" * 10**6]), -32602, "xxx..."),
         ],
         ids=range(17),
     )
@@ -2908,7 +2891,7 @@ class TestServerOnTheWire:
             return told
 
         assert logged(call_tool("logs")) == []
-        loud = {"io.modelcontextprotocol/logLevel": "alert"}
+        loud = {META_LOG_LEVEL: "alert"}
         assert logged(call_tool("logs", meta=loud)) == ["alert", "emergency"]
         wire.open()
         answer = wire.ask("logging/setLevel", {"level": "loud"})
@@ -4407,7 +4390,7 @@ class TestHttpServer:
             assert (status, sent["Allow"]) == (405, "GET, HEAD")
             assert Web(http, Authorization="Bearer good").post(call)[0] == 200
 
-    # Tokens in a dict
+    # Traces
 
     def test_what_a_trace_is_told(self):
         """Each message, and of HTTP itself the requests and statuses."""
@@ -4582,9 +4565,7 @@ class TestHttpServer:
     def at_work(tmp_path, grace):
         """A server process on HTTP, and its tools: `work`, until the file `go` is there,
         `ask`, which asks the client, and `deaf`. Each makes a file of its name first."""
-        command = program(
-            tmp_path,
-            f"""
+        script = f"""
             server = Server("s")
             @server.tool
             def work(name: str, ctx: Context) -> str:
@@ -4609,8 +4590,8 @@ class TestHttpServer:
                 time.sleep(600)
             server.run("http", port=0, grace={grace})
             print("after")
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         pipe = subprocess.PIPE
         with subprocess.Popen(
             command, stdout=pipe, stderr=pipe, cwd=tmp_path
@@ -4762,10 +4743,7 @@ class TestWsgi:
             @server.tool
             def ask(ctx: Context, number: int = number) -> str:
                 ran.append(number)
-                return ctx.elicit(
-                    "who?",
-                    {"type": "object", "properties": {"name": {"type": "string"}}},
-                )["content"]["name"]
+                return ctx.elicit("who?", FORM)["content"]["name"]
 
             apps.append(server.wsgi)
         answer = {"action": "accept", "content": {"name": "Ada"}}
@@ -4784,17 +4762,13 @@ class TestWsgi:
         """What Endpoint refuses is refused here, and no body is read beyond the
         limit."""
         claims = {"good": {"sub": "ada"}}
-        app = server.wsgi_app(
-            max_body=1000, verify=claims.get, allowed_hosts=["example.com"]
-        )
+        hosts = ["example.com"]
+        app = server.wsgi_app(max_body=1000, verify=claims.get, allowed_hosts=hosts)
         with self.serve(app) as (_, web):
             web.headers = {"Authorization": "Bearer good"}
             discover = request("server/discover", modern())
-            assert (
-                web.post(discover)[0]
-                == web.post(discover, Host="example.com")[0]
-                == 200
-            )
+            for host in ("localhost", "example.com"):
+                assert web.post(discover, Host=host)[0] == 200
             assert web.post(discover, Authorization="Bearer bad")[0] == 401
             assert web.post(discover, Host="evil.example")[0] == 403
             assert web.post(discover, Content_Type="text/plain")[0] == 415
@@ -4802,53 +4776,51 @@ class TestWsgi:
             status, headers, _ = web.send("GET")
             assert (status, headers["Allow"]) == (405, "POST")
 
-    def test_a_head_is_judged_before_its_body(self, server):
-        """Nothing is read of the body of a request that is refused."""
-
-        class Untouched:
-            def read(self, size):
-                raise AssertionError
-
-        environ = {
+    @staticmethod
+    def ask(app, message, **environ):
+        """The status of an application's answer; `environ` says what is otherwise."""
+        body = json.dumps(message).encode()
+        usual = {
             "REQUEST_METHOD": "POST",
-            "PATH_INFO": "/",
+            "PATH_INFO": "/mcp",
             "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": "1000000",
-            "HTTP_HOST": "evil.example",
-            "wsgi.input": Untouched(),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_HOST": "localhost",
+            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+            "HTTP_MCP_METHOD": message["method"],
+            "wsgi.input": io.BytesIO(body),
+            "REMOTE_ADDR": "127.0.0.1",
+            "QUERY_STRING": "",
         }
         told = []
-        server.wsgi(environ, lambda status, headers: told.append(status[:3]))
-        assert told == ["403"]
+        app({**usual, **environ}, lambda status, headers: told.append(status[:3]))
+        (status,) = told
+        return int(status)
+
+    def test_a_head_is_judged_before_its_body(self, server):
+        """Nothing is read of the body of a request that is refused."""
+        environ = {"HTTP_HOST": "evil.example", "wsgi.input": None}
+        assert self.ask(server.wsgi, request("ping"), **environ) == 403
 
     def test_bodies_of_any_length(self, server):
         """Whether the server tells their length, or marks their end; what was kept is
         given back."""
         app = server.wsgi_app(max_body=200_000)
-        body = json.dumps(call_tool("echo", value="x" * 150_000)).encode()
-        told = []
+        call = call_tool("echo", value="x" * 150_000)
+        body = json.dumps(call).encode()
+        marked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
+        for sent, more, status in (
+            (body + b"more", {}, 200),
+            (body, marked, 200),
+            (body + b" " * 50_000, marked, 413),
+        ):
+            more = {"HTTP_MCP_NAME": "echo", "wsgi.input": io.BytesIO(sent), **more}
+            assert self.ask(app, call, **more) == status
 
-        def send(body, **more):
-            environ = {
-                "REQUEST_METHOD": "POST",
-                "CONTENT_TYPE": "application/json",
-                "HTTP_HOST": "localhost",
-                "HTTP_MCP_PROTOCOL_VERSION": MODERN,
-                "HTTP_MCP_METHOD": "tools/call",
-                "HTTP_MCP_NAME": "echo",
-                "wsgi.input": io.BytesIO(body),
-                **more,
-            }
-            app(environ, lambda status, headers: told.append(status[:3]))
-
-        send(body + b"more", CONTENT_LENGTH=str(len(body)))
-        send(body, **{"wsgi.input_terminated": True})
-        send(body + b" " * 50_000, **{"wsgi.input_terminated": True})
-        assert told == ["200", "200", "413"]
-
-    @pytest.mark.parametrize(
-        "change, expected",
-        [
+    def test_odd_environments(self, server):
+        """Whatever a server hands over is answered: never by an exception, or a 500."""
+        app = server.wsgi_app(path="/mcp")
+        for change, status in (
             ({"CONTENT_LENGTH": "x"}, 400),
             ({"CONTENT_LENGTH": "-5"}, 400),
             ({"CONTENT_LENGTH": "100000"}, 200),
@@ -4860,28 +4832,9 @@ class TestWsgi:
             ({"PATH_INFO": "/mcp?x"}, 404),
             ({"PATH_INFO": "/m\r\ncp\ud800"}, 404),
             ({"REMOTE_ADDR": None, "QUERY_STRING": None}, 200),
-        ],
-    )
-    def test_odd_environments(self, server, change, expected):
-        """Whatever a server hands over is answered: never by an exception, or a 500."""
-        body = json.dumps(request("server/discover", modern())).encode()
-        environ = {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": "/mcp",
-            "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_HOST": "localhost",
-            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
-            "HTTP_MCP_METHOD": "server/discover",
-            "wsgi.input": io.BytesIO(body),
-            "REMOTE_ADDR": "127.0.0.1",
-            "QUERY_STRING": "",
-            **change,
-        }
-        told = []
-        app = server.wsgi_app(path="/mcp")
-        app(environ, lambda status, headers: told.append(status[:3]))
-        assert told == [str(expected)]
+        ):
+            discover = request("server/discover", modern())
+            assert self.ask(app, discover, **change) == status, change
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have
@@ -6595,7 +6548,6 @@ class TestServerInProcess:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
 
-    @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
     def test_an_async_handler_where_a_loop_runs_already(self):
         """It is refused; on another thread it runs."""
         import asyncio
@@ -6999,8 +6951,7 @@ class TestExtending:
         @server.tool
         def hello(ctx: Context) -> str:
             seen.append("hello runs")
-            form = {"type": "object", "properties": {"name": {"type": "string"}}}
-            return ctx.elicit("who?", form)["content"]["name"]
+            return ctx.elicit("who?", FORM)["content"]["name"]
 
         return server
 
@@ -7202,12 +7153,11 @@ class TestExtending:
         that is an error, and no question."""
         server = Server("asking")
         server.add_tool(lambda: "called", name="x")
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
 
         @server.middleware
         def sure(ctx, method, params, call_next):
             if method in ("tools/call", "tools/list"):
-                assert ctx.elicit("sure?", form)["action"] == "accept"
+                assert ctx.elicit("sure?", FORM)["action"] == "accept"
             return call_next()
 
         with Client(server, on_elicit=answer) as client:
@@ -7483,14 +7433,12 @@ class TestClient:
     def test_what_a_child_says(self, tmp_path, capsys, kind):
         """Its lines go behind its name to stderr, or to a function; none commands the
         terminal, and a long one is cut. The exception has the last ones in any case."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             write = sys.stderr.buffer.write
             write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
             write(b"y" * 5000 + b"\\nPassword: ")
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         lines = []
 
         def wrong(line):
@@ -7546,9 +7494,8 @@ class TestClient:
         }
         for name, value in {**told, **kept}.items():
             monkeypatch.setenv(name, value)
-        command = program(
-            tmp_path, "Server('e', instructions=repr(dict(os.environ))).run()"
-        )
+        script = "Server('e', instructions=repr(dict(os.environ))).run()"
+        command = program(tmp_path, script)
         with Client(command, env={"KEY": "k"}) as client:
             seen = ast.literal_eval(client.instructions)
         assert {name: seen.get(name) for name in told} == told
@@ -7560,15 +7507,13 @@ class TestClient:
     def test_a_child_that_dies_during_a_call(self, tmp_path):
         """The call ends with the reason. The client connects again, by connect() or
         `with`; while it is connected, connect() is refused."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             server = Server("dies")
             server.add_tool(lambda: os._exit(9), name="die")
             server.add_tool(lambda: "x", name="live")
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         client = Client(command)
         with client:
             for again in (client.connect, client.__enter__):
@@ -7582,15 +7527,13 @@ class TestClient:
 
     def test_grandchildren_end_with_the_child(self, tmp_path):
         """close() ends what a server has started, too."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
             child = subprocess.Popen(sleep, **quiet)
             Server("parent", instructions=str(child.pid)).run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with Client(command) as client:
             grandchild = int(client.instructions)
             assert not is_gone(grandchild)
@@ -7598,9 +7541,7 @@ class TestClient:
 
     def test_a_server_that_ends_when_probed(self, tmp_path):
         """It is started again, and not probed."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             import json
             for line in sys.stdin:
                 m = json.loads(line)
@@ -7610,8 +7551,8 @@ class TestClient:
                     result = {"protocolVersion": "2025-11-25", "capabilities": {}}
                     answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
                     print(json.dumps(answer), flush=True)
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with Client(command) as client:
             assert client.protocol_version == "2025-11-25"
 
@@ -8974,14 +8915,12 @@ class TestEverywhere:
 
     def test_listening_ends_with_the_server(self, tmp_path):
         """The iteration raises ConnectionClosed when the server dies, in both eras."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             server = Server("dies")
             server.add_tool(lambda: os._exit(9), name="die")
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         for version in ("2025-11-25", MODERN):
             with Client(command, version=version) as client, client.listen() as events:
                 client.start_call("die")
@@ -9819,9 +9758,7 @@ class TestFaults:
 
     def test_a_system_without_threads(self, tmp_path):
         """A call that needs a new one is refused; one that comes alone is served."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             server = Server("s")
             @server.tool
             def use_up() -> None:
@@ -9830,8 +9767,8 @@ class TestFaults:
                 threading.Thread.start = start
             server.add_tool(lambda: "served", name="serve")
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with Wire(command) as wire:
             wire.send(call_tool("use_up"))
             assert wire.read()["id"] == 1
@@ -9950,9 +9887,7 @@ class TestFaults:
     def test_an_output_that_closes(self, tmp_path, moment):
         """At any point, the work is cancelled, later input read on, and nothing
         complains: code 0."""
-        command = program(
-            tmp_path,
-            f"""
+        script = f"""
             server = Server("s")
             @server.tool
             def work(ctx: Context) -> str:
@@ -9966,8 +9901,8 @@ class TestFaults:
                 finally:
                     open("ended", "w").close()
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with open(tmp_path / "stderr", "w+b") as stderr:
             with Wire(command, stderr, cwd=tmp_path) as wire:
                 wire.open(capabilities={"elicitation": {}})
@@ -9990,16 +9925,14 @@ class TestFaults:
         opened = tmp_path / "opened"
         content = json.dumps(call_tool("say")).encode() + b"\n"
         opened.write_bytes(content)
-        command = program(
-            tmp_path,
-            f"""
+        script = f"""
             file = open({str(opened)!r}, "r+b", 0)
             assert file.fileno() == {closed}
             server = Server("s")
             server.add_tool(lambda: str(os.write(1, b"said")), name="say")
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         line = f"exec {shlex.join(command)} {closed}>&-"
         is_served = closed == "2"
         told, why = run("sh", "-c", line, input=content.decode(), code=1 - is_served)
@@ -10009,32 +9942,28 @@ class TestFaults:
 
     def test_the_last_lines_of_the_log(self, tmp_path):
         """They have arrived when the program has ended."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             server = Server("s")
             server.add_tool(lambda: 1 / 0, name="broken")
             with Client(server) as client:
                 for n in range(20):
                     client.call_tool("broken")
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         _, told = run(*command)
         assert told.count("broken failed") == told.count("ZeroDivisionError: ") == 20
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
         """Lines, and one without an end: the client reads on, and keeps the last words
         only."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             os.write(2, b"line\\n" * 1000 + b"x" * (1 << 18))
             server = Server("s")
             server.add_tool(lambda: str(os.write(2, b"y" * (1 << 18))), name="loud")
             server.add_tool(lambda: os._exit(3), name="die")
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with Client(command, stderr=None) as client:
             assert client.call("loud") == str(1 << 18)
             with pytest.raises(ConnectionClosed) as failure:
@@ -10073,14 +10002,12 @@ class TestFaults:
     def test_a_grandchild_out_of_reach(self, tmp_path):
         """One that left the process group and holds the pipes: close() returns all the
         same."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleep, start_new_session=True)
             Server("s", instructions=str(child.pid)).run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         client = Client(command).connect()
         pid = int(client.instructions)
         try:
@@ -10098,9 +10025,7 @@ class TestFaults:
         socket as some clients have it."""
         go = tmp_path / "go"
         answers = tmp_path / "answers"
-        command = program(
-            tmp_path,
-            f"""
+        script = f"""
             server = Server("s")
             @server.tool
             def work(ctx: Context) -> str:
@@ -10108,8 +10033,8 @@ class TestFaults:
                     ctx.sleep(0.001)
                 return "finished"
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with contextlib.ExitStack() as stack:
             if wire == "file":
                 ours = theirs = stack.enter_context(open(answers, "w+b", 0))
@@ -10180,9 +10105,7 @@ class TestFaults:
     def test_the_input_ends_and_work_does_not(self, tmp_path):
         """Five seconds later it is cancelled, and may tidy up; what hears nothing is
         left: by a client that reads on, and by one that was killed."""
-        serving = program(
-            tmp_path,
-            """
+        script = """
             server = Server("s")
             both = threading.Barrier(2)
             @server.tool
@@ -10201,8 +10124,8 @@ class TestFaults:
                 os.rename("new", "pid")
                 time.sleep(600)
             server.run()
-            """,
-        )
+        """
+        serving = program(tmp_path, script)
         calling = f"""
             client = Client({serving!r}).connect()
             calls = [client.start_call(name) for name in ("tidy", "deaf")]
