@@ -4138,7 +4138,7 @@ def tracer(trace: _Trace) -> Trace | None:
     """Make the function (direction, line) that trace= stands for; None for no trace.
 
     None asks the variable MCP_LITE_TRACE. True, or 1, prints each line to stderr,
-    shortened; a path appends the raw lines to a file. What fails is logged, and breaks
+    shortened; a path appends the raw lines to a file. A failure is logged, and breaks
     nothing.
     """
     if trace is None:
@@ -9371,14 +9371,16 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        version = ctx.protocol_version
         # A session hears of all that was declared, and of what it subscribes to.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
         granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
         self._subscriptions[Subscription(ctx._connection, None, granted)] = True
-        answer = {"protocolVersion": version, "capabilities": self._declare(ctx)}
+        answer = {
+            "protocolVersion": ctx.protocol_version,
+            "capabilities": self._declare(ctx),
+        }
         return add_given(answer, serverInfo=self.info, instructions=self.instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
@@ -9860,8 +9862,10 @@ class Server:
             count = len(read_parameters(function)[0])
 
             def complete(ctx: Context, *given: object) -> list[str]:
-                values = call_function(ctx, partial(function, *given[:count]))
-                return [str(value) for value in values]
+                return [
+                    str(value)
+                    for value in call_function(ctx, partial(function, *given[:count]))
+                ]
 
             endpoint.completers[ref, argument] = complete
             return function
@@ -11323,14 +11327,18 @@ class Client:
 
     def _read_list(self, method: str) -> list[Json]:
         """Read all pages of a list: server/utilities/pagination.md. The list is empty
-        where the server does not declare that it has one."""
+        where the server does not declare it, or does not know it: many have resources,
+        and no list of templates."""
         row = METHODS[method]
         if not self._is_offered(row):
             return []
         items: list[Json] = []
         params: Json = {}
         for _ in range(MAX_PAGES):
-            result = self.request(method, params)
+            try:
+                result = self.request(method, params)
+            except MethodNotFound:
+                return items
             items += _with_objects(result, row.paged)[row.paged]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
@@ -11511,7 +11519,7 @@ def _split_pair(text: str, separator: str) -> tuple[str, str]:
     if not found:
         # The text is not shown: it may be a secret.
         raise ValueError(f"expected NAME{separator}VALUE")
-    return name, value.strip()
+    return name, value
 
 
 # Reaching the server
@@ -11611,7 +11619,11 @@ def _show_type(schema: Json) -> str:
 def _show_offer(item: Json) -> str:
     """Describe it in a line: forecast(city: string, days: integer = 3)  The forecast."""
     members = item.get("inputSchema", {}).get("properties", {})
-    parameters = [f"{name}: {_show_type(members[name])}" for name in members]
+    # A schema may be True.
+    parameters = [
+        f"{name}: {_show_type(object_or_empty(schema))}"
+        for name, schema in members.items()
+    ]
     parameters += [argument["name"] for argument in item.get("arguments", [])]
     uri = item.get("uri") or item.get("uriTemplate")
     called = uri or f"{item['name']}({', '.join(parameters)})"
@@ -11704,22 +11716,22 @@ def _run(options: Any, file: Any) -> None:
     """Serve the Server of FILE[:object], without its own run()."""
     import runpy
 
-    path, *name = re.split(r":(?=\w+$)", file)
+    path, *names = re.split(r":(?=\w+$)", file)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     run = Server.run
     Server.run = do_nothing  # type: ignore
     values = runpy.run_path(path, run_name="served")
-    servers = [each for each in values.items() if isinstance(each[1], Server)]
-    wanted = [server for key, server in servers if name in ([], [key])]
-    if not wanted:
+    wanted = map(values.get, names or values)
+    servers = [each for each in wanted if isinstance(each, Server)]
+    if not servers:
         raise ValueError(f"there is no Server in {file}")
     if options.trace:
-        wanted[0]._endpoint.trace = tracer(options.trace)
+        servers[0]._endpoint.trace = tracer(options.trace)
     if options.http is None:
-        run(wanted[0])
+        run(servers[0])
     else:
         host, _, port = options.http.rpartition(":")
-        run(wanted[0], "http", host=host or "127.0.0.1", port=int(port))
+        run(servers[0], "http", host=host or "127.0.0.1", port=int(port))
 
 
 def _tokens(options: Any, url: str) -> None:

@@ -7804,6 +7804,14 @@ class TestClient:
             client.connect()
             assert client.call("first") == "x"
 
+    def test_a_list_that_the_server_does_not_know(self):
+        """It is empty: many servers have resources, and no list of templates."""
+        listed = {"resources": [{"uri": "x://y", "name": "y"}]}
+        script = legacy_server(capabilities={"resources": {}}, resources_list=listed)
+        with talking_to(script, version="2025-11-25") as client:
+            assert client.list_resources() == listed["resources"]
+            assert client.list_resource_templates() == []
+
     # Calls
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_the_value_of_a_started_call(self, version):
