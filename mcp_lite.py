@@ -372,7 +372,7 @@ class McpError(Exception):
         if type(code) is not int:
             return InternalError(f"an error whose code is {show(code)}", error)
         kind: type[McpError] = ERRORS.get(code, McpError)
-        names_it = "uri" in object_or_empty(data)
+        names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
             names_it or re.search(NOT_FOUND_TEXT, text[:500])
         ):
@@ -687,17 +687,6 @@ def encode_message(message: object) -> bytes:
     """Encode a message as one line of UTF-8, without its end. Raises as encode_json()
     does, and ValueError for half a surrogate."""
     return encode_json(message).encode("utf-8")
-
-
-def encode_answer(message: Json, about: str = "the answer") -> bytes:
-    """Encode an answer; an error in its place if it has what JSON cannot say."""
-    try:
-        return encode_message(message)
-    except (ValueError, TypeError) as error:
-        why = printable(f"{about}: not valid JSON: {error}")
-    log_line(ERROR, why)
-    failure = error_message(message.get("id"), InternalError(why))
-    return json.dumps(failure).encode("ascii")
 
 
 def unread_answer(line: bytes) -> Json:
@@ -1494,15 +1483,14 @@ class Schema:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
         self.tracks |= not _UNEVALUATED.isdisjoint(schema)
-        for pattern in schema.get("patternProperties", ()):
-            self._compile(place, pattern)
+        patterns = set(schema.get("patternProperties", ()))
         if "pattern" in schema:
-            self._compile(place, schema["pattern"])
+            patterns.add(schema["pattern"])
+        for pattern in patterns - self.patterns.keys():
+            self._compile(place, pattern)
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
-        if pattern in self.patterns:
-            return
         self._paid += len(pattern)
         if re.search(r"[^\0-\xff]|\\u", pattern):
             # `re` takes some milliseconds for a class of characters beyond Latin 1.
@@ -1709,7 +1697,8 @@ class _Run:
         tells: it fails further inside than the others, or at fewer places.
         """
         self.spend(20 * len(attempts))
-        if all(len(each) == 1 and each[0].path is path for each in attempts):
+        are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
+        if are_alike:
             texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
             text = "expected " + " or ".join(dict.fromkeys(texts))
             text = text[:MAX_PLACE].replace("{", "{{").replace("}", "}}")
@@ -3144,7 +3133,7 @@ def _respell(text: str) -> tuple[Any, Json]:
 _DOC_HEADINGS = (
     r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
 )
-_DOC_ENTRY = re.compile(
+_DOC_ENTRY = (
     r"(?P<indent> *)"
     r"(?::param (?:[^:]* )?)?"  # Sphinx's, with or without a type
     r"\*{0,2}(?P<name>\w+) *"
@@ -3171,7 +3160,7 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     entries: dict[str, str] = {}
     while lines:
         line = lines.popleft()
-        entry = _DOC_ENTRY.match(line)
+        entry = re.match(_DOC_ENTRY, line)
         if entry is None or entry["name"] not in names:
             others.append(line)
             continue
@@ -3368,16 +3357,19 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text goes as text, and a list of anything may hold images.
-    vague = described.get("type") in (None, "null", "array", "string")
-    if vague and described.keys() <= {"type", "description"} and not structured:
-        return None
-    return described
+    is_vague = described.get("type") in (None, "null", "array", "string")
+    says_no_more = described.keys() <= {"type", "description"}
+    return None if is_vague and says_no_more and not structured else described
 
 
 # One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
 _Expression = namedtuple("_Expression", "operator names text")
-_EXPRESSION = r"{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)}([^{}]*)"
-_TEMPLATE = f"(?a)([^{{}}]*)(?:{_EXPRESSION})*"
+_EXPRESSION = r"{([+?]?)([\w,]+)}([^{}]*)"
+_TEMPLATE = (
+    r"(?a)[^{}]*"
+    r"(?:{\+?NAME}[^{}]+)*(?:{\+?NAME})?"  # of the path, with text between them
+    r"(?:{\?NAME(?:,NAME)*})*"  # of the query
+).replace("NAME", r"[A-Za-z_]\w*")
 
 # In a value that is one step of a path, what leads elsewhere: an absolute path, a
 # drive, a step `..`, NUL.
@@ -3406,30 +3398,23 @@ class UriTemplate:
     """
 
     def __init__(self, template: str) -> None:
-        syntax = re.fullmatch(_TEMPLATE, template)
         parts = [
-            _Expression(each[0], each[1].split(","), each[2])
-            for each in re.findall(_EXPRESSION, template)
+            _Expression(operator, names.split(","), text)
+            for operator, names, text in re.findall(_EXPRESSION, template)
         ]
-        path = [each for each in parts if each.operator != "?"]
-        query = parts[len(path) :]
-        self.template = template
-        self.query = [name for each in query for name in each.names]
-        # name -> operator
-        self.names = {name: each.operator for each in parts for name in each.names}
-        if (
-            syntax is None
-            or any(each.operator != "?" or each.text for each in query)
-            or any(len(each.names) > 1 for each in path)
-            or not all(each.text for each in path[:-1])
-            or [each.operator for each in path].count("+") > 1
-            or len(self.names) < len(path) + len(self.query)
-        ):
+        names = [name for each in parts for name in each.names]
+        is_template = re.fullmatch(_TEMPLATE, template) and template.count("{+") <= 1
+        if not is_template or len(set(names)) < len(names):
             raise ValueError(
                 f"URI template {show(template)}: expected {{x}}, one {{+x}}, text "
                 "between them, and {?a,b} at the end; each name once"
             )
-        self._path = _compile_path(syntax[1], path)
+        self.template = template
+        # name -> operator
+        self.names = {name: each.operator for each in parts for name in each.names}
+        self.query = [name for name in names if self.names[name] == "?"]
+        path = [each for each in parts if each.operator != "?"]
+        self._path = _compile_path(template.partition("{")[0], path)
 
     def match(self, uri: str) -> Json | None:
         """Return the values in a URI, decoded, in the order of the names, without those
@@ -4180,6 +4165,17 @@ MAX_BACKLOG = 10_000
 # A trace tells the first of these about messages that this side sends, the second about
 # those that it receives. "-->" goes to the server.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
+
+
+def encode_answer(message: Json, about: str = "the answer") -> bytes:
+    """Encode an answer; an error in its place if it has what JSON cannot say."""
+    try:
+        return encode_message(message)
+    except (ValueError, TypeError) as error:
+        why = printable(f"{about}: not valid JSON: {error}")
+    log_line(ERROR, why)
+    failure = error_message(message.get("id"), InternalError(why))
+    return json.dumps(failure).encode("ascii")
 
 
 class Transport:
