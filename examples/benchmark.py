@@ -444,8 +444,9 @@ def main():
         compare(name, Peer, measure, options.seconds, servers)
     for width in WIDTHS:
         measure = functools.partial(over_sockets, width=width)
-        name = f"HTTP, connections: {width}"
-        compare(name, HttpPeer, measure, options.seconds, servers)
+        compare(
+            f"HTTP, connections: {width}", HttpPeer, measure, options.seconds, servers
+        )
     for server in servers:
         start_up(server)
     run_python("ms, import json", "-c", "import json")

@@ -1,23 +1,22 @@
 """A recorded conversation, played as a server: for tests of a client without the server.
 
-Teaches: a conversation is what was said, and nothing else. Put the ids and tokens of
-another client into it, and it holds once more. No mcp_lite here.
+Teaches: a server is known by what it says. With the ids and tokens of another client put
+in, a recorded conversation serves that client as well. This file needs no mcp_lite.
 
 Record: python3 -m mcp_lite list server.py --trace ./trace.jsonl
 or by Client(target, trace="./trace.jsonl"). Then, wherever the server was named:
 Run: python3 examples/replay.py trace.jsonl                on stdio
      python3 examples/replay.py trace.jsonl --http 8000    at http://127.0.0.1:8000/mcp
 
-A request is answered as the one with the same method and parameters was; if there were
-several, in their order, and after the last from the first again; if there was none, by
-an error that says so. Who asks is no matter (see WHO). Before an answer comes what the
-server has said until then. Where it had a question, any answer will do.
+A request gets the answer that the request with the same method and parameters got; if
+there were several, their answers in turn, again and again; if there was none, an error
+that says so. It does not matter which client asks (see WHO). All that the server said
+before an answer comes before it. Where the server asked a question, any answer will do.
 
-A trace does not tell: the time (so all comes at once, also what a subscription hears);
-which request a log line or a legacy question is about, if several are in flight (the
-latest is taken); whose a line is, if several conversations are in one file; and what
-HTTP adds, such as statuses and sessions
-(so there is one session, and no GET; what came after an answer comes before it there).
+A trace does not tell the time, so all comes at once, also what a subscription hears. Nor
+does it tell which request a log line or a question of a session is about: the latest is
+taken. Over HTTP there are no sessions and no GET streams here, and what came after an
+answer comes before it. A file must hold a single conversation.
 """
 
 import contextlib
@@ -33,8 +32,8 @@ from collections import deque
 WHO = ("_meta", "clientInfo", "capabilities", "protocolVersion", "inputResponses")
 VERSION = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-# Direction, which conversation if there are several, message.
-LINE = re.compile(r"^(-->|<--) ((?:\[\s*)?{.*)$", re.MULTILINE)
+# Direction and message. What HTTP adds is no message.
+LINE = re.compile(r"^(-->|<--) ({.*)$", re.MULTILINE)
 
 
 def meta_of(message):
@@ -47,7 +46,7 @@ def is_request(message):
 
 
 def key_of(request):
-    """What requests with the same answers have in common: method, era, parameters."""
+    """Return what requests with the same answers share: method, era, parameters."""
     params = request.get("params") or {}
     asked = {name: value for name, value in params.items() if name not in WHO}
     return (
@@ -58,22 +57,21 @@ def key_of(request):
 
 
 class Recording:
-    """A trace, in exchanges: lists of all that the server has said to a request."""
+    """A trace, as exchanges: each is a list of all that the server said to a request."""
 
     def __init__(self, path):
-        self.exchanges = {}  # by the key of the request: one for each time
-        # The latest: of all, of each request id, and of each progress token.
+        # By the key of the request, one for each time that it was sent.
+        self.exchanges = {}
+        # The latest exchange of each request id, of each progress token, and of all.
         self.by_id = {}
         self.by_token = {}
         self.latest = []
         with open(path, encoding="utf-8") as file:
-            found = LINE.findall(file.read())
-        for direction, text in found:
-            with contextlib.suppress(ValueError):  # no message was this even then
-                message = json.loads(text)
-                for each in message if isinstance(message, list) else [message]:
-                    if isinstance(each, dict):
-                        self.note(direction, each)
+            lines = LINE.findall(file.read())
+        for direction, text in lines:
+            # A server may have said what is no JSON.
+            with contextlib.suppress(ValueError):
+                self.note(direction, json.loads(text))
 
     def note(self, direction, message):
         if direction == "<--":
@@ -85,7 +83,7 @@ class Recording:
             self.by_token[meta_of(message).get("progressToken")] = exchange
 
     def exchange_of(self, message):
-        """What a message of the server belongs to."""
+        """Return the exchange that a message of the server belongs to."""
         if "method" not in message:
             return self.by_id.get(message.get("id"), [])
         token = (message.get("params") or {}).get("progressToken")
@@ -94,7 +92,7 @@ class Recording:
         return latest if token is None else self.by_token.get(token, latest)
 
     def look_up(self, request):
-        """What is to be said to a request."""
+        """Return what is to be said to a request."""
         key = key_of(request)
         if key in self.exchanges:
             self.exchanges[key].rotate(-1)
@@ -107,15 +105,16 @@ class Recording:
 
 
 class Player:
-    """Plays exchanges. A question of the server's stops one, until it is answered."""
+    """Plays exchanges. A question of the server's stops one until it is answered."""
 
     def __init__(self, recording):
         self.recording = recording
         self.numbers = itertools.count(1)
-        self.stopped = {}  # by the id of the question: what is still to be played
+        # By the id of a question: what is to be played when it is answered.
+        self.stopped = {}
 
     def hear(self, message, send, is_answer_last=False):
-        """A message of the client; what there is to say is given to send(message)."""
+        """Take a message of the client, and send(message) what there is to say."""
         if is_request(message):
             said = self.recording.look_up(message)
             if is_answer_last:
@@ -126,7 +125,8 @@ class Player:
 
     def play(self, request, rest, send):
         for message in rest:
-            message = json.loads(json.dumps(message))  # a copy, to be changed
+            # A copy, as it is changed.
+            message = json.loads(json.dumps(message))
             if is_request(message):
                 message["id"] = f"question-{next(self.numbers)}"
                 self.stopped[message["id"]] = (request, rest, send)
@@ -140,7 +140,8 @@ class Player:
                 token = meta_of(request).get("progressToken")
                 message["params"]["progressToken"] = token
                 if token is None:
-                    continue  # this client does not want to hear of it
+                    # This client does not want to hear of it.
+                    continue
             send(message)
 
 
@@ -156,7 +157,8 @@ def play_over_http(player, port):
         def do_POST(self):
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.headers.get("Origin"):
-                self.respond(403)  # what was recorded is for no web page
+                # What was recorded is not for web pages.
+                self.respond(403)
             elif is_request(message):
                 self.answer(message)
             else:
@@ -172,12 +174,11 @@ def play_over_http(player, port):
                 if "method" not in message:
                     done.set()
 
-            headers = {"Content-Type": "text/event-stream", "Connection": "close"}
-            if request["method"] == "initialize":
-                headers["Mcp-Session-Id"] = "replay"
-            self.respond(200, **headers)
+            kind = {"Content-Type": "text/event-stream", "Connection": "close"}
+            self.respond(200, **kind)
             player.hear(request, send, is_answer_last=True)
-            done.wait()  # other requests may bring the answers to questions
+            # Other requests may bring the answers to questions.
+            done.wait()
 
         def respond(self, status, **headers):
             self.send_response(status)
@@ -187,8 +188,6 @@ def play_over_http(player, port):
 
         def do_GET(self):
             self.respond(405)
-
-        do_DELETE = do_GET
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         print(f"http://127.0.0.1:{server.server_port}/mcp", flush=True)
