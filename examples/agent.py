@@ -1,7 +1,7 @@
 """An agent in a page: a model that is given the tools of several servers.
 
-Teaches: what a host does. It offers the tools to the model, asks the user, runs what the
-model asks for, and tells it what came of that, until the model has an answer.
+Teaches: what a host does. It offers the tools to the model, asks the user, runs what
+the model asks for, and tells it what came of that, until the model has an answer.
 
 Run: python3 examples/agent.py ["a question" [mcp.json]]
 The config file is what desktop clients have, with "mcpServers". Without one there are
@@ -41,14 +41,14 @@ SERVERS = {"files": os.path.join(HERE, "quickstart_server.py"), "notes": notes}
 
 
 def scripted_model(messages, tools):
-    """A model: the conversation so far, and the tools; returns what it says next.
+    """Stand for a model: return what it says next to the conversation so far.
 
-    Each is as the common chat APIs have it, so here is the place for a real one:
+    Messages and tools are as the common chat APIs have them. A real model goes here:
 
         body = {"model": "...", "messages": messages, "tools": tools}
         return post(".../v1/chat/completions", body)["choices"][0]["message"]
 
-    Most of these want names of tools to be of A-Z, a-z, 0-9, _ and -, 64 at most.
+    Most of these APIs take names of tools of A-Z, a-z, 0-9, _ and -, 64 at most.
     """
     last = messages[-1]["content"]
     script = [
@@ -70,9 +70,9 @@ def scripted_model(messages, tools):
 
 
 def run_agent(group, model, question, allow, max_rounds=MAX_ROUNDS):
-    """What the model says in the end; None if it was not done after max_rounds.
+    """Return what the model says in the end; None if it was not done after max_rounds.
 
-    allow(name, arguments) asks the user, before a tool that might change something.
+    allow(name, arguments) asks the user before a tool runs that might change something.
     """
     tools = {tool["name"]: tool for tool in group.list_tools()}
     offered = []
@@ -97,7 +97,7 @@ def run_agent(group, model, question, allow, max_rounds=MAX_ROUNDS):
 
 
 def use_tool(group, tools, function, allow):
-    """Run a tool; whatever comes of it is text for the model, which may try again."""
+    """Run a tool, and return a text for the model, which may try again."""
     name = function["name"]
     if name not in tools:
         return f"Not done: there is no tool {name}."
@@ -125,7 +125,7 @@ def use_tool(group, tools, function, allow):
 
 
 def ask_user(name, arguments):
-    """Whether the user says yes. Where nobody can be asked, nothing is changed."""
+    """Return whether the user says yes. Without a terminal, the answer is no."""
     try:
         return input(f"  Run {name} {json.dumps(arguments)}? [y/N] ").lower() == "y"
     except EOFError:

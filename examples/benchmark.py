@@ -1,12 +1,12 @@
-"""How fast is it, next to a bare loop that reads a request, parses it, answers?
+"""How fast is the library, next to a bare loop that reads a request and answers it?
 
 Teaches: measure against what cannot be beaten, on the same machine, in the same minute;
 a ratio survives a noisy machine, a number does not. Rounds alternate between the
 servers, and the median counts. Over HTTP the client is made of raw sockets, and costs
 next to nothing.
 
-A row has, for each server, answers a second; and, where the system tells it (Linux),
-what an answer costs the server in CPU time. Both with their ratio to the bare server.
+A row has, for each server, the answers a second; and on Linux, which tells it, the CPU
+time that an answer costs the server. Each stands beside its ratio to the bare server.
 The CPU time has the least noise of all: compare two versions of the library by that.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--library FOLDER]
@@ -156,7 +156,7 @@ def encode_request(method, params, number=0):
 
 
 class Peer:
-    """A server as a child process, spoken to in raw lines."""
+    """Runs a server as a child process, and speaks to it in raw lines."""
 
     def __init__(self, name, python, folder, port=0):
         self.process = subprocess.Popen(
@@ -198,11 +198,11 @@ class Peer:
 
 
 class HttpPeer(Peer):
-    """An HTTP server as a child process, with the request that everybody sends it.
+    """Runs an HTTP server as a child process, and makes the request that is sent to it.
 
-    It goes over keep-alive connections, one request on each at a time, with the number
-    of the connection as its id; in the newest revision, or to a server that does not
-    know it, in a session.
+    The request goes over keep-alive connections, one at a time on each, with the number
+    of the connection as its id. It is one of the newest revision; a server that does
+    not know that revision gets it in a session.
     """
 
     META = {
@@ -252,7 +252,7 @@ class HttpPeer(Peer):
         return None
 
     def post(self, body, more=()):
-        """The body of the answer, and its headers."""
+        """Return the body of the answer, and its headers."""
         connection = http.client.HTTPConnection(*self.address)
         connection.request("POST", "/mcp", body, {**self.headers, **dict(more)})
         response = connection.getresponse()
@@ -275,7 +275,7 @@ class HttpPeer(Peer):
 
 
 def in_flight(peer, until, width):
-    """Over stdio, with `width` requests open at any time."""
+    """Keep `width` requests open over stdio."""
     answers = 0
     peer.write(peer.requests(width))
     while time.perf_counter() < until:
@@ -286,7 +286,7 @@ def in_flight(peer, until, width):
 
 
 def large(peer, until, size):
-    """Over stdio, round trips of one large text."""
+    """Send one large text over stdio, and have it back, again and again."""
     data = peer.requests(1, b"x" * size)
     answers = 0
     while time.perf_counter() < until or not answers:
@@ -300,7 +300,7 @@ def large(peer, until, size):
 
 
 def read_answer(sock):
-    """Read one answer over HTTP: mostly, that is one read."""
+    """Read one answer over HTTP. Mostly, one read is enough."""
     came = b""
     size = 1
     while len(came) < size:
@@ -313,7 +313,7 @@ def read_answer(sock):
 
 
 def over_sockets(peer, until, width):
-    """Over `width` connections, from a client that costs next to nothing."""
+    """Keep a request open on each of `width` connections."""
     with selectors.DefaultSelector() as selector:
         for number in range(width):
             sock = socket.create_connection(peer.address, PATIENCE)
@@ -343,7 +343,7 @@ def over_sockets(peer, until, width):
 
 
 def cpu_seconds(process):
-    """The CPU time that the process has used, or 0 where the system does not tell.
+    """Return the CPU time that the process has used, or 0 where the system tells none.
 
     Linux has a clock for each process; its number is made of the process's id
     (clock_getcpuclockid(3)). It counts as /proc/PID/task/*/schedstat does, in
@@ -356,7 +356,7 @@ def cpu_seconds(process):
 
 
 def one_round(measure, peer, seconds):
-    """Answers a second, and microseconds of CPU time an answer (0 where unknown)."""
+    """Return answers a second, and microseconds of CPU an answer (0 if unknown)."""
     before = cpu_seconds(peer.process)
     start = time.perf_counter()
     answers = measure(peer, start + seconds)
@@ -390,7 +390,7 @@ def print_row(name, server, *figures):
 
 
 def median_ms(work):
-    """The milliseconds that this takes, in the middle of several times."""
+    """Return the milliseconds that this takes: the median of several times."""
     times = []
     # The first may leave the compiled file.
     for _ in range(1 + STARTS):

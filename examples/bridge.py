@@ -1,6 +1,7 @@
 """Any server, offered to clients of any revision, on stdio or at a URL.
 
-Teaches: middleware that answers by itself; a question of one era, asked in the other.
+Teaches: how middleware answers by itself, and how a question of one era is asked in the
+other.
 
 Run: python3 examples/bridge.py TARGET                  offered on stdio
      python3 examples/bridge.py TARGET --http 8000      offered at a URL
@@ -67,7 +68,7 @@ MAX_LINKS = 100  # clients of the other server: each may be a process
 class Relay:
     """A request that the other server works at. It outlives a round of the caller's.
 
-    An event is a function of the Context that is there to do it; None is the end.
+    An event is a function that gets the Context of the present round; None is the end.
     """
 
     def __init__(self):
@@ -80,15 +81,15 @@ class Relay:
         self.call = None
 
     def follow(self, ctx):
-        """Do the events until the end. A question may end the round in the middle of
-        an event; the next round does that event again."""
+        """Call the events until the end. A question may end the round in the middle of
+        an event; the next round calls that event again."""
         self.due = self.due or self.events.get()
         while self.due is not None:
             self.due(ctx)
             self.due = self.events.get()
 
     def ask(self, method, params):
-        """Have the caller asked. Blocks for the answer, raises what came in its place."""
+        """Have the caller asked. Blocks for the answer; raises what came instead."""
         answer = Future()
         key = os.urandom(8).hex()
 
@@ -125,7 +126,7 @@ class Link:
 
     def open(self):
         """Connect, again if the server has ended, and return the client."""
-        # Where it is connected, connect() raises RuntimeError.
+        # If it is still connected, connect() raises RuntimeError.
         with self.lock, suppress(RuntimeError):
             self.client.connect()
             if "logging" in self.client.server_capabilities:
@@ -142,9 +143,11 @@ class Link:
         self.uris.add(uri)
 
     def ask(self, method, params):
-        """Ask a question of the other server's. A modern server asks on the thread that
-        waits for its result; a session does not say which call it asks for, so the
-        latest one is taken."""
+        """Pass a question of the other server on to the caller.
+
+        A modern server asks on the thread that waits for its result. A session does not
+        say for which call it asks, so the latest one is taken.
+        """
         here = threading.current_thread()
         relays = [each for each in self.relays if each.thread is here] or self.relays
         if not relays:
@@ -188,7 +191,7 @@ class Link:
 
 
 class Bridge:
-    """Another server, offered by `server`: run that. close() ends the clients."""
+    """Offers another server: run `server`. close() ends the clients."""
 
     def __init__(self, target, allow=("*",), deny=(), **client_options):
         self.target = target
@@ -235,7 +238,7 @@ class Bridge:
                 step()
 
     def serve(self, ctx: Context, method, params, call_next):
-        """The middleware: each request comes here first."""
+        """Serve a request: the middleware gets each one first."""
         try:
             if method in HANDED_ON:
                 return self.hand_on(ctx, method, params)
@@ -260,7 +263,7 @@ class Bridge:
             del wanted["resourceSubscriptions"]
 
     def introduce(self, client, result):
-        """Be what the other server says it is."""
+        """Say of the bridge what the other server says of itself."""
         # A server of 2024-11-05 need not say that it completes.
         offered = {"completions": {}, **client.server_capabilities}
         result["capabilities"] = {
@@ -275,13 +278,13 @@ class Bridge:
         return result
 
     def link(self, ctx, *relays):
-        """The caller's own Link, which is to have these relays: that of its principal,
-        else of its session."""
+        """Return the Link of the caller's principal, else of its session; it gets these
+        relays."""
         caller = ctx.auth or ctx.session_id
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
         key = repr(caller), declared
-        # Over HTTP, requests of no principal and no session may come from anybody. Where
-        # the caller can be asked, each has a Link to itself as long as it is at work.
+        # Over HTTP, requests of no principal and no session may come from anybody.
+        # Where the caller can be asked, each has a Link to itself while it is at work.
         must_be_idle = relays and declared and ctx.headers and not caller
         with self.lock:
             busy = [each for each in self.links if self.links[each].relays]
@@ -291,7 +294,7 @@ class Bridge:
             link.relays.extend(relays)
             self.links[key] = link
             if len(self.links) > MAX_LINKS:
-                # The client that was idle for longest.
+                # The client that was used longest ago.
                 client = self.links.pop(next(iter(self.links))).client
                 threading.Thread(target=client.close, daemon=True).start()
         return link

@@ -1,9 +1,9 @@
 """A client that does what the official conformance suite asks of one.
 
 Teaches: one `Client` for every revision; what it answers by itself (forms with
-defaults, questions in both eras, lost streams, logins), and what a caller has to write:
-very little. What the standard library cannot do is signing a token with a private key:
-here are the few lines of it that an example may have, and a program should not.
+defaults, questions in both eras, lost streams, logins), and how little a caller has to
+write. The standard library cannot sign a token with a private key: here are the few
+lines for that which an example may have, and a program should not.
 
 Run by the suite: python3 examples/conformance_client.py URL
 with the name of the scenario in the environment variable MCP_CONFORMANCE_SCENARIO.
@@ -32,7 +32,7 @@ CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 
 
 def accept(form):
-    """The user agrees to everything; the client fills in the form's defaults."""
+    """Agree to everything, as the user; the client fills in the form's defaults."""
     content = {}
     if "confirmed" in str(form):
         content["confirmed"] = True
@@ -43,7 +43,7 @@ VALUES = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": {
 
 
 def argument_for(schema):
-    """Some value that a schema allows."""
+    """Return a value that a schema allows."""
     if "enum" in schema:
         return schema["enum"][0]
     return VALUES.get(schema.get("type"), "text")
@@ -83,7 +83,7 @@ def echo_schema(client):
 
 
 def visit(url):
-    """The user's browser: it says yes to everything, and is sent back at once."""
+    """Do what a browser does whose user says yes: return where it is sent back to."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *request):
@@ -95,8 +95,8 @@ def visit(url):
         return answer.headers["Location"]
 
 
-# Signing with ES256 (FIPS 186-5): the curve P-256, y^2 = x^3 - 3x + b modulo P. Integers
-# take as long as they please, and so tell the key to who can measure that.
+# Signing with ES256 (FIPS 186-5): the curve P-256, y^2 = x^3 - 3x + b modulo P. Python's
+# integers take a time that depends on their value: whoever can measure it learns the key.
 P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 G = (
@@ -106,7 +106,7 @@ G = (
 
 
 def add(p, q):
-    """The sum of two points; None is zero."""
+    """Return the sum of two points; None is zero."""
     if p is None or q is None:
         return p or q
     if p[0] == q[0] and p[1] != q[1]:
@@ -136,7 +136,7 @@ def base64url(data):
 
 
 def sign(key, header, claims):
-    """A JSON Web Token: RFC 7515."""
+    """Return a JSON Web Token: RFC 7515."""
     text = base64url({"alg": "ES256", **header}) + "." + base64url(claims)
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
     once = secrets.randbelow(N - 1) + 1
@@ -146,14 +146,14 @@ def sign(key, header, claims):
 
 
 def key_in(pem):
-    """The number in a PKCS#8 file: behind the head of an ECPrivateKey, 32 bytes."""
+    """Return the number in a PKCS#8 file: it is behind the head of an ECPrivateKey."""
     data = base64.b64decode("".join(pem.strip().splitlines()[1:-1]))
     begin = data.index(b"\x02\x01\x01\x04\x20") + 5
     return int.from_bytes(data[begin : begin + 32], "big")
 
 
 def vouch(audience):
-    """Who we are, signed: RFC 7523."""
+    """Return who we are, signed: RFC 7523."""
     client_id = CONTEXT["client_id"]
     claims = {"iss": client_id, "sub": client_id, "aud": audience}
     claims["jti"] = secrets.token_hex(16)
@@ -162,7 +162,7 @@ def vouch(audience):
 
 
 def ask_employer(audience):
-    """What the user's own identity provider says of the user: RFC 8693."""
+    """Return what the user's own identity provider says of the user: RFC 8693."""
     kind = "urn:ietf:params:oauth:token-type:"
     form = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -179,8 +179,8 @@ def ask_employer(audience):
 
 
 class BoundOAuth(OAuth):
-    """Tokens that are bound to a key of ours: each request proves that we have it, by
-    DPoP (RFC 9449), with the nonce that the server gave last."""
+    """Binds tokens to a key of ours: each request proves that we have the key, by DPoP
+    (RFC 9449), with the nonce that the server gave last."""
 
     token_types = ("bearer", "dpop")
 
@@ -190,7 +190,7 @@ class BoundOAuth(OAuth):
         self.nonces = {}
 
     def prove(self, method, url, **claims):
-        """The header that shows, for one request, that we have the key."""
+        """Return the header that proves, for one request, that we have the key."""
         x, y = (base64url(part.to_bytes(32, "big")) for part in times(self.key, G))
         jwk = {"kty": "EC", "crv": "P-256", "x": x, "y": y}
         claims["jti"] = secrets.token_hex(16)

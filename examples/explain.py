@@ -113,7 +113,7 @@ HTTP = {
 
 
 def look_up(message, path):
-    """The value at a path of member names, or None."""
+    """Return the value at a path of member names, or None."""
     for name in path:
         if not isinstance(message, dict):
             return None
@@ -122,14 +122,14 @@ def look_up(message, path):
 
 
 def shorten(value):
-    """A value in one line of printable text. A peer's escapes never reach a terminal."""
+    """Return a value in one printable line: no escape of a peer reaches a terminal."""
     text = value if isinstance(value, str) else json.dumps(value)
     text = "".join(each if each.isprintable() else " " for each in text)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 class Explainer:
-    """A value for `trace=`: it prints each message, and once what its kind is for.
+    """Prints each message, and once what its kind is for. It is a value for `trace=`.
 
     write: takes the lines, each with its end; sys.stderr.write by default. It is called
         on the thread that sends or receives, one call at a time.

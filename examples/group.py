@@ -1,12 +1,12 @@
 """Several servers as one client, from a config file as desktop clients write it.
 
-Teaches: a client on top of clients; one that fails leaves the others alone.
+Teaches: how a client stands on top of clients, and outlives one that fails.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 
 The file is what Claude Desktop and Cursor (`mcpServers`) or VS Code (`servers`) have:
 JSON with comments and trailing commas; ~, ${VAR}, ${env:VAR} and ${VAR:-default} are
-replaced. A file is always named: none is looked for, as it says what is to be run.
+replaced. Name the file: none is looked for, as it says what is to be run.
 """
 
 import json
@@ -34,7 +34,7 @@ class Config(dict):
 
 
 def load_config(source):
-    """The Config of a file's path, or of a dict like its content.
+    """Return the Config of a file's path, or of a dict like its content.
 
     Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
     """
@@ -63,7 +63,7 @@ def load_config(source):
 
 
 def parse_loose_json(path):
-    """The value in a file of JSON, with comments and trailing commas."""
+    """Return the value in a file of JSON with comments and trailing commas."""
     with open(path, encoding="utf-8-sig") as file:
         text = file.read()
     for pattern in (COMMENT, TRAILING_COMMA):
@@ -75,12 +75,12 @@ def parse_loose_json(path):
 
 
 def keep_text(match):
-    """A text as it stands; in place of a comment its line ends; nothing for a comma."""
+    """Return a text as it is; for a comment its line ends; for a comma nothing."""
     return match[1] or "\n" * match[0].count("\n")
 
 
 def expand(value):
-    """A value with its variables and its ~ replaced; numbers become texts."""
+    """Return a value with its variables and its ~ replaced; numbers become texts."""
     if isinstance(value, dict):
         return {key: expand(value[key]) for key in value}
     if isinstance(value, list):
@@ -91,7 +91,7 @@ def expand(value):
 
 
 def look_up(match):
-    """The value of a variable, or its default."""
+    """Return the value of a variable, or its default."""
     name, has_default, default = match[1].partition(":-")
     known = os.environ.get(name[4:] if name.startswith("env:") else name)
     if known is None and not has_default:
@@ -122,7 +122,7 @@ class ClientGroup:
                 self.errors[name] = error
 
     def _each(self, clients, action):
-        """{name: action(client)}, side by side; what fails is noted in `errors`."""
+        """Return {name: action(client)}, done side by side; `errors` gets failures."""
         results = {}
         with ThreadPoolExecutor(max(1, len(clients))) as pool:
             running = {name: pool.submit(action, clients[name]) for name in clients}
@@ -147,7 +147,7 @@ class ClientGroup:
         raise self.errors.get(name, KeyError(name))
 
     def _list(self, kind, read):
-        """The items of all servers, each under its name here."""
+        """Return the items of all servers, each under its name here."""
         listed = []
         for server, items in self._each(self.clients, read).items():
             prefix = re.sub(r"[^A-Za-z0-9_.-]", "_", server) + "_"
@@ -162,23 +162,23 @@ class ClientGroup:
         return listed
 
     def list_tools(self):
-        """The tools of all servers."""
+        """Return the tools of all servers."""
         return self._list("tool", Client.list_tools)
 
     def list_prompts(self):
-        """The prompts of all servers."""
+        """Return the prompts of all servers."""
         return self._list("prompt", Client.list_prompts)
 
     def list_resources(self, read=Client.list_resources):
-        """The resources of all servers, under their own URIs."""
+        """Return the resources of all servers, under their own URIs."""
         return sum(self._each(self.clients, read).values(), [])
 
     def list_resource_templates(self):
-        """The resource templates of all servers."""
+        """Return the resource templates of all servers."""
         return self.list_resources(Client.list_resource_templates)
 
     def _find(self, kind, name, read):
-        """(client, name there) of a tool or prompt; the lists are read if need be."""
+        """Return (client, name there) of a tool or prompt; look it up if need be."""
         if (kind, name) not in self._owners:
             self._list(kind, read)
         if (kind, name) not in self._owners:
@@ -188,22 +188,22 @@ class ClientGroup:
         return self[server], own_name
 
     def call(self, name, /, *given, **arguments):
-        """As Client.call()."""
+        """Call a tool: see Client.call()."""
         client, tool = self._find("tool", name, Client.list_tools)
         return client.call(tool, *given, **arguments)
 
     def call_tool(self, name, arguments=None, **options):
-        """As Client.call_tool()."""
+        """Call a tool: see Client.call_tool()."""
         client, tool = self._find("tool", name, Client.list_tools)
         return client.call_tool(tool, arguments, **options)
 
     def get_prompt(self, name, arguments=None):
-        """As Client.get_prompt()."""
+        """Get a prompt: see Client.get_prompt()."""
         client, prompt = self._find("prompt", name, Client.list_prompts)
         return client.get_prompt(prompt, arguments)
 
     def read(self, uri):
-        """As Client.read(), of the first server that knows the URI."""
+        """Read a resource of the first server that knows it: see Client.read()."""
         failure = NotFound(f"{uri}: no server has it")
         for client in self.clients.values():
             try:
@@ -211,7 +211,7 @@ class ClientGroup:
             except (NotFound, MethodNotFound):
                 continue
             except McpError as error:
-                # Some servers say with an error of their own that they do not know it.
+                # Some servers have an error of their own for an unknown URI.
                 failure = error
         raise failure
 

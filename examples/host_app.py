@@ -52,7 +52,7 @@ class Scene:
 
 
 def make_server(scene, main):
-    """A plug-in. Its functions touch the scene as if there were no other thread."""
+    """Make a plug-in, whose functions need not know of other threads."""
     server = Server("host-app", version="1.0", run_on=main)
 
     @server.tool
@@ -63,13 +63,13 @@ def make_server(scene, main):
 
     @server.resource("scene://shapes")
     def shapes() -> list:
-        """What is in the scene."""
-        # A copy, because what is returned is read on another thread.
+        """List what is in the scene."""
+        # Another thread reads what is returned, so it must be a copy.
         return list(scene.shapes)
 
     @server.tool
     def ticks() -> int:
-        """How often the program's own timer has run."""
+        """Tell how often the program's own timer has run."""
         return scene.ticks
 
     @server.tool
@@ -82,25 +82,25 @@ def make_server(scene, main):
 
 
 def run_host(port):
-    """The program: its loop serves the timer, and the jobs that come from outside."""
+    """Run the program: its loop serves the timer, and the jobs from outside."""
     scene = Scene()
     main = MainThread()
     with make_server(scene, main).start_http(port=port) as http:
         print(http.url, flush=True)
         due = time.monotonic() + TICK
         while scene.open:
-            # A job that comes wakes it before its time.
+            # A job wakes it before its time.
             main.run_pending(wait=max(0.0, due - time.monotonic()))
             if time.monotonic() >= due:
                 scene.tick()
                 due += TICK
-        # What came too late fails at once: nobody waits for it.
+        # Jobs that come too late fail at once.
         main.close()
     # Leaving `with` lets the answers leave, and frees the port.
 
 
 def drive(url):
-    """What can be done from outside, by any client."""
+    """Do what any client can do from outside."""
     with Client(url) as client:
         for shape in ("circle", "square"):
             count = client.call("draw", shape=shape)

@@ -1,8 +1,9 @@
 """An inspector: what a server offers, a form for each tool, and the wire beside it.
 
-Teaches: what a client shows and asks its user, on mcp_lite's public parts alone; and
-how a local page is kept from strangers, and from what a server says. The Inspector has
-the conversation, the Handler is the door, the page (STYLE, MARKUP, SCRIPT) stands last.
+Teaches: what a client shows its user and asks, on mcp_lite's public parts alone; how a
+local page is kept from strangers, and safe from what a server says. The Inspector
+has the conversation, the Handler lets requests of the page in, and the page itself
+(STYLE, MARKUP, SCRIPT) stands last.
 
 Run: python3 examples/inspector.py TARGET [--protocol REVISION] [--header K:V] [--open]
 prints a URL. TARGET is a URL, a script, or a command in quotes or behind `--`:
@@ -34,9 +35,9 @@ from mcp_lite import Client, McpError, validate  # noqa: E402
 
 MAX_SHOWN = 2000  # messages, logs and calls that the page can show; the oldest go
 MAX_WIRE = 20_000  # characters of a message on the wire
-MAX_RESULT = 4 << 20  # characters of a result; of a longer one, the beginning
+MAX_RESULT = 4 << 20  # characters of a result; of a longer one, the start is shown
 MAX_BODY = 4 << 20  # bytes of a page's request
-POLL_SECONDS = 20.0  # that a page waits for changes, before it asks again
+POLL_SECONDS = 20.0  # for which a page waits for changes before it asks again
 LISTS = {
     "tools": Client.list_tools,
     "resources": Client.list_resources,
@@ -46,12 +47,12 @@ LISTS = {
 
 
 def explain_error(error):
-    """An exception, for people."""
+    """Return an exception as text."""
     return f"{type(error).__name__}: {error}"
 
 
 class Inspector:
-    """A conversation with one server, and what the pages show of it.
+    """Has a conversation with one server, and keeps what the pages show of it.
 
     The methods `api_...` are what a page may ask. Each gets the request's JSON and
     returns what is answered. Whatever takes time runs on a thread of its own, and its
@@ -138,7 +139,7 @@ class Inspector:
 
     # What the server asks
     def ask(self, params):
-        """What the user answers; None when the question is withdrawn. Blocks."""
+        """Return what the user answers; None when the question is withdrawn. Blocks."""
         number = next(self.numbers)
         answer = queue.Queue()
         self.questions[number] = (params, answer)
@@ -187,7 +188,7 @@ class Inspector:
             self.withdraw()
 
     def api_poll(self, asked):
-        """What has changed after a version. Blocks until there is something."""
+        """Return what has changed since a version. Blocks until there is something."""
         after = asked["after"]
         with self.changed:
             self.changed.wait_for(lambda: self.version > after, POLL_SECONDS)
@@ -249,10 +250,10 @@ class Inspector:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """The door: the page for whoever has the token, its requests, and nothing else.
+    """Serves the page to whoever has the token, and takes its requests; nothing else.
 
     Another page in the same browser can send requests here, too. It knows no token; its
-    Origin tells on it; and where its own name points to this machine, Host does.
+    Origin gives it away; and where its own name points to this machine, Host does.
     """
 
     protocol_version = "HTTP/1.1"
@@ -268,7 +269,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.answer(200, PAGE.replace("{nonce}", nonce), "text/html", nonce)
 
     def do_POST(self):
-        # One request a connection: a refused one's body is not read.
+        # The body of a refused request is not read, so a connection serves one request.
         self.close_connection = True
         size = self.headers.get("Content-Length", "")
         origin = self.headers.get("Origin")
@@ -296,7 +297,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def is_welcome(self, token, origin):
-        """Whether a request is the page's own."""
+        """Return whether a request is the page's own."""
         is_known = hmac.compare_digest(token.encode(), self.server.token.encode())
         is_here = f"http://{self.headers.get('Host')}" == self.origin()
         return is_known and is_here and origin == self.origin()

@@ -1,9 +1,9 @@
-"""A server that lets in who shows a token of an authorization server.
+"""A server for callers that show a token of an authorization server.
 
-Teaches: `verify=`, which is asked about every token; here it asks the authorization
-server in turn (token introspection, RFC 7662), as any of them allows. What it has to
-look at: that the token is active, and that it is meant for this server and no other.
-`resource_metadata=`, which tells clients where tokens come from; `ctx.auth`.
+Teaches: `verify=`, which is asked about every token. Here it asks the authorization
+server in turn, by token introspection (RFC 7662). It must see that the token is active,
+and that it is meant for this server and no other. `resource_metadata=` tells clients
+where tokens come from; `ctx.auth` tells a tool who calls.
 
 Run: python3 examples/oauth_server.py https://auth.example.com 8000
 with a client of the authorization server's, which may introspect, in the environment
@@ -37,14 +37,14 @@ notes = []
 
 @server.tool
 def read_notes() -> list:
-    "All notes."
+    "List all notes."
     return notes
 
 
 @server.tool
 def add_note(text: str, ctx: Context) -> str:
-    "Add a note, in the name of who is logged in."
-    # verify() has let in who may read: this needs more.
+    "Add a note, in the name of the user who is logged in."
+    # verify() lets in callers that may read; to write takes more.
     if "write" not in ctx.auth["scope"].split():
         raise ToolError("this token may not write")
     notes.append(f"{ctx.auth['sub']}: {text}")
@@ -52,7 +52,7 @@ def add_note(text: str, ctx: Context) -> str:
 
 
 def fetch(url, form=None):
-    """A JSON document, or the answer to a form."""
+    """Return a JSON document, or the answer to a form."""
     request = urllib.request.Request(url)
     if form is not None:
         request.data = urllib.parse.urlencode(form).encode()
@@ -63,19 +63,19 @@ def fetch(url, form=None):
         return json.load(answer)
 
 
-# Asked once a minute about the same token: so long it may outlive its end.
+# The same token is asked about once a minute. It may outlive its end by that.
 @functools.lru_cache(maxsize=1000)
 def introspect(token, minute):
     return fetch(METADATA["introspection_endpoint"], {"token": token})
 
 
 def verify(token):
-    """Who it is, or None: 401. PermissionError would be a 403, OSError a 503."""
+    """Return who shows a token, or None for 401. PermissionError is for 403."""
     claims = introspect(token, int(time.time()) // 60)
     audience = claims.get("aud")
     if isinstance(audience, str):
         audience = [audience]
-    # A token for another server, which that one might try here, is none.
+    # Else another server could use, here, the tokens that users show to it.
     if not claims.get("active") or URL not in (audience or []):
         return None
     return {"sub": claims.get("sub", "?"), "scope": claims.get("scope", "")}

@@ -1,15 +1,15 @@
 """A span for each request, on the server and on the client.
 
-Teaches: what Server.middleware is good for; and how a trace goes on: the client puts
-`traceparent` into `_meta`, and the server finds it there, whatever carries the
-messages. Spans and attributes have OpenTelemetry's names:
+Teaches: what Server.middleware is good for; and how a trace goes on from one side to
+the other: the client puts `traceparent` into `_meta`, and the server finds it there.
+Spans and attributes have OpenTelemetry's names:
 https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
 
 Run: python3 examples/otel.py
      opentelemetry-instrument --traces_exporter console python3 examples/otel.py
-With opentelemetry-api installed, the spans are OpenTelemetry's, and go where that is set
-up to send them; without, they are printed, a line each. For a program of yours, copy all
-but main().
+With opentelemetry-api installed, the spans are OpenTelemetry's, and go where it sends
+them; without it, each is printed as a line. For a program of yours, copy all but
+main().
 """
 
 import contextlib
@@ -29,7 +29,7 @@ except ImportError:
 
 
 def trace_request(ctx, method, params, call_next):
-    """Middleware: a span for each request, as a child of its client's."""
+    """Make a span for each request, as a child of its client's: this is middleware."""
     with request_span("SERVER", method, params, ctx.meta) as span:
         result = call_next()
         if result.get("isError") is True:
@@ -38,14 +38,14 @@ def trace_request(ctx, method, params, call_next):
 
 
 def call_tool(client, name, **arguments):
-    """As client.call(), in a span that the server's goes on from."""
+    """Call a tool as client.call() does, in a span that becomes the server's parent."""
     with request_span("CLIENT", "tools/call", {"name": name}):
         return client.start_call(name, arguments, meta=context_to_tell()).value()
 
 
 @contextlib.contextmanager
 def request_span(kind, method, params, told=None):
-    """A span around a request. told: its `_meta`, which says what trace it is of."""
+    """Make a span around a request. told: its `_meta`, which names its trace."""
     target = params.get("name", "")
     attributes = {"mcp.method.name": method}
     if method == "tools/call":
@@ -55,7 +55,7 @@ def request_span(kind, method, params, told=None):
         try:
             yield span
         except Exception as error:
-            # A question to a modern client is no Exception: it is no failure.
+            # A question to a modern client is raised as well, but as no Exception.
             kind = getattr(error, "code", type(error).__name__)
             if isinstance(error, ToolError):
                 kind = "tool_error"
@@ -66,7 +66,7 @@ def request_span(kind, method, params, told=None):
 if trace is not None:
 
     def open_span(kind, name, attributes, told):
-        """A span of OpenTelemetry's."""
+        """Make a span of OpenTelemetry's."""
         return trace.get_tracer("mcp_lite").start_as_current_span(
             name,
             kind=trace.SpanKind[kind],
@@ -75,7 +75,7 @@ if trace is not None:
         )
 
     def context_to_tell():
-        """What to put into `_meta`, so that the server goes on with the trace."""
+        """Return what goes into `_meta`, so that the server goes on with the trace."""
         told = {}
         propagate.inject(told)
         return told
@@ -91,7 +91,7 @@ else:
 
     @contextlib.contextmanager
     def open_span(kind, name, attributes, told):
-        """A line for a span, when it ends; with its trace, itself and its parent."""
+        """Make a span that is printed when it ends: trace, itself and parent."""
         around = AROUND.get({}) if told is None else told
         # version-trace-parent-flags, all in hexadecimal: W3C Trace Context.
         begin = f"00-{os.urandom(16).hex()}--01"
@@ -106,7 +106,7 @@ else:
             print(kind, name, trace_id, span_id, parent or "-", span)
 
     def context_to_tell():
-        """What to put into `_meta`, so that the server goes on with the trace."""
+        """Return what goes into `_meta`, so that the server goes on with the trace."""
         return AROUND.get({})
 
 
@@ -120,7 +120,7 @@ def main():
 
     @shop.tool
     def price(item: str) -> int:
-        """Asks a server, its own, in the same trace."""
+        """Ask another server, in the same trace."""
         with Client(shop) as client:
             return 3 * call_tool(client, "count", item=item)
 

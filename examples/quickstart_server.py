@@ -28,7 +28,7 @@ ENDINGS = (".py", ".md", ".cfg", ".txt")
 
 
 def text_files():
-    """The name and path of each text file in the folder, by name."""
+    """Return the name and path of each text file in the folder, by name."""
     for name in sorted(os.listdir(FOLDER)):
         path = os.path.join(FOLDER, name)
         if os.path.isfile(path) and name.endswith(ENDINGS):

@@ -1,7 +1,7 @@
 """The server of a tutorial on the raw protocol: 250 lines have become three functions.
 
-Teaches: no handshake, no routing and no framing is yours to write; an expression is
-parsed, never eval'ed.
+Teaches: you need not write a handshake, routing or framing; and an expression of a
+stranger is parsed, never eval'ed.
 
 Run: echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | python3 examples/raw_server.py
 """
@@ -44,7 +44,7 @@ NOT_COMPUTABLE = (
 
 
 def evaluate(node):
-    """The value of an arithmetic expression's syntax tree.
+    """Return the value of an arithmetic expression's syntax tree.
 
     Anything else in it is refused with a ToolError.
     """
@@ -80,7 +80,7 @@ def get_timestamp() -> str:
 
 @server.resource("server://info", name="Server Information")
 def info() -> dict:
-    """Current server status and configuration."""
+    """Tell the server's status and configuration."""
     return {
         "server": {"name": server.name, "version": server.version},
         "uptime": time.monotonic() - STARTED,

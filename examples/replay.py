@@ -1,7 +1,7 @@
-"""A recorded conversation, played as a server: for tests of a client without the server.
+"""A recorded conversation, played as a server: to test a client without the server.
 
-Teaches: a server is known by what it says. With the ids and tokens of another client put
-in, a recorded conversation serves that client as well. This file needs no mcp_lite.
+Teaches: a server is known by what it says. With the ids and tokens of another client
+put in, a recorded conversation serves that client as well. No mcp_lite is needed here.
 
 Record: python3 -m mcp_lite list server.py --trace ./trace.jsonl
 or by Client(target, trace="./trace.jsonl"). Then, wherever the server was named:
@@ -13,10 +13,10 @@ there were several, their answers in turn, again and again; if there was none, a
 that says so. It does not matter which client asks (see WHO). All that the server said
 before an answer comes before it. Where the server asked a question, any answer will do.
 
-A trace does not tell the time, so all comes at once, also what a subscription hears. Nor
-does it tell which request a log line or a question of a session is about: the latest is
-taken. Over HTTP there are no sessions and no GET streams here, and what came after an
-answer comes before it. A file must hold a single conversation.
+A trace does not tell the time, so all comes at once, also what a subscription hears.
+Nor does it tell which request a log line or a question of a session is about: the
+latest is taken. Over HTTP there are no sessions and no GET streams here, and what came
+after an answer comes before it. A file must hold a single conversation.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def key_of(request):
 
 
 class Recording:
-    """A trace, as exchanges: each is a list of all that the server said to a request."""
+    """A trace, as exchanges: all that the server has said to each request."""
 
     def __init__(self, path):
         # By the key of the request, one for each time that it was sent.

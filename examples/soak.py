@@ -1,9 +1,9 @@
 """Minutes of mixed load with faults and foes, and every call's outcome accounted for.
 
 Teaches: a test of endurance is bookkeeping. Each call ends in exactly one of a right
-answer (its value is checked), a failure that this program asked for, or a LOSS; and what
-was not open before is not open after. Foes attack the server meanwhile. What
-becomes of them is not counted: the limits are there so that no friend notices.
+answer (its value is checked), a failure that this program asked for, or a LOSS; and
+nothing stays open. Meanwhile foes attack the server. Nobody counts what becomes of
+them: the limits are there so that no friend notices.
 
 Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
 It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
@@ -34,7 +34,7 @@ from mcp_lite import (  # noqa: E402
     ToolError,
 )
 
-PATIENCE = 30.0  # seconds for any answer: later is never
+PATIENCE = 30.0  # seconds for any answer; a later one is a loss
 GROWTH = 16.0  # MiB that the last quarter of a warm run may have beyond the one before
 COLD_GROWTH = 64.0  # MiB, if the run was too short to be warm
 FRIENDS = 6
@@ -50,7 +50,7 @@ CHILD = [sys.executable, os.path.abspath(__file__), "--serve"]
 
 
 def build_server():
-    """The other end of every call."""
+    """Make the server that every call goes to."""
     server = Server("soak", page_size=5)
 
     @server.tool
@@ -94,7 +94,7 @@ def build_server():
 
 
 class Soak:
-    """The books, and the server over HTTP that may be replaced at any time."""
+    """Keeps the books, and the server over HTTP, which may be replaced at any time."""
 
     def __init__(self, seconds, seed):
         self.until = time.monotonic() + seconds
@@ -119,7 +119,7 @@ class Soak:
 
 
 class Visit:
-    """One client, and some operations on it: each is checked, and accounted for."""
+    """One client, and some operations on it, each checked and accounted for."""
 
     def __init__(self, soak, dice):
         self.soak = soak
@@ -302,7 +302,7 @@ def restart(soak, dice):
 
 
 def keep_doing(soak, job, number):
-    """A thread of the load: the job again and again, until the time is over."""
+    """Do a job again and again until the time is over: a thread of the load."""
     dice = random.Random(f"{soak.seed} {number}")
     while time.monotonic() < soak.until:
         try:
@@ -312,21 +312,21 @@ def keep_doing(soak, job, number):
 
 
 def memory():
-    """MiB that this process has; 0 where the system does not tell."""
+    """Return the MiB that this process has; 0 where the system does not tell."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / (1 << 20)
     return 0.0
 
 
 def descriptors():
-    """How many files and sockets are open; 0 where the system does not tell."""
+    """Return how many files and sockets are open; 0 where the system does not tell."""
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/fd"))
     return 0
 
 
 def verdict(calls, losses, growth, most, threads, opened):
-    """The last line. `threads` and `opened` are counts before and after."""
+    """Return the last line. `threads` and `opened` are counts before and after."""
     faults = {
         f"{losses} losses": losses,
         "memory": growth > most,

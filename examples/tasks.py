@@ -1,4 +1,4 @@
-"""Tasks: a call that goes on after its answer. Both roles of an extension.
+"""Calls that go on after their answer: the extension Tasks, in both roles.
 
 Teaches: how an extension is made from public parts alone. On the server, middleware
 answers `tools/call` with a task while the tool runs on (Context.detach), and three
@@ -48,7 +48,7 @@ def now():
 
 
 class Task:
-    """One call that goes on: working <-> input_required, then one of OVER, for good."""
+    """A call that goes on: working <-> input_required, then one of OVER, for good."""
 
     def __init__(self, owner, ttl, poll):
         # The principal; for others this task does not exist.
@@ -133,7 +133,7 @@ class Task:
 
 
 class Tasks:
-    """Tools of a server as tasks, for clients that know the extension.
+    """Makes tools of a server tasks, for clients that know the extension.
 
     server: made with extensions={TASKS: {}}
     tools: the names of the tools whose calls become tasks
@@ -154,7 +154,7 @@ class Tasks:
         server.method("tasks/cancel", extension=TASKS)(self.cancel)
 
     def serve(self, ctx: Context, method, params, call_next):
-        """The middleware: a call of one of the tools is answered with a task."""
+        """Answer a call of one of the tools with a task: this is the middleware."""
         if method != "tools/call" or params.get("name") not in self.tools:
             return call_next()
         self.forget_old()
@@ -181,7 +181,7 @@ class Tasks:
                 task.cancel()
 
     def find(self, ctx, params):
-        """The caller's task. Raises InvalidParams."""
+        """Return the caller's task. Raises InvalidParams."""
         self.forget_old()
         task = self.tasks.get(str(params.get("taskId")))
         if task is None or task.owner != ctx.auth:
@@ -207,7 +207,7 @@ class Tasks:
 
 
 def task_options(on_task=None):
-    """Options of a Client that knows tasks: client.call() waits until a task's end.
+    """Return options for a Client that knows tasks: client.call() waits for their end.
 
     on_task: on_task(task) hears of each state of a task, as it is on the wire. Keep
         its taskId, and follow_task() goes on after a crash.
@@ -279,7 +279,7 @@ def build_server(poll=0.2):
 
     @server.tool
     def bake(loaves: int, ctx: Context) -> str:
-        """Bake some loaves: that takes its time."""
+        """Bake some loaves, which takes a while."""
         form = {"type": "object", "properties": {"flour": {"type": "string"}}}
         flour = ctx.elicit("Which flour?", form)["content"]["flour"]
         for n in range(1, loaves + 1):

@@ -2,8 +2,8 @@
 
 Teaches: what scales out. Every request of 2026-07-28 stands alone, so any process may
 answer it; what a question and its answer must carry travels in `requestState`, which
-all processes sign with one key. Sessions stay in the process that opened them, so older
-clients are served without: they call, but cannot be asked.
+all processes sign with one key. A session would stay in the process that opened it, so
+older clients are served without one: they can call, but cannot be asked.
 
 Run in examples/:
 MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
@@ -44,7 +44,7 @@ def greet(ctx: Context) -> str:
     return f"Hello, {name}! Process {asked_by} asked, {os.getpid()} greets."
 
 
-# The names under which the clients reach it, with commas between: requests for any other
-# host are refused. Without any, only this machine can call.
+# The names by which clients reach it, with commas between. Requests for any other host
+# are refused; without any name, only this machine can call.
 names = os.environ.get("MCP_HOSTS", "")
 app = server.wsgi_app(allowed_hosts=names.split(",") if names else [])
