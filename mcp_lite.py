@@ -4563,6 +4563,7 @@ class Connection:
 
     def carries_changes(self, request: Request) -> bool:
         """Return whether the peer can be told of changes after this request's answer."""
+        # Server.handle sets a reason: nothing leaves it but the answer.
         return self.reason is None
 
     def _write(self, lines: list[bytes]) -> None:

@@ -9754,6 +9754,25 @@ class TestFaults:
                 wire.send(cancelled(n))
             assert all(ended.acquire(timeout=SECONDS) for _ in range(2))
 
+    def test_a_client_that_never_reads(self, tmp_path):
+        """It is cut off after a minute (here, a moment), and the server ends."""
+        command = program(
+            tmp_path,
+            """
+            mcp_lite.WRITE_SECONDS = mcp_lite.TIDY_SECONDS = 0.1
+            server = Server("s")
+            @server.tool
+            def flood(ctx: Context) -> None:
+                while True:
+                    ctx.info("x" * 1000)
+            server.run()
+            """,
+        )
+        with Wire(command) as wire:
+            wire.open()
+            wire.send(call_legacy("flood"))
+            assert wire.process.wait(SECONDS) == 0
+
     def test_both_pipes_are_full(self):
         """A server reads on while nobody reads what it writes; so does a client."""
         text = "x" * (1 << 16)
@@ -10829,7 +10848,7 @@ class TestFuzz:
         """Every call ends, with a result or an exception that is documented."""
         assert fuzz_client(FUZZ + number, 100) > 50
 
-    @pytest.mark.parametrize("number, version", enumerate(["2025-11-25", MODERN]))
+    @pytest.mark.parametrize("number, version", list(enumerate(["2025-11-25", MODERN])))
     def test_a_client_over_http(self, number, version):
         """Likewise, whatever a server makes of HTTP."""
         assert fuzz_web_client(FUZZ + number, version, 100) > 50
