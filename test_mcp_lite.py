@@ -623,9 +623,7 @@ class Wire:
         return json.loads(line)
 
     def ask(self, method, params=None, id=1):
-        self.send(
-            {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
-        )
+        self.send(request(method, params, id))
         return self.read()
 
     def open(self, version="2025-11-25", capabilities=None):
@@ -686,11 +684,8 @@ def request(method, params=None, id=1):
 
 
 def notice(method, params=None):
-    return {
-        "jsonrpc": "2.0",
-        "method": f"notifications/{method}",
-        "params": params or {},
-    }
+    method = f"notifications/{method}"
+    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
 @contextlib.contextmanager
@@ -764,6 +759,15 @@ def talking_to(script, **options):
     """A Client of such a script, connected."""
     with fake_server(script) as target, Client(target, **options) as client:
         yield client
+
+
+@contextlib.contextmanager
+def client_at(server, over_http, **options):
+    """A Client of a server in this process, in memory or at a port."""
+    with server.start_http() as http:
+        client = Client(http.url if over_http else server, **options)
+        with client:
+            yield client
 
 
 def example(name):
@@ -1075,10 +1079,8 @@ def text_result(text):
 
 def begin_stream(sock, *events):
     """The head of a stream that ends with the connection, and these events."""
-    sock.sendall(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-        + "".join(events).encode()
-    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    sock.sendall(head + "".join(events).encode())
 
 
 def http_failure_of(url, **options):
@@ -1254,9 +1256,8 @@ def site():
 def visit(url):
     """What a browser arrives at where the user agrees: nobody there need listen."""
     parts = urllib.parse.urlsplit(url)
-    with contextlib.closing(
-        http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
-    ) as web:
+    web = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
+    with contextlib.closing(web):
         web.request("GET", f"{parts.path}?{parts.query}")
         with web.getresponse() as answer:
             return answer.headers["Location"]
@@ -1429,10 +1430,8 @@ class TestMethods:
     @pytest.mark.parametrize("version", EVERY)
     def test_the_table_has_what_the_schema_has(self, version):
         """Each revision's methods are the ones of its JSON schema, tasks left out."""
-        with open(
-            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"),
-            encoding="utf-8",
-        ) as file:
+        path = os.path.join(HERE, "..", "shared", "spec", version, "schema.json")
+        with open(path, encoding="utf-8") as file:
             schema = json.load(file)
         found = {
             node["properties"]["method"]["const"]
@@ -1441,11 +1440,8 @@ class TestMethods:
             and "const" in node["properties"]["method"]
         }
         found = {name for name in found if "tasks" not in name}
-        ours = {
-            row.name
-            for row in mcp_lite.METHODS.values()
-            if row.since <= version <= row.until
-        }
+        rows = mcp_lite.METHODS.values()
+        ours = {row.name for row in rows if row.since <= version <= row.until}
         ours -= {"initialized", "$/cancelRequest"}
         # In this revision they are inside results, and so no requests of the wire.
         if version == MODERN:
@@ -1639,9 +1635,8 @@ class TestSchema:
     def test_the_official_suite(self):
         """Of draft 2020-12, only those tests fail that need something fetched, or
         another dialect."""
-        folder = os.path.join(
-            HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12"
-        )
+        shared = os.path.join(HERE, "..", "shared")
+        folder = os.path.join(shared, "jsonschema-suite", "tests", "draft2020-12")
         if not os.path.isdir(folder):
             pytest.skip("the suite is not here")
         passed = 0
@@ -1802,9 +1797,8 @@ class TestSchema:
     @staticmethod
     def doubling(keyword):
         """A schema whose work doubles with each of 50 references."""
-        steps = {
-            str(n): {keyword: [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)
-        }
+        twice = {n: [{"$ref": f"#/$defs/{n + 1}"}] * 2 for n in range(50)}
+        steps = {str(n): {keyword: twice[n]} for n in twice}
         return {"$ref": "#/$defs/0", "$defs": {**steps, "50": {"type": "integer"}}}
 
     @pytest.mark.parametrize(
@@ -2558,9 +2552,8 @@ class TestSignatures:
         assert call(given)["structuredContent"] == {"n": 1}
         with pytest.raises(ToolError, match="n: expected at most 3"):
             call({"n": 4})
-        with pytest.raises(
-            InternalError, match='does not match.*n: expected integer, got "two"'
-        ):
+        said = 'does not match.*n: expected integer, got "two"'
+        with pytest.raises(InternalError, match=said):
             call({"n": 2})
         older = {
             "$schema": DRAFT_7,
@@ -2829,9 +2822,7 @@ class TestServerOnTheWire:
             request("no", id=3),
         ]
         wire.send(json.dumps(batch).encode() + b"\n", cancelled(2))
-        codes = {
-            each.get("id"): each.get("error", {}).get("code") for each in wire.read()
-        }
+        codes = {each.get("id"): member(each, "error", "code") for each in wire.read()}
         assert codes == {1: None, None: -32600, 3: -32601}
         wire.send(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
         assert wire.ask("ping", id=9)["id"] == 9
@@ -2910,9 +2901,8 @@ class TestServerOnTheWire:
             result = wire.ask("tools/list", params)["result"]
             assert len(result["tools"]) <= 3
             names += [tool["name"] for tool in result["tools"]]
-            params = (
-                {"cursor": result["nextCursor"]} if "nextCursor" in result else None
-            )
+            cursor = result.get("nextCursor")
+            params = {"cursor": cursor} if cursor else None
         assert len(names) == len(set(names)) > 10
         assert "nextCursor" not in wire.ask("resources/list")["result"]
         for bad in ["x", "", ":3", 5, "tools/list:-1", "tools/list:\u0663"] + [
@@ -3283,9 +3273,8 @@ class TestFraming:
             for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
                 for name, value, header in rows:
                     header = {f"Mcp_Param_{name}": header}
-                    status, _, body = web.post(
-                        call_tool("t", **{name: value}), **header
-                    )
+                    call = call_tool("t", **{name: value})
+                    status, _, body = web.post(call, **header)
                     assert status == expected, (name, value, header)
                     assert status == 200 or body["error"]["code"] == -32020
 
@@ -3332,24 +3321,16 @@ def events_of(response):
 
 def next_message(response):
     """The next message in a stream."""
-    return next(
-        event["message"]
-        for event in iter(lambda: next_event(response), None)
-        if event["message"]
-    )
+    events = iter(lambda: next_event(response), None)
+    return next(event["message"] for event in events if event["message"])
 
 
-CANCELLED = {
-    "jsonrpc": "2.0",
-    "method": "notifications/cancelled",
-    "params": modern(requestId=5),
-}
+CANCELLED = notice("cancelled", modern(requestId=5))
 # An answer that nobody asked for; no modern client sends one.
 STRAY = {"jsonrpc": "2.0", "id": 5, "result": {}}
 LISTS = request("tools/list", modern())
-LISTEN = request(
-    "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
-)
+TOOLS = modern(notifications={"toolsListChanged": True})
+LISTEN = request("subscriptions/listen", TOOLS, 9)
 
 
 class TestHttpServer:
@@ -3367,9 +3348,8 @@ class TestHttpServer:
             assert web.send("POST", request("ping"), path=endpoint["data"])[0] == 202
             assert next_message(old) == {"jsonrpc": "2.0", "id": 1, "result": {}}
             for session in sessions:
-                assert "2" in str(
-                    session.post(call_legacy("add", a=1))[2]["result"]["content"]
-                )
+                added = session.post(call_legacy("add", a=1))[2]["result"]
+                assert text_of(added) == "2"
             status, headers, body = web.post(call_tool("add", a=1))
             assert (status, body["result"]["structuredContent"]) == (200, {"result": 2})
             assert "Mcp-Session-Id" not in headers
@@ -4053,10 +4033,8 @@ class TestHttpServer:
         """Requests that are sent at once are answered in turn, until the client wants
         no more."""
         names = [b"hello B%d" % n for n in range(3)]
-        calls = [
-            head_of(call_tool("greet", name=f"B{n}"), "Mcp-Name: greet")
-            for n in range(3)
-        ]
+        calls = [call_tool("greet", name=f"B{n}") for n in range(3)]
+        calls = [head_of(call, "Mcp-Name: greet") for call in calls]
         last = head_of(request("no", modern()), "Connection: x, Close")
         found = raw_http(web.port, b"".join([*calls, last, *calls]))
         assert re.findall(rb"200 OK|404 Not", found) == [b"200 OK"] * 3 + [b"404 Not"]
@@ -4279,9 +4257,8 @@ class TestHttpServer:
             for version in ("2025-11-25", MODERN):
                 with Client(http.url, version=version, ssl_context=ours) as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
-                    assert client.call_tool(
-                        "count", {"to": 1}, on_progress=lambda *_: None
-                    )
+                    count = client.start_call("count", {"to": 1}, on_progress=print)
+                    assert count.result()
             with pytest.raises(HttpFailure, match="certificate"):
                 Client(http.url).connect()
 
@@ -4699,12 +4676,9 @@ class TestWsgi:
             def log_message(self, *args):
                 pass
 
-        with type("Threaded", (ThreadingMixIn, WSGIServer), {})(
-            ("127.0.0.1", 0), Quiet
-        ) as http:
-            http.set_app(
-                lambda environ, start_response: next(turns)(environ, start_response)
-            )
+        kind = type("Threaded", (ThreadingMixIn, WSGIServer), {})
+        with kind(("127.0.0.1", 0), Quiet) as http:
+            http.set_app(lambda environ, start: next(turns)(environ, start))
             http.port = http.server_port
             thread = started(http.serve_forever, 0.01)
             try:
@@ -4717,9 +4691,8 @@ class TestWsgi:
     def test_both_eras(self, server, version):
         """Modern requests, and legacy ones without a session, at whatever path."""
         told = []
-        with self.serve(server.wsgi) as (url, _), Client(
-            url, version=version
-        ) as client:
+        served = self.serve(server.wsgi)
+        with served as (url, _), Client(url, version=version) as client:
             assert client.call("greet", name="Bo") == "hello Bo"
             assert client.read("x://note") == "note"
             client.call_tool(
@@ -4750,9 +4723,8 @@ class TestWsgi:
         refused = pytest.raises(InvalidParams, match="requestState")
         if known:
             refused = contextlib.nullcontext()
-        with self.serve(*apps) as (url, _), Client(
-            url, on_elicit=lambda params: answer
-        ) as client:
+        options = {"on_elicit": lambda params: answer}
+        with self.serve(*apps) as (url, _), Client(url, **options) as client:
             with refused:
                 assert client.call("ask") == "Ada"
             # 0 was asked what it can do.
@@ -5409,11 +5381,8 @@ class TestHttpClient:
         knew, and the call goes through. close() deletes it."""
         http, seen = recorded
         heard = []
-        with Client(
-            http.url,
-            version="2025-11-25",
-            on_notification=lambda method, _: heard.append(method),
-        ) as client:
+        options = {"on_notification": lambda method, _: heard.append(method)}
+        with Client(http.url, version="2025-11-25", **options) as client:
             client.subscribe("x://note")
             client.set_log_level("error")
             lose_sessions(http, seen)
@@ -5483,9 +5452,10 @@ class TestHttpClient:
         posts = [each for each in seen if each[0] == "POST"]
         assert {headers["x-mine"] for _, headers, _ in seen} == {"yes"}
         assert not any(headers["accept"] == "*/*" for _, headers, _ in posts)
-        assert all(
-            headers["mcp-method"] == told["method"] for _, headers, told in posts
-        )
+        methods = [
+            (headers["mcp-method"], told["method"]) for _, headers, told in posts
+        ]
+        assert all(shown == asked for shown, asked in methods)
         named = [headers.get("mcp-name") for _, headers, _ in posts]
         assert [name for name in named if name] == ["place"] * 3 + ["x://note"]
         mirrored = [
@@ -6111,10 +6081,8 @@ class TestAuthorization:
         assert let_in(site, **known) == "let in"
         assert not site.paths("/register")
         (form,) = site.paths("/token")
-        shown = [
-            form.get("client_secret"),
-            *shown_in(site.at("/token"), "authorization"),
-        ]
+        (header,) = shown_in(site.at("/token"), "authorization")
+        shown = [form.get("client_secret"), header]
         basic = "Basic " + base64.b64encode(b"me%3A1:s+e%2Fcret").decode()
         is_basic = method == "client_secret_basic"
         assert shown == ([None, basic] if is_basic else ["s e/cret", None])
@@ -6470,9 +6438,8 @@ class TestServerInProcess:
 
         server = Server("s")
         server.add_resource("x://missing", missing)
-        with server.start_http() as http, Client(
-            http.url if over_http else server, version=version
-        ) as client, pytest.raises(NotFound) as caught:
+        at = client_at(server, over_http, version=version)
+        with at as client, pytest.raises(NotFound) as caught:
             client.read("x://missing")
         assert caught.value.code == (-32002 if version < "2026" else -32602)
         assert caught.value.message == "no such city"
@@ -6529,9 +6496,7 @@ class TestServerInProcess:
         does in `finally` is done."""
         seen = queue.SimpleQueue()
         server = waiting_server(seen)
-        with server.start_http() as http, Client(
-            http.url if over_http else server, version=version
-        ) as client:
+        with client_at(server, over_http, version=version) as client:
             call = client.start_call("forever")
             assert seen.get(timeout=SECONDS) == "begun"
             call.cancel()
@@ -6661,10 +6626,8 @@ class TestServerInProcess:
     @pytest.mark.parametrize("version", EVERY)
     def test_a_form_says_what_its_revision_knows(self, version):
         """Titles of choices go as the older revisions have them."""
-        colors = [
-            {"const": "#f00", "title": "Red"},
-            {"const": "#0f0", "title": "Green"},
-        ]
+        names = {"#f00": "Red", "#0f0": "Green"}
+        colors = [{"const": code, "title": names[code]} for code in names]
         titled = {"type": "string", "title": "Color", "oneOf": colors}
         form = {"type": "object", "properties": {"color": titled}}
         answer = {"action": "accept", "content": {"color": "#f00"}}
@@ -6677,8 +6640,8 @@ class TestServerInProcess:
         assert end == answer
         if version < "2025-11-25":
             titled = {"type": "string", "title": "Color"}
-            titled["enum"] = ["#f00", "#0f0"]
-            titled["enumNames"] = ["Red", "Green"]
+            titled["enum"] = [*names]
+            titled["enumNames"] = [*names.values()]
         assert asked["requestedSchema"]["properties"] == {"color": titled}
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
@@ -6970,9 +6933,7 @@ class TestExtending:
             told.append(ctx.meta.get("traceparent"))
             return call_next()
 
-        with noting.start_http() as http, Client(
-            http.url if over_http else noting, version=version
-        ) as client:
+        with client_at(noting, over_http, version=version) as client:
             result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
             assert text_of(result) == "hi" and told[-1] == "1"
             client.ping()
@@ -7196,9 +7157,7 @@ class TestExtending:
         options = {"version": version, "extensions": {self.CART: {"size": 3}}}
         if over_http:
             options["headers"] = {"X-Tenant": "ann"}
-        with shop.start_http() as http, Client(
-            http.url if over_http else shop, **options
-        ) as client:
+        with client_at(shop, over_http, **options) as client:
             declared = client.server_capabilities["extensions"]
             assert declared == {self.CART: {"currency": "EUR"}}
             result = client.request("cart/add", {"item": "tea"})
@@ -7281,9 +7240,8 @@ class TestExtending:
 
     @staticmethod
     def client_of(url, token, version):
-        return Client(
-            url, version=version, headers={"Authorization": f"Bearer {token}"}
-        )
+        headers = {"Authorization": f"Bearer {token}"}
+        return Client(url, version=version, headers=headers)
 
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
     def test_lists_have_what_may_be_seen(self, selective, version):
@@ -7415,11 +7373,8 @@ class TestClient:
     # Children
     def test_a_dead_child_says_why(self):
         """The exception and its text have its exit code, command and last lines."""
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; sys.stderr.write('no license\\n'); sys.exit(7)",
-        ]
+        dying = "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"
+        command = [sys.executable, "-c", dying]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
         assert caught.value.exit_code == 7
@@ -7461,9 +7416,8 @@ class TestClient:
     def test_a_child_that_does_not_answer(self, tmp_path):
         """The Timeout of connect() has the command, and what the child has said."""
         script = tmp_path / "silent.sh"
-        script.write_text(
-            "trap '' TERM\necho starting >&2\necho Password: >&2\nexec sleep 6000\n"
-        )
+        says = "echo starting >&2\necho Password: >&2\n"
+        script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
         with pytest.raises(Timeout) as caught:
             Client(["sh", script], timeout=0.5).connect()
         assert str(caught.value).startswith("initialize: no answer within 0.")
@@ -7474,9 +7428,8 @@ class TestClient:
     def test_a_call_that_a_child_does_not_answer(self):
         """Its Timeout names the command; the server is told the reason alone."""
         told = []
-        with Client(
-            SERVE, trace=lambda way, line: told.append(line)
-        ) as client, pytest.raises(Timeout) as caught:
+        client = Client(SERVE, trace=lambda way, line: told.append(line))
+        with client, pytest.raises(Timeout) as caught:
             client.call_tool("wait", timeout=0.05)
         assert f"(command: {sys.executable} ...)" in str(caught.value)
         cancelled = [line for line in told if b"notifications/cancelled" in line]
@@ -7689,9 +7642,8 @@ class TestClient:
     def test_endless_pages_are_left(self):
         """A list ends after a thousand pages."""
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with talking_to(script) as client, pytest.raises(
-            InternalError, match="1000 pages"
-        ):
+        endless = pytest.raises(InternalError, match="1000 pages")
+        with talking_to(script) as client, endless:
             client.list_tools()
 
     # Agreeing on a revision
@@ -7699,12 +7651,9 @@ class TestClient:
         """A server that ignores what it does not know gets `initialize` after a while,
         and the probe is over."""
         told = []
-        script = legacy_server(
-            server_discover=lambda *a: None, tools_list={"tools": []}
-        )
-        with talking_to(
-            script, timeout=0.5, trace=lambda *line: told.append(line)
-        ) as client:
+        answers = {"server_discover": lambda *a: None, "tools_list": {"tools": []}}
+        options = {"timeout": 0.5, "trace": lambda *line: told.append(line)}
+        with talking_to(legacy_server(**answers), **options) as client:
             assert client.protocol_version == "2025-11-25"
             assert client.list_tools() == []
         sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
@@ -7745,9 +7694,8 @@ class TestClient:
     )
     def test_no_version_in_common(self, script, wanted, said):
         """The error says what was wanted, and what the server speaks."""
-        with fake_server(script) as target, pytest.raises(
-            UnsupportedVersion, match=said
-        ):
+        refused = pytest.raises(UnsupportedVersion, match=said)
+        with fake_server(script) as target, refused:
             Client(target, version=wanted).connect()
 
     @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
@@ -7761,11 +7709,9 @@ class TestClient:
                 write(stray)
             return {}
 
-        with talking_to(
-            modern_server(server_discover=discover),
-            roots=[],
-            trace=lambda *line: told.append(line),
-        ) as client:
+        options = {"roots": [], "trace": lambda *line: told.append(line)}
+        script = modern_server(server_discover=discover)
+        with talking_to(script, **options) as client:
             client.ping()
             client.ping()
         sent = [json.loads(line) for way, line in told if way == "-->"]
@@ -7849,9 +7795,8 @@ class TestClient:
             until.append(time.monotonic() + 0.6)
             return until[-1] > until[0] + 0.6
 
-        with talking_to(
-            self.progressing_server(is_over), timeout=0.3, on_progress=lambda *a: None
-        ) as client:
+        script = self.progressing_server(is_over)
+        with talking_to(script, timeout=0.3, on_progress=print) as client:
             assert client.call_tool("x") == {"content": []}
 
     def test_progress_without_end_is_ended(self):
@@ -7917,9 +7862,8 @@ class TestClient:
             started.set()
             ctx.sleep(60)
 
-        with Client(
-            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
-        ) as client:
+        options = {"version": "2025-11-25", "on_log": lambda *a: logs.append(a)}
+        with Client(server, **options) as client:
             for _ in range(20):
                 client.call("logs")
             client.start_call("held")
@@ -7937,9 +7881,8 @@ class TestClient:
             calls.append(message)
             return {"resultType": "input_required", "inputRequests": {}}
 
-        with talking_to(modern_server(tools_call=call)) as client, pytest.raises(
-            InternalError
-        ):
+        left = pytest.raises(InternalError)
+        with talking_to(modern_server(tools_call=call)) as client, left:
             client.call("x")
         assert 10 < len(calls) < 20
 
@@ -8007,9 +7950,9 @@ class TestClient:
     )
     def test_what_a_callback_answers_is_checked(self, given, version):
         """What is wrong is the callback's failure, and not sent."""
-        with Client(
-            build_server(), version=version, on_elicit=lambda params: given
-        ) as client, pytest.raises(mcp_lite.McpError, match="callback"):
+        options = {"version": version, "on_elicit": lambda params: given}
+        failure = pytest.raises(McpError, match="callback")
+        with Client(build_server(), **options) as client, failure:
             client.call("form")
 
     def test_roots(self):
@@ -8110,9 +8053,8 @@ class TestClient:
         """It is found by its name without the end, as npx is, in the PATH that it gets;
         its arguments come as they were, and it ends with what it has started."""
         words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
-        command = program(
-            tmp_path, 'Server("s", instructions=repr(sys.argv[1:])).run()'
-        )
+        script = 'Server("s", instructions=repr(sys.argv[1:])).run()'
+        command = program(tmp_path, script)
         batch = '@echo off\n"{}" "{}" %*\n'.format(*command)
         (tmp_path / "tool.cmd").write_text(batch)
         target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
@@ -8656,9 +8598,8 @@ class TestEverywhere:
             for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
                 with pytest.raises(NotFound) as caught:
                     client.read(wrong)
-                assert caught.value.code == (
-                    -32602 if version >= mcp_lite.FIRST_MODERN else -32002
-                )
+                expected = -32602 if version == MODERN else -32002
+                assert caught.value.code == expected
 
     def test_prompts_and_completion(self, target, version):
         """Arguments by hint, messages, completers, and completion of Literal and bool
@@ -8668,10 +8609,8 @@ class TestEverywhere:
             code = {"name": "code", "required": True}
             assert review["arguments"] == [code, {"name": "style"}, {"name": "deep"}]
             found = client.get_prompt("review", {"code": "x", "deep": "true"})
-            said = [(m["role"], m["content"]["type"]) for m in found["messages"]]
-            assert said == list(
-                zip(["user", "assistant", "user"], ["text", "text", "image"])
-            )
+            said = [f"{m['role']} {m['content']['type']}" for m in found["messages"]]
+            assert said == ["user text", "assistant text", "user image"]
             assert found["messages"][0]["content"]["text"] == "kind True"
             assert found["description"] == "Review some code."
             with pytest.raises(InvalidParams, match="style: expected one of"):
@@ -8731,11 +8670,10 @@ class TestEverywhere:
         def on_progress(progress, total, message):
             seen.append((progress, total, message, threading.current_thread() is here))
 
-        with Client(
-            target,
-            version=version,
-            on_log=lambda *a: logs.append((a, threading.current_thread())),
-        ) as client:
+        def on_log(*told):
+            logs.append((told, threading.current_thread()))
+
+        with Client(target, version=version, on_log=on_log) as client:
             result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
             assert result["content"] == [{"type": "text", "text": "counted"}]
             text = version >= "2025-03-26"
@@ -8826,9 +8764,8 @@ class TestEverywhere:
         """One iterator for both eras: list changes and resource updates, filtered,
         until it is closed."""
         with Client(target, version=version) as client:
-            with client.listen(
-                prompts=False, resources=False, uris=["x://note"]
-            ) as events:
+            wanted = {"prompts": False, "resources": False, "uris": ["x://note"]}
+            with client.listen(**wanted) as events:
                 client.call("change")
                 updated = "notifications/resources/updated"
                 found = [next(events)["method"]]
@@ -8846,11 +8783,8 @@ class TestEverywhere:
     def test_subscribing(self, target, version):
         """on_notification hears of a resource until unsubscribe."""
         heard = []
-        with Client(
-            target,
-            version=version,
-            on_notification=lambda method, params: heard.append((method, params)),
-        ) as client:
+        options = {"on_notification": lambda *told: heard.append(told)}
+        with Client(target, version=version, **options) as client:
             client.subscribe("x://note")
             client.call("change")
             wanted = ("notifications/resources/updated", {"uri": "x://note"})
@@ -9024,9 +8958,8 @@ class TestInsideHosts:
         server.resource("x://fixed")(lambda: note("resource"))
         server.resource("x://some/{name}")(lambda name: note("template"))
         server.prompt(lambda code: note("prompt"), name="prompt")
-        server.completion("prompt", "code")(
-            lambda value: (note("completion") + str(n) for n in range(2))
-        )
+        # It is run when its values are taken.
+        server.completion("prompt", "code")(lambda value: map(note, ["completion"]))
 
         def visit(target):
             with Client(target, version=version) as client:
@@ -9043,9 +8976,7 @@ class TestInsideHosts:
         with server.start_http() as http:
             target = http.url if kind == "http" else server
             told = hosted(main, lambda: visit(target))
-        assert " ".join(told) == (
-            "tool later resource template prompt completion0 completion1"
-        )
+        assert told == "tool later resource template prompt completion".split()
         assert seen == {threading.current_thread()}
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
@@ -9314,9 +9245,8 @@ class TestInsideHosts:
         program = {}
         exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
         try:
-            program["server"].add_tool(
-                lambda: threading.current_thread().name, name="where"
-            )
+            where = threading.current_thread
+            program["server"].add_tool(lambda: where().name, name="where")
 
             def visit():
                 with Client(program["http"].url) as client:
@@ -10430,9 +10360,8 @@ class FuzzedWire:
 
     def be_sane(self, name):
         """Requests of both eras in the midst of it all are answered, and right."""
-        first, *calls = (
-            f"sane {kind} {name}" for kind in ("first", "legacy", "modern")
-        )
+        kinds = ("first", "legacy", "modern")
+        first, *calls = (f"sane {kind} {name}" for kind in kinds)
         self.wire.send(
             b"\n",
             request("initialize", opening(self.version, ANYTHING), first),
@@ -11085,10 +11014,8 @@ class TestReadme:
 
         def converse(client):
             told = []
-            seen = [
-                client.call_tool("count", on_progress=lambda *each: told.append(each))
-                for _ in range(2)
-            ]
+            options = {"on_progress": lambda *each: told.append(each)}
+            seen = [client.call_tool("count", **options) for _ in range(2)]
             seen += [client.list_tools(), client.read("note://x"), client.call("ask")]
             with client.listen(uris=["note://x"]) as changes:
                 server.resource_updated("note://x")
@@ -11439,14 +11366,12 @@ class TestBridge:
             names = [tool["name"] for tool in client.list_tools()]
             assert names == ["add", "ask", "sample", "work", "stay"]
             assert str(client.call("add", a=1, b=2)) == "3"
-            result = client.call_tool(
-                "work", on_progress=lambda *told: done.append(told)
-            )
+            heard = {"on_progress": lambda *told: done.append(told)}
+            result = client.call_tool("work", **heard)
             assert ("resultType" in result) == (ours == MODERN)
             assert [told[0] for told in done] == [0, 1, 2]
-            assert [logs.get(timeout=SECONDS) for _ in range(3)] == [
-                ("info", n) for n in range(3)
-            ]
+            for n in range(3):
+                assert logs.get(timeout=SECONDS) == ("info", n)
             assert client.call("sample") == "a model file:///here"
             if min(ours, theirs) >= "2025-06-18":
                 assert client.call("ask") == "one two"
@@ -11537,9 +11462,8 @@ class TestBridge:
         far = Server("far")
         far.add_tool(lambda: "", name="one")
         bridge = example("bridge").Bridge(far, version="2025-11-25")
-        with contextlib.closing(bridge), Client(
-            bridge.server, version=version
-        ) as client:
+        client = Client(bridge.server, version=version)
+        with contextlib.closing(bridge), client:
             assert "resources" not in client.server_capabilities
             with pytest.raises(MethodNotFound):
                 client.request("resources/subscribe", {"uri": "far://x"})
@@ -11648,9 +11572,8 @@ class TestGroup:
     )
     def test_a_server_that_is_wrong_spoils_no_other(self, load, server, told):
         """Its error names the server, and shows no value."""
-        config = load(
-            json.dumps({"servers": {"bad": server, "b": {"url": "http://x"}}})
-        )
+        servers = {"bad": server, "b": {"url": "http://x"}}
+        config = load(json.dumps({"servers": servers}))
         assert config == {"b": {"url": "http://x"}}
         text = str(config.errors["bad"])
         assert text.startswith(f"bad: {told}") and "s3cret" not in text
@@ -11715,10 +11638,8 @@ class TestGroup:
                 assert [each["uri"] for each in group.list_resources()] == ["near://x"]
                 (template,) = group.list_resource_templates()
                 assert template["uriTemplate"] == "far://{name}"
-                assert (group.read("near://x"), group.read("far://y")) == (
-                    "near x",
-                    "far y",
-                )
+                assert group.read("near://x") == "near x"
+                assert group.read("far://y") == "far y"
                 with pytest.raises(NotFound, match="far_were.*not connected: .*dead"):
                     group.call("far_were")
                 with pytest.raises(NotFound, match="other://z: no server has it"):
@@ -11758,9 +11679,7 @@ class TestExplain:
             "trace": example("explain").Explainer(written.append),
             "on_elicit": lambda params: {"action": "decline"},
         }
-        with server.start_http() as web, Client(
-            over and web.url or server, **options
-        ) as client:
+        with client_at(server, over == "http", **options) as client:
             for _ in range(2):
                 client.call_tool("price", {"item": "tea"}, on_progress=print)
             with pytest.raises(McpError):
@@ -11903,9 +11822,8 @@ class TestTasks:
             error = {"code": -32603, "message": "rate limit", "data": {"limit": 3}}
             assert done["error"] == error
             for name in ("wait", "buy"):
-                task = client.start_call(
-                    name, {"item": "x"} if name == "buy" else {}
-                ).result()
+                item = {"item": "x"} if name == "buy" else {}
+                task = client.start_call(name, item).result()
                 client.request("tasks/cancel", {"taskId": task["taskId"]})
                 assert "result" not in self.until(client, task, "cancelled")
             assert self.heard.wait(SECONDS)
@@ -11984,10 +11902,9 @@ class TestTasks:
         done = {"status": "completed", "result": result}
         outcome, got = self.follow(asks, asks, {"status": "working"}, done)
         assert outcome == "done"
-        answers = [given for method, given in got if method == "tasks/update"]
-        assert answers == [
-            {"k": {"action": "accept", "content": {"name": "Ada", "age": 7}}}
-        ]
+        (given,) = [given for method, given in got if method == "tasks/update"]
+        content = {"name": "Ada", "age": 7}
+        assert given == {"k": {"action": "accept", "content": content}}
         error = {"code": -32000, "message": "no luck"}
         outcome, _ = self.follow({"status": "failed", "error": error})
         assert isinstance(outcome, McpError) and outcome.code == -32000
