@@ -10937,8 +10937,9 @@ class Client:
             return target
         if "command" in target:
             env = {**inherited_environment(), **(target.get("env") or {}), **self._env}
-            cwd = self._cwd or target.get("cwd")
-            return Child(target["command"], env, cwd, self._stderr)
+            return Child(
+                target["command"], env, self._cwd or target.get("cwd"), self._stderr
+            )
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
@@ -11291,8 +11292,10 @@ class Client:
 
         Raises NotFound, InvalidParams.
         """
-        params = {"name": name, "arguments": arguments or {}}
-        return _with_objects(self.request("prompts/get", params), "messages")
+        return _with_objects(
+            self.request("prompts/get", {"name": name, "arguments": arguments or {}}),
+            "messages",
+        )
 
     def complete(
         self,
@@ -11469,9 +11472,12 @@ def _fail(error: BaseException, as_json: bool) -> int:
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (to log in: {_PROGRAM} login {error.url})"
-    code = getattr(error, "code", None)
-    failure = {"error": {"message": text, "code": code, "exit": exit_code}}
-    _say(json.dumps(failure) if as_json else f"mcp_lite: {text}")
+    failure = {
+        "message": text,
+        "code": getattr(error, "code", None),
+        "exit": exit_code,
+    }
+    _say(json.dumps({"error": failure}) if as_json else f"mcp_lite: {text}")
     return exit_code
 
 
@@ -11622,8 +11628,11 @@ def _show_offer(item: Json) -> str:
         for name, schema in members.items()
     ]
     parameters += [argument["name"] for argument in item.get("arguments", [])]
-    uri = item.get("uri") or item.get("uriTemplate")
-    called = uri or f"{item['name']}({', '.join(parameters)})"
+    called = (
+        item.get("uri")
+        or item.get("uriTemplate")
+        or f"{item['name']}({', '.join(parameters)})"
+    )
     about = str(item.get("description") or item.get("title") or "").strip()
     return f"{called}  {about.partition(chr(10))[0]}".rstrip()
 
@@ -11692,8 +11701,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
 def _read(options: Any, target: Any, uri: str) -> None:
     """Read a resource."""
     with _client(options, target) as client:
-        read = client.read_resource if options.json else client.read
-        result: Any = read(uri)
+        result: Any = client.read_resource(uri) if options.json else client.read(uri)
     _write(options, result, result)
 
 
