@@ -718,7 +718,9 @@ def object_or_empty(value: object) -> Json:
 def member_at(value: Any, path: Iterable[str]) -> Any:
     """Return the value at a path of names in objects; None where there is nothing."""
     for name in path:
-        value = object_or_empty(value).get(name)
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
     return value
 
 
@@ -1365,10 +1367,10 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     """
     for name, required, kind in rules:
         value = members.get(name)
-        if value is None and not required:
-            continue
         # True is an int to Python, but no integer to JSON.
         if isinstance(value, kind) and type(value) is not bool:
+            continue
+        if value is None and not required:
             continue
         came = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
@@ -2404,9 +2406,10 @@ def to_block(item: object) -> Json:
 
 def to_any_block(value: object) -> Json:
     """Make a block of any value: of what to_block() does not take, as JSON in text."""
-    with suppress(TypeError):
+    try:
         return to_block(value)
-    return to_block(encode_json(to_plain(value)))
+    except TypeError:
+        return to_block(encode_json(to_plain(value)))
 
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
@@ -3705,9 +3708,9 @@ class Protocol:
         """Check that this may come now: era, lifecycle, revision, sender, method,
         capability, parameters."""
         row = request.row
-        is_early = self.role == "client" and not self.initialized
-        if not self._may_answer() or (is_early and not row.early):
-            # lifecycle: "SHOULD NOT send requests other than pings and logging before".
+        # lifecycle: "SHOULD NOT send requests other than pings and logging before".
+        is_open = self.initialized or row.early
+        if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
         # statelessly". A method that only that era has wants it.
@@ -4308,7 +4311,6 @@ class Connection:
         self.endpoint = endpoint
         self.transport = transport
         self.trace = trace
-        self._sends, self._receives = _DIRECTIONS[protocol.role]
         self._open_wire(name, max_workers)
         # It is held while a request of the peer's ends and its answer is queued, and
         # while any other line is queued.
@@ -4318,6 +4320,7 @@ class Connection:
 
     def _open_wire(self, name: str, max_workers: int) -> None:
         """Make what reads lines, serves them, and writes the answers."""
+        self._sends, self._receives = _DIRECTIONS[self.protocol.role]
         self._framer = LineFramer(MAX_MESSAGE)
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
@@ -6263,6 +6266,8 @@ class Exchange:
     # Why it was refused, if its head says that.
     reason = ""
     body = b""
+    # Its thread is busy until the handler returns, so no request can follow.
+    is_last = False
     # The claims of its token.
     auth: Json | None = None
     # Of the request in its body.
@@ -6329,11 +6334,7 @@ class Exchange:
         if self.trace is not None:
             told = f"HTTP {status} {headers.get('Content-Type', '')}"
             self.trace("<--", told.strip().encode("ascii"))
-        # No header begins another line, wherever its text is from.
-        lines = {**headers, **self.extra}.items()
-        self.start(
-            status, {name: text for name, text in lines if text.isprintable()}, body
-        )
+        self.start(status, {**headers, **self.extra}, body)
 
     def ring(self) -> None:
         """Have its thread look again. From any thread."""
@@ -6441,6 +6442,7 @@ class Stream:
     def flush(self, more: bytes = b"", ending: bool = False) -> None:
         """Write what waits, if somebody listens; behind it, `more` of a stream. The
         response ends with the last event, or by `ending`."""
+        self._connection.dirty.discard(self)
         with self.writing:
             exchange = self.exchange
             if exchange is None or self._write_waiting(exchange, more, ending):
@@ -6564,7 +6566,7 @@ class HttpConnection(Connection):
         # The names of its next streams.
         self.names = map(str, itertools.count())
         # Streams that have something to write.
-        self._dirty: set[Stream] = set()
+        self.dirty: set[Stream] = set()
         self.listening: Stream | None = None
         # The streams that a client may come back to, by name; guarded by _lock.
         self.streams: dict[str, Stream] = {}
@@ -6609,17 +6611,16 @@ class HttpConnection(Connection):
             stream = about.stream
         if stream is not None:
             stream.add_locked(line, is_answer and stream is not self.listening)
-            self._dirty.add(stream)
+            self.dirty.add(stream)
 
     def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, in any stream."""
-        with suppress(KeyError):  # another thread took the last
-            while self._dirty:
-                self._dirty.pop().flush()
+        for stream in list(self.dirty):
+            stream.flush()
 
     def flush_soon(self) -> None:
         """The same, but never block: the threads that wait with the streams write."""
-        for stream in list(self._dirty):
+        for stream in list(self.dirty):
             exchange = stream.exchange
             if exchange is not None:
                 exchange.ring()
@@ -6669,8 +6670,7 @@ class HttpConnection(Connection):
     def _take_request(self, request: Request, exchange: Exchange) -> None:
         stream: Stream | None = None
         if request.is_notification or self.is_sse:
-            # Its thread is busy until the handler returns.
-            exchange.extra["Connection"] = "close"
+            exchange.is_last = True
             exchange.send(202, {})
         else:
             stream = Stream(self)
@@ -6858,24 +6858,24 @@ class HttpEndpoint:
         if _host_name(host) not in self.hosts and "*" not in self.hosts:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
         origin = headers.get("origin", "").lower()
-        if origin and (origin in self._origins or "*" in self._origins):
+        if not origin:
+            # Of what a page only shows, an image say, browsers tell no origin.
+            site = headers.get("sec-fetch-site", "none")
+            if site not in ("none", "same-origin"):
+                raise HttpError(403, f"a page elsewhere asks: {show(site)}")
+        elif origin in self._origins or "*" in self._origins:
             # Its pages may read what comes.
             exchange.extra = {
                 "Access-Control-Allow-Origin": headers["origin"],
                 "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
                 "Vary": "Origin",
             }
-            return
-        named = re.fullmatch("https?://([^/]+)", origin)
-        is_own = named is not None and _host_name(named[1]) in self.hosts
-        if origin and not is_own:
-            raise HttpError(
-                403, f"origin {show(origin)} is not allowed; see allowed_origins"
-            )
-        # Of what a page only shows, an image say, browsers tell no origin.
-        site = headers.get("sec-fetch-site", "none")
-        if not origin and site not in ("none", "same-origin"):
-            raise HttpError(403, f"a page elsewhere asks: {show(site)}")
+        else:
+            named = re.fullmatch("https?://([^/]+)", origin)
+            if named is None or _host_name(named[1]) not in self.hosts:
+                raise HttpError(
+                    403, f"origin {show(origin)} is not allowed; see allowed_origins"
+                )
 
     def _authorize(
         self, headers: dict[str, str], verify: Callable[[str], Json | None]
@@ -6928,7 +6928,7 @@ class HttpEndpoint:
             self._check_modern(object_or_empty(message), told, exchange)
             connection = HttpConnection(self, exchange)
         else:
-            self._check_mirrors(message, exchange)
+            self._check_mirrors(object_or_empty(message), exchange)
             connection = self._legacy_connection(message, version, exchange)
         self._serve(connection, exchange, connection.take, message, exchange)
 
@@ -6963,16 +6963,14 @@ class HttpEndpoint:
 
     def _check_mirrors(
         self,
-        message: Any,
+        message: Json,
         exchange: Exchange,
         required: bool = False,
         # As in drafts of 2026-07-28: what a session's client is told.
         code: int = -32001,
     ) -> None:
         """Raise HeaderMismatch, with this code, if headers contradict a message."""
-        exchange.mirrored = mirrored_headers(
-            object_or_empty(message), self.server.header_parameters
-        )
+        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
             is_missing = required and value is not None and header is None
@@ -7093,7 +7091,7 @@ class HttpEndpoint:
     def _post_message(self, exchange: Exchange) -> None:
         connection = self._find_session(exchange, True)
         message = exchange.read_message()
-        self._check_mirrors(message, exchange)
+        self._check_mirrors(object_or_empty(message), exchange)
         connection.take(message, exchange)
 
     # Looking after what is open
@@ -7126,8 +7124,9 @@ class HttpEndpoint:
 
 
 def _host_name(host: str) -> str:
-    """Return a host without its port."""
-    return re.sub(":[0-9]*$", "", host).lower()
+    """Return a host without its port, in lower case."""
+    name, _, port = host.lower().rpartition(":")
+    return name if port.isdecimal() else host.lower()
 
 
 def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
@@ -7205,8 +7204,6 @@ class _WsgiExchange(Exchange):
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
-        # The WSGI server decides about its connections: PEP 3333 allows no such header.
-        headers.pop("Connection", None)
         self.result = body or b""
         self._write = self.start_response(_status_line(status), list(headers.items()))
 
@@ -7232,14 +7229,12 @@ class _SocketExchange(Exchange):
         self.peer = str(handler.client_address[0])
         # Whether nothing of the request is left to be read.
         self.is_read = head.size == 0
-        if self.is_read:
-            handler.server.deadlines.pop(self._sock, None)
 
     def read_body(self) -> bytes:
         if not self.is_read:
             self.body = self._handler.read_body(self._head)
             self.is_read = True
-            self._handler.server.deadlines.pop(self._sock, None)
+        self._handler.set_deadline()
         return self.body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
@@ -7248,14 +7243,14 @@ class _SocketExchange(Exchange):
             headers["Transfer-Encoding"] = "chunked"
         # Another thread than that of the connection, which is not free yet.
         early = threading.get_ident() != self.thread
-        if handler.close_connection or early or not self.is_read:
-            headers["Connection"] = "close"
-        if headers.get("Connection") == "close":
+        if self.is_last or early or not self.is_read:
             handler.close_connection = True
+        if handler.close_connection:
+            headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
         self._send(head.encode("latin-1", "replace") + (body or b""))
-        if body is not None and headers.get("Connection") == "close":
+        if body is not None and handler.close_connection:
             shut(self._sock, 1)
 
     def put(self, events: bytes, ending: bool) -> None:
@@ -7264,16 +7259,21 @@ class _SocketExchange(Exchange):
             data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
             data += b"0\r\n\r\n" if ending else b""
         self._send(data)
-        if ending and threading.get_ident() != self.thread:
+        if not ending:
+            self._handler.set_deadline()
+        elif threading.get_ident() != self.thread:
             self._handler.close_connection = True
             shut(self._sock, 1)
 
     def _send(self, data: bytes) -> None:
+        # The client must take this, and then send the next request.
+        handler = self._handler
+        handler.set_deadline(handler.server.idle_seconds)
         try:
             self._sock.sendall(data)
         except OSError:
             # No other answer can follow one that was half written.
-            self._handler.close_connection = True
+            handler.close_connection = True
             raise
 
     def hung_up(self) -> bool:
@@ -7305,26 +7305,33 @@ class _Handler(BaseHTTPRequestHandler):
     _head_bytes = b""
     _head: Head
     _problem: HttpError | None = None
+    # When the server cuts the connection off, by time.monotonic().
+    deadline = float("inf")
 
     def setup(self) -> None:
+        self.server.handlers[self.request] = self
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-        self.request.settimeout(self.server.idle_seconds)
+        # A timeout of the socket's own would double the system calls. Windows needs it:
+        # there a thread may not notice that its connection was cut off.
+        is_posix = os.name == "posix"
+        self.request.settimeout(None if is_posix else self.server.idle_seconds)
         if hasattr(self.request, "do_handshake"):
-            self._begin_deadline(self.request)
+            self.set_deadline(self.server.request_seconds)
             self.request.do_handshake()
+        self.set_deadline(self.server.idle_seconds)
         super().setup()
 
-    def _begin_deadline(self, sock: Socket) -> None:
-        server = self.server
-        server.deadlines[sock] = time.monotonic() + server.request_seconds
+    def set_deadline(self, seconds: float = float("inf")) -> None:
+        """Have the connection cut off in so many seconds, unless this is called again."""
+        self.deadline = time.monotonic() + seconds
 
     def handle_one_request(self) -> None:
         """Read a request, and have it answered."""
         self.close_connection = True
         if not self.rfile.peek(1):
             return
-        self._begin_deadline(self.connection)
+        self.set_deadline(self.server.request_seconds)
         problem = self._problem
         try:
             head = self._read_head()
@@ -7429,8 +7436,7 @@ class HttpServer(ThreadingTCPServer):
         self.closing = threading.Event()
         # {socket: its thread}. Here and below, each operation is atomic by itself.
         self.connections: dict[Socket, threading.Thread] = {}
-        # Until when its request must be there, of those that have begun with one.
-        self.deadlines: dict[Socket, float] = {}
+        self.handlers: dict[Socket, _Handler] = {}
         start_thread("mcp-http", self.serve_forever, TICK_SECONDS)
 
     def __exit__(self, *exc_info: object) -> None:
@@ -7504,7 +7510,7 @@ class HttpServer(ThreadingTCPServer):
 
     def shutdown_request(self, request: Any) -> None:
         self.connections.pop(request, None)
-        self.deadlines.pop(request, None)
+        self.handlers.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -7513,8 +7519,8 @@ class HttpServer(ThreadingTCPServer):
 
     def service_actions(self) -> None:
         now = time.monotonic()
-        for sock, deadline in list(self.deadlines.items()):
-            if deadline < now:
+        for sock, handler in list(self.handlers.items()):
+            if handler.deadline < now:
                 shut(sock)
         try:
             self.endpoint.look_after()
