@@ -1650,14 +1650,15 @@ class TestSchema:
                         passed += (errors == []) == test["valid"]
         assert passed >= 1250
 
+    NO_PATTERNS = ["\\p{Greek}", "(?<=a)b+", "\\u{110000}", "(?i)a|b", "(?(1)a|b)"]
+    NO_PATTERNS += ["(?P<a>b)*(?P=a)", "a{4294967296}", "a{2,1}", "[z-a]", "a\\", "*"]
+    NO_PATTERNS += ["(" * 3000 + "a*" + ")" * 3000, "\\9"]
+
     @pytest.mark.parametrize(
         "schema, text",
         [
             ([], ": expected a schema, got []"),
-            (
-                {"properties": {"a": {"type": "x"}}},
-                ".properties.a.type: expected a type",
-            ),
+            ({"properties": {"a": {"type": "x"}}}, ".properties.a.type: expected a"),
             ({"$schema": "http://x"}, ".$schema: expected draft 2020-12, 2019-09 or"),
             ({"required": ["a", 1]}, ".required: expected a list of names, got "),
             ({"enum": 1}, ".enum: expected a list, got 1"),
@@ -1666,34 +1667,14 @@ class TestSchema:
             ({"dependencies": {"a": 1}}, ".dependencies.a: expected a schema, got 1"),
             ({"multipleOf": 0}, ".multipleOf: expected a number over 0, got 0"),
             ({"minLength": -1}, ".minLength: expected a count, got -1"),
-            (
-                {"$ref": "other.json"},
-                ': $ref "other.json" is not in this document, and',
-            ),
+            ({"$ref": "other.json"}, ': $ref "other.json" is not in this document'),
             ({"$ref": "#/a"}, ': $ref "#/a" is not in this document, and nothing is'),
             ({"$ref": "#/%ff"}, ': $ref "#/%ff" is not'),
             ({"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]}, ": $ref "),
             ({"pattern": 1}, ".pattern: expected a text, got 1"),
             ({"patternProperties": {"[": {}}}, ': pattern "[": '),
             ({"$defs": {"a": {"pattern": "("}}}, '.$defs.a: pattern "(": '),
-            *[
-                ({"pattern": pattern}, ": pattern ")
-                for pattern in (
-                    "\\p{Greek}",
-                    "(?<=a)b+",
-                    "\\u{110000}",
-                    "(?i)a|b",
-                    "(?(1)a|b)",
-                    "(?P<a>b)*(?P=a)",
-                    "a{4294967296}",
-                    "a{2,1}",
-                    "(" * 3000 + "a*" + ")" * 3000,
-                    "[z-a]",
-                    "a\\",
-                    "*",
-                    "\\9",
-                )
-            ],
+            *[({"pattern": pattern}, ": pattern ") for pattern in NO_PATTERNS],
             # What would take long is refused before it is tried.
             ({"pattern": "." * 40_000}, ": too much work"),
             (
@@ -5134,40 +5115,25 @@ class TestHttpClient:
             result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
         assert text_of(result) == "é" and heard == [1]
 
+    LOGIN = {"WWW-Authenticate": 'Bearer realm="x", scope="files"'}
+    STEP_UP = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="a b"'}
+    HTML = {"Content-Type": "text/html"}
+    AWAY = {"Location": "https://other.invalid/x?key=hush-hush"}
+
     @pytest.mark.parametrize(
         "status, headers, body, said",
         [
             (400, {}, b"not this", "HTTP 400 X: not this$"),
-            (
-                401,
-                {"WWW-Authenticate": 'Bearer realm="x", scope="files"'},
-                b"who is it",
-                "HTTP 401 X: who is it; see Client.auth=.",
-            ),
-            (
-                403,
-                {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="a b"'},
-                b"",
-                "HTTP 403 X; which hosts, origins and tokens",
-            ),
+            (401, LOGIN, b"who is it", "HTTP 401 X: who is it; see Client.auth=."),
+            (403, STEP_UP, b"", "HTTP 403 X; which hosts, origins and tokens"),
             (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
             (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
             (405, {}, b"", "HTTP 405 X; is the path"),
             (500, {}, b"oops", "HTTP 500 X: oops$"),
             (503, {}, b"", "HTTP 503 X$"),
-            (
-                200,
-                {"Content-Type": "text/html"},
-                b"<html><title>Welcome</title>",
-                "no answer: HTTP 200 X: <html><title>Welcome",
-            ),
+            (200, HTML, b"<html><b>Hi", "no answer: HTTP 200 X: <html><b>Hi"),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
-            (
-                302,
-                {"Location": "https://other.invalid/x?key=hush-hush"},
-                b"",
-                'HTTP 302 X to "https://other.invalid/x"$',
-            ),
+            (302, AWAY, b"", 'HTTP 302 X to "https://other.invalid/x"$'),
         ],
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
@@ -5184,6 +5150,7 @@ class TestHttpClient:
         assert failure.challenge.get("scope") == scope
 
     HEAD = b"Content-Type: application/json\r\n"
+    CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     EVENTS = b"Content-Type: text/event-stream\r\n\r\n"
 
     @pytest.mark.parametrize(
@@ -5196,11 +5163,7 @@ class TestHttpClient:
             (HEAD + b"\r\n" + b" " * (65 << 20), HttpFailure, "no answer"),
             (HEAD + b"X: y\r\n" * 101, HttpFailure, "more than 100 headers"),
             (HEAD + b"Content-Length: 99\r\n\r\n{", HttpFailure, "answer|Incomplete"),
-            (
-                HEAD + b"Transfer-Encoding: chunked\r\n\r\nno\r\n{",
-                HttpFailure,
-                "IncompleteRead",
-            ),
+            (CHUNKS + b"no\r\n{", HttpFailure, "IncompleteRead"),
         ],
         ids=lambda value: str(value)[:24],
     )
@@ -5580,13 +5543,7 @@ class TestHttpClient:
 
     @pytest.mark.parametrize(
         "url",
-        [
-            "http://",
-            "http:///mcp",
-            "http://a:hush@h/",
-            "http://h:hush/",
-            "http://[::1/",
-        ],
+        "http:// http:///mcp http://a:hush@h/ http://h:hush/ http://[::1/".split(),
     )
     def test_a_url_that_is_none(self, url):
         """It is told at once, without a word of it: it may hold secrets."""
@@ -7266,40 +7223,24 @@ class TestExtending:
         """To use it is answered as if there were no such thing, and no answer to
         something else tells of it."""
         server, url = selective
+        # A method of the client; what is hidden, and what is not there; what else it takes.
         uses = [
-            (lambda client, name: client.call(name), "tool1", "tool7"),
-            (lambda client, name: client.get_prompt(name), "secret_prompt", "x_prompt"),
-            (lambda client, uri: client.read(uri), "x://secret", "x://nothing"),
-            (lambda client, uri: client.read(uri), "x://red/secret", "x://red/what"),
-            (lambda client, uri: client.read(uri), "x://odd/secret", "x://odd/what"),
-            (
-                lambda client, name: client.complete(name, "kind", "r"),
-                "secret_prompt",
-                "x_prompt",
-            ),
-            (
-                lambda client, uri: client.complete(uri, "name", "r"),
-                "x://{name}/secret",
-                "x://{name}/what",
-            ),
+            ("call", "tool1", "tool7"),
+            ("get_prompt", "secret_prompt", "x_prompt"),
+            ("read", "x://secret", "x://nothing"),
+            ("read", "x://red/secret", "x://red/what"),
+            ("read", "x://odd/secret", "x://odd/what"),
+            ("complete", "secret_prompt", "x_prompt", "kind", "r"),
+            ("complete", "x://{name}/secret", "x://{name}/what", "name", "r"),
         ]
         if version != MODERN:
-            subscribe = {"method": "resources/subscribe"}
-            uses.append(
-                (
-                    lambda client, uri: client.request(
-                        **subscribe, params={"uri": uri}
-                    ),
-                    "x://secret",
-                    "x://nothing",
-                )
-            )
+            uses.append(("subscribe", "x://secret", "x://nothing"))
         with self.client_of(url, "2", version) as client:
-            for use, hidden, unknown in uses:
+            for use, hidden, unknown, *more in uses:
                 errors = []
                 for name in (hidden, unknown):
-                    with pytest.raises(mcp_lite.McpError) as raised:
-                        use(client, name)
+                    with pytest.raises(McpError) as raised:
+                        getattr(client, use)(name, *more)
                     error = raised.value
                     text = json.dumps([error.code, error.message, error.data])
                     errors.append(text.replace(name, "NAME"))
@@ -7562,20 +7503,12 @@ class TestClient:
     @pytest.mark.parametrize(
         "schema, result, said",
         [
-            (
-                {"required": ["n"]},
-                {"structuredContent": {}},
-                "n: required, but missing",
-            ),
-            ({}, {}, "structuredContent: expected, but missing"),
-            ({"$ref": "#/no"}, {"structuredContent": {}}, "#/no"),
-            ({"$ref": "http://x/y"}, {"structuredContent": {}}, "nothing is fetched"),
-            ({"pattern": "["}, {"structuredContent": {}}, "pattern"),
-            (
-                {"pattern": "." * 1000 + "!"},
-                {"structuredContent": "a" * 10**6},
-                "too much work",
-            ),
+            ({"required": ["n"]}, {}, "n: required, but missing"),
+            ({}, None, "structuredContent: expected, but missing"),
+            ({"$ref": "#/no"}, {}, "#/no"),
+            ({"$ref": "http://x/y"}, {}, "nothing is fetched"),
+            ({"pattern": "["}, {}, "pattern"),
+            ({"pattern": "." * 1000 + "!"}, "a" * 10**6, "too much work"),
         ],
     )
     def test_structured_results_are_checked(self, schema, result, said):
@@ -7583,8 +7516,10 @@ class TestClient:
         not for what has failed, nor with validate=False."""
         answers = {
             "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
-            "tools_call": {"content": [], **result},
+            "tools_call": {"content": [], "structuredContent": result},
         }
+        if result is None:
+            del answers["tools_call"]["structuredContent"]
         with talking_to(legacy_server(**answers)) as client:
             client.list_tools()
             with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
@@ -7665,30 +7600,18 @@ class TestClient:
             "tools/list",
         ]
 
+    LATER = {"supportedVersions": ["2031-01-01"]}
+    REFUSAL = {"supported": ["2031-01-01"], "requested": MODERN}
+    REFUSAL = {"error": {"code": -32022, "message": "no", "data": REFUSAL}}
+
     @pytest.mark.parametrize(
         "script, wanted, said",
         [
             (legacy_server("2030-01-01"), "auto", "2030-01-01"),
             (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
             (legacy_server(), MODERN, MODERN),
-            (
-                modern_server(server_discover={"supportedVersions": ["2031-01-01"]}),
-                "auto",
-                "2031-01-01",
-            ),
-            (
-                legacy_server(
-                    server_discover={
-                        "error": {
-                            "code": -32022,
-                            "message": "no",
-                            "data": {"supported": ["2031-01-01"], "requested": MODERN},
-                        }
-                    }
-                ),
-                "auto",
-                "2031-01-01",
-            ),
+            (modern_server(server_discover=LATER), "auto", "2031-01-01"),
+            (legacy_server(server_discover=REFUSAL), "auto", "2031-01-01"),
             (modern_server(), "2025-06-18", "2025-06-18: what"),
         ],
     )
@@ -7898,24 +7821,21 @@ class TestClient:
         with talking_to(modern_server(tools_call=call)) as client:
             assert client.call("x") is None
 
+    ELICIT = "elicitation/create"
+    DEEP_FORM = {"properties": {"a": {"type": "object"}}}
+
     @pytest.mark.parametrize(
         "version, options, method, params, code",
         [
             ("2025-11-25", "", "vendor/thing", {}, -32601),
             ("2025-11-25", "", "roots/list", {}, -32601),
             ("2025-11-25", "", "sampling/createMessage", {}, -32601),
-            ("2025-11-25", "", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-06-18", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "x"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {}, -32602),
-            (
-                "2025-11-25",
-                "on_elicit",
-                "elicitation/create",
-                {"requestedSchema": {"properties": {"a": {"type": "object"}}}},
-                -32602,
-            ),
+            ("2025-11-25", "", ELICIT, {"mode": "url"}, -32602),
+            ("2025-06-18", "on_elicit", ELICIT, {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"mode": "x"}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": DEEP_FORM}, -32602),
         ],
     )
     def test_questions_are_checked(self, version, options, method, params, code):
@@ -8075,11 +7995,7 @@ class TestClient:
             ('x "s3cret', {}, "No closing quotation"),
             ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
             ({"url": None}, {}, "a dict with a url or a command"),
-            (
-                "x.py",
-                {"version": "2025"},
-                "version: expected one of auto, 2024-11-05, ",
-            ),
+            ("x.py", {"version": "2025"}, "version: expected one of auto, 2024-11-05"),
             ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
             ("x.py", {"roots": ["https://x/y"]}, "roots"),
             ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
@@ -10410,50 +10326,24 @@ def fuzz_stdio(seed, version, count):
     return fuzz
 
 
-STARTS = rb"""
-GET /mcp HTTP/1.1
-DELETE /mcp HTTP/1.1
-PUT /mcp HTTP/1.1
-HEAD /mcp HTTP/1.1
-OPTIONS * HTTP/1.1
-POST /nowhere HTTP/1.1
-POST /mcp HTTP/1.0
-POST /mcp HTTP/2.0
-POST /mcp
-post /mcp HTTP/1.1
-POST /messages?session_id=no HTTP/1.1
-GET /sse HTTP/1.1
-POST  /mcp HTTP/1.1
-POST http://localhost/mcp HTTP/1.1
-""".split(b"\n")
+STARTS = (
+    rb"|GET /mcp HTTP/1.1|DELETE /mcp HTTP/1.1|PUT /mcp HTTP/1.1|HEAD /mcp HTTP/1.1"
+    rb"|OPTIONS * HTTP/1.1|POST /nowhere HTTP/1.1|POST /mcp HTTP/1.0|POST /mcp HTTP/2.0"
+    rb"|POST /mcp|post /mcp HTTP/1.1|POST /messages?session_id=no HTTP/1.1"
+    rb"|GET /sse HTTP/1.1|POST  /mcp HTTP/1.1|POST http://localhost/mcp HTTP/1.1|"
+).split(b"|")
 STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
 STARTS += [b"\x16\x03\x01\x02\0\x01"]
-HEADERS = rb"""
-Host: evil.example
-Host: localhost
-Origin: http://localhost
-Origin: http://evil.example
-Accept: text/html
-Accept: */*
-Content-Type: text/plain
-Transfer-Encoding: chunked
-Transfer-Encoding: gzip, chunked
-Content-Length: 5
-Content-Length: -1
-Content-Length: 99999999999
-Content-Length: 1e3
-Connection: close
-Expect: 100-continue
-Mcp-Session-Id: no-such
-Mcp-Session-Id;
-MCP-Protocol-Version: 1900-01-01
-Mcp-Name: =?base64?!?=
-Last-Event-ID: 0-0
- folded: yes
-no colon
-: no name
-X : 1
-""".split(b"\n")
+HEADERS = (
+    rb"|Host: evil.example|Host: localhost|Origin: http://localhost"
+    rb"|Origin: http://evil.example|Accept: text/html|Accept: */*"
+    rb"|Content-Type: text/plain|Transfer-Encoding: chunked"
+    rb"|Transfer-Encoding: gzip, chunked|Content-Length: 5|Content-Length: -1"
+    rb"|Content-Length: 99999999999|Content-Length: 1e3|Connection: close"
+    rb"|Expect: 100-continue|Mcp-Session-Id: no-such|Mcp-Session-Id;"
+    rb"|MCP-Protocol-Version: 1900-01-01|Mcp-Name: =?base64?!?=|Last-Event-ID: 0-0"
+    rb"| folded: yes|no colon|: no name|X : 1|"
+).split(b"|")
 HEADERS += [b"Mcp-Method: \xff", b"Last-Event-ID: 99-\xb2", b"X\0: 1", b"X: a\rb"]
 HEADERS += [b"X: " + b"y" * 70000, b"X:" + b" " * 9000 + b"\0"]
 
