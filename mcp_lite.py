@@ -7681,8 +7681,8 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
-    """Return where a reference leads from a URL. None for another host, which must not
-    see our headers: they may hold secrets; and for no URL at all."""
+    """Return where a reference leads from a URL. Return None if it is no URL, or leads
+    to another host, which must not see our headers, as they may hold secrets."""
     from urllib.parse import urljoin
 
     with suppress(ValueError):
@@ -7697,8 +7697,6 @@ class _Trip:
     """One HTTP request and its response, and the secrets that no text of it may show."""
 
     connection: HTTPConnection | None = None
-    # Of the connection; http.client lets go of it when the server will close it.
-    sock: Socket
     # Its head is read.
     response: Any = None
 
@@ -7749,7 +7747,7 @@ class _Trip:
 
 
 class _HttpPool:
-    """The connections to one server: those that are idle, kept alive for the next
+    """Has the connections to one server: those that are idle, kept alive for the next
     request; and those in use, which any thread may cut off by their key."""
 
     def __init__(
@@ -7765,24 +7763,24 @@ class _HttpPool:
         self.closed = threading.Event()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # The trips that have a connection.
-        self._busy: dict[_Trip, None] = {}
+        # The trips that have a connection, and its socket: http.client lets go of that
+        # when the server will close it.
+        self._busy: dict[_Trip, Socket] = {}
 
     def take(self, trip: _Trip) -> HTTPConnection:
         """Return the latest idle connection that still lives, else a new one. Raises
         OSError."""
         connection = self._pop_alive() or self._connect()
         trip.connection = connection
-        trip.sock = connection.sock
         with self._lock:
-            self._busy[trip] = None
+            self._busy[trip] = connection.sock
         return connection
 
     def _pop_alive(self) -> HTTPConnection | None:
         with self._lock:
             while self._idle:
                 since, connection = self._idle.pop()
-                # Nothing is expected there: data, or its end, is no good.
+                # Between requests a server says nothing, unless it ends the connection.
                 is_fresh = time.monotonic() - since < KEEP_SECONDS
                 if is_fresh and not is_ready(connection.sock):
                     return connection
@@ -7829,16 +7827,16 @@ class _HttpPool:
     def shut(self, key: object) -> None:
         """Cut off the requests that have this key."""
         with self._lock:
-            for trip in self._busy:
+            for trip, sock in self._busy.items():
                 if trip.key == key:
-                    shut(trip.sock)
+                    shut(sock)
 
     def close(self) -> None:
         """Close the idle connections, and shut the busy ones."""
         with self._lock:
             self.closed.set()
-            for trip in self._busy:
-                shut(trip.sock)
+            for sock in self._busy.values():
+                shut(sock)
             while self._idle:
                 self._idle.pop()[1].close()
 
@@ -7874,8 +7872,8 @@ def challenge_in(headers: Any) -> dict[str, str]:
     """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
     11.6.1.
 
-    It has its parameters, their names in lower case, and its "scheme"; and DPoP-Nonce
-    as its "nonce". {} if there is none.
+    The dict has the challenge's parameters, by names in lower case, its "scheme", and
+    the header DPoP-Nonce as "nonce". It is {} if there is no challenge.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
     challenge: dict[str, str] = {}
@@ -7890,16 +7888,16 @@ def challenge_in(headers: Any) -> dict[str, str]:
 class Authorizer:
     """Has a client's requests let in: the seam between HTTP and OAuth.
 
-        headers(method, url)    what a request shows, before each; the URL is that of the
-                                server, as the user has given it, without its query
+        headers(method, url)    returns the headers that let a request in. The URL is
+                                that of the server, as the user gave it, without query
         mend(refusal, shown, refused, asking)
-                                after a 401, or a 403 for want of scope: whether to send
-                                the request again. `shown` are the headers that it had,
-                                `refused` the statuses that it got before; inside
-                                `with asking():` the user thinks, and no call's timeout
-                                runs
+                                is called after a 401, or a 403 for want of scope, and
+                                returns whether to send the request again. `shown` are
+                                the headers that it had, `refused` the statuses that it
+                                got before. Inside `with asking():` the user thinks, and
+                                no call's timeout runs
     Both are called on the thread of the request, and may raise AuthorizationError. This
-    one asks auth(challenge) of the user's.
+    class asks the user's function auth(challenge).
     """
 
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
@@ -7953,7 +7951,7 @@ class HttpCaller:
     ) -> None:
         # A redirect that has served changes its path.
         self.url = parse_url(url)
-        # What the Authorizer knows the server by, wherever its requests go.
+        # The Authorizer knows the server by this URL, wherever a request goes.
         self._place = show_url(self.url)
         self.timeout = timeout
         self.pool = _HttpPool(self.url, ssl_context, timeout)
@@ -7982,8 +7980,8 @@ class HttpCaller:
         key: object = None,
         url: SplitResult | None = None,
     ) -> Iterator[_Trip]:
-        """Send an HTTP request; inside is its response, head read. Raises HttpFailure
-        for what goes wrong on the way, inside as well."""
+        """Send an HTTP request, and yield it with its response, whose head is read.
+        Raises HttpFailure for whatever goes wrong, inside the `with` as well."""
         trip = _Trip(method, url or self.url, key)
         try:
             self._send_until_let_in(trip, headers, body)
@@ -8108,8 +8106,8 @@ class _Post:
 
 
 class _PostingTransport(Transport):
-    """Each message is a POST: a notification's on the thread that writes, so that they
-    stay in order; any other one's on a worker. A subclass has _post()."""
+    """POSTs each message: a notification on the thread that writes, so that they stay
+    in order; any other message on a worker. A subclass writes _post()."""
 
     feeds = True
     connection: Connection
@@ -8125,8 +8123,8 @@ class _PostingTransport(Transport):
         return f" (url: {show_url(self._caller.url)})"
 
     def write(self, data: bytes) -> None:
-        """Send messages, a line each. Blocks for notifications only, for the timeout at
-        most: no caller would give one up."""
+        """Send messages, a line each. Blocks for notifications only, and for the timeout
+        at most, as no other thread would give one up."""
         caller = self._caller
         for line in data.splitlines():
             post = _Post(line)
@@ -8322,8 +8320,8 @@ class HttpTransport(_PostingTransport):
         return rejection
 
     def _post_headers(self, post: _Post, session: str | None) -> dict[str, str]:
-        """Return the headers of a POST. A value that no header can mirror is left to the
-        server's judgement."""
+        """Return the headers of a POST. A value that no header can mirror, or that is
+        not there, is left to the server's judgement."""
         headers = dict(post.headers)
         if not post.opens_session:
             headers.update(self._session_headers(session))
@@ -8354,7 +8352,7 @@ class HttpTransport(_PostingTransport):
     def _is_lost(
         self, session: str | None, post: _Post, error: McpError | HttpFailure
     ) -> bool:
-        """Return whether a POST was rejected as its session is no more."""
+        """Return whether a POST was rejected because its session is no more."""
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
         is_lost = error.http_status == 404
@@ -8371,7 +8369,7 @@ class HttpTransport(_PostingTransport):
         with self._renewing:
             if self._session != lost:
                 return
-            # No thread waits any longer for the answers to what was asked in it.
+            # The server has forgotten what it asked in the lost session.
             self.connection.cancel_all()
             post = _Post(self._opening)
             waiter = Waiter("initialize")
@@ -8618,7 +8616,7 @@ class OAuth:
 
     # The seam: see Authorizer
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that a request to this server has, to be let in."""
+        """Return the headers that let a request to this server in."""
         if url not in self._records:
             _check_url("auth", url)
             self._records[url] = self._load().get(url, {})
@@ -8663,9 +8661,8 @@ class OAuth:
         """
         place = _check_url("url", show_url(parse_url(url)))
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
-        reply = self.fetch(url, headers, b"{}")
+        challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
         with self._turn:
-            challenge = challenge_in(reply.headers)
             self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
 
     def logout(self, url: str) -> None:
@@ -8809,13 +8806,12 @@ class OAuth:
             scopes = [*scopes, "offline_access"]
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
-    # The client there: basic/authorization/client-registration.md
+    # How the client is known there: basic/authorization/client-registration.md
     def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
         """Return a client: {"client_id", "client_secret", "method"}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
-        secret = self._client_secret
         method = "none"
-        if secret:
+        if self._client_secret:
             is_post = offered and "client_secret_basic" not in offered
             method = "client_secret_post" if is_post else "client_secret_basic"
         elif self._assertion and self._grant != GRANTS["jwt-bearer"]:
@@ -8824,7 +8820,11 @@ class OAuth:
         if client_id is None and server.get("client_id_metadata_document_supported"):
             client_id = self._client_metadata_url
         if client_id is not None:
-            return {"client_id": client_id, "client_secret": secret, "method": method}
+            return {
+                "client_id": client_id,
+                "client_secret": self._client_secret,
+                "method": method,
+            }
         known = object_or_empty(record.get("client"))
         if known.get("redirect_uri") == redirect_uri:
             return known
@@ -8868,8 +8868,8 @@ class OAuth:
         record: Json,
         asking: Callable[[], Any],
     ) -> None:
-        """Find out where, be known there, and get tokens. A failure is for all that
-        wait."""
+        """Find the authorization server, be known there, and get tokens. The threads
+        that wait for this login share its failure."""
         if not self._may_log_in:
             raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
