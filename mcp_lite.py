@@ -21,7 +21,7 @@
 no dependency.
 
 To use it, read README.md. To learn the protocol, run the ten programs in
-examples/lessons/, and then read this file along the path that is told below.
+examples/lessons/, and then read this file along the path that is shown below.
 
 A server is functions; a client is calls:
     from mcp_lite import Client, Server
@@ -46,26 +46,36 @@ server has
 and may ask back: the user to fill in a form (elicitation), the model to answer
 (sampling), the program where the work is (roots).
 
-Four words:
-    revision  a version of the specification, named by its date.
-    legacy    the revisions up to 2025-11-25. An `initialize` handshake opens a session,
-              in which both sides may send requests.
-    modern    the revisions since 2026-07-28. There is no handshake: every request
-              carries its revision and the client's capabilities in `_meta`, and stands
-              alone. A server asks its questions in a result; the client then sends the
-              request again, with the answers.
-    session   what a handshake opens: over stdio for the life of the process, over HTTP
-              under an id in a header. It fixes the revision and the capabilities.
+Six words:
+    revision    a version of the specification, named by its date.
+    capability  something that a side declares it can do. The other side asks it for
+                nothing else.
+    `_meta`     an object in parameters, or in a result, about the message itself.
+    legacy      the revisions up to 2025-11-25. An `initialize` handshake opens a
+                session, in which both sides may send requests.
+    modern      the revisions since 2026-07-28. There is no handshake: every request
+                carries its revision and the client's capabilities in `_meta`, and
+                stands alone. A server asks its questions in a result; the client then
+                sends the request again, with the answers.
+    session     what a handshake opens: over stdio for the life of the process, over
+                HTTP under an id in a header. It fixes the revision and the
+                capabilities.
 Why there are two eras: a session ties a client to the one process that remembers it. In
 the modern era nothing is remembered between requests, so any process may answer any of
-them. To a server, a request with a version in `_meta` is modern; any other belongs to
-the session. A client asks `server/discover` first, and goes on with `initialize` if the
-server does not know that. If it is told which revision to speak, it begins with
-`initialize` for a legacy one, and asks only `server/discover` for a modern one.
+them.
+
+How two sides agree: to a server, a request with a version in `_meta` is modern; any
+other belongs to the session. A client begins with `server/discover`, which only modern
+servers know; if a server does not know it, or is silent, the client goes on with
+`initialize`. With `version=` a program tells its client which revision to speak. For a
+legacy one the client begins with `initialize`. For a modern one it asks
+`server/discover`, never `initialize`, and gives up unless the server offers that very
+revision.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
-for each revision; where none is told, the newest one that has the page is meant.
+for each revision. A comment that names no revision means the newest one that has the
+page.
 
 One conversation of each era on the wire, a message a line, --> from the client:
     legacy
@@ -87,7 +97,11 @@ One conversation of each era on the wire, a message a line, --> from the client:
          "io.modelcontextprotocol/clientCapabilities": {}}}}
     <-- {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete",
          "content": [{"type": "text", "text": "3 days of sun over Oslo"}]}}
-    modern, when the tool has a question (left out: what is as above)
+    modern, before the first call; "..." is as above
+    --> {..., "id": 1, "method": "server/discover", "params": {"_meta": {...}}}
+    <-- {..., "id": 1, "result": {"resultType": "complete",
+         "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+    modern, when the tool has a question
     <-- {..., "id": 1, "result": {"resultType": "input_required", "inputRequests": {
          "when": {"method": "elicitation/create", "params": {...}}},
          "requestState": "what was answered before, signed"}}
@@ -95,25 +109,25 @@ One conversation of each era on the wire, a message a line, --> from the client:
          "when": {"action": "accept", "content": {"day": "Monday"}}},
          "requestState": "what was answered before, signed"}}
     <-- {..., "id": 2, "result": {"resultType": "complete", ...}}
-    modern, over HTTP: a POST for each message; headers mirror what a gateway looks at
+    modern, over HTTP: each message is a POST; headers repeat what a gateway looks at
     --> POST /mcp HTTP/1.1
         MCP-Protocol-Version: 2026-07-28
         Mcp-Method: tools/call
         Mcp-Name: forecast
-    <-- 200 OK, with the answer in JSON; or as events, if there is progress to tell:
+    <-- 200 OK, with the answer as JSON; or as events, if there is progress to tell of:
         data: {"jsonrpc": "2.0", "method": "notifications/progress", "params": {...}}
         data: {"jsonrpc": "2.0", "id": 1, "result": {...}}
 
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
                 Client._start       looks in METHODS: may it be asked? adds _meta
-                Call                is what is in flight, with a Waiter for its answer
+                Call                is the call in flight; it has a Waiter for the answer
                 Connection.request  registers the Waiter, encodes, and writes, by
                 Child.write         into the server's stdin
-                Connection.wait     and the caller sleeps
+                Connection.wait     lets the caller sleep
     server      Pump                reads; Connection.feed cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
-                ServerEndpoint      serve_request finds the handler: _tools_call
+                ServerEndpoint      finds the handler (serve_request): _tools_call
                 Signature.bind      makes arguments of the JSON, or says what is wrong
                                     your function runs
                 Output.result       makes blocks and structured content of its value
@@ -127,11 +141,16 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
-A path through the protocol, of less than 3,000 lines: rooms 1 to 4 for the words, the
-errors, the messages and the table of all that can be said; room 8 for what may be said
-when; room 10 for a conversation; in room 19 the class ServerEndpoint, which answers
-requests, and in room 20 the class Call, which waits for an answer. The rooms between
-them are tools of one purpose each: take from their banners what they do, and go on.
+A path through the protocol, of less than 3,000 lines:
+    rooms 1 to 4   the words, the errors, the messages, the table of all that can be said
+    room 8         what may be said when
+    room 10        a conversation
+    in room 19     the class ServerEndpoint, which answers requests
+    in room 20     the class Call, which waits for an answer
+It can be walked without the other rooms. From these it needs only that Workers (room 9)
+are a pool of threads, an Outbox (9) is the queue of lines that go out, and log_line (9)
+writes a line of log; that a Context (11) is what a handler sees of its request; and that
+the functions of room 6 bring values into the form of the wire.
 
 The rooms, in reading order. Each uses only the rooms above it.
      1. Words           revisions, `_meta` keys, log levels
@@ -162,13 +181,14 @@ There are six kinds of threads. The names of all but yours begin with "mcp-":
                 alone; a client's; a child's stderr
     writer      writes, for one conversation, what must not block its caller
     worker      runs handlers, and a client's callbacks
-    one-off     does one thing and ends: a timer, a last word
+    one-off     does one thing and ends, such as a timer
     http        accepts connections; one more for each connection reads its requests,
                 runs their handlers and writes their answers
-Three locks guard what several threads change: the jobs of Workers, the open requests of
-a Connection, and the connections that an HTTP client keeps. No thread takes another
-lock, does I/O or runs your code while it holds one of them. Every other lock is a turn:
-the thread that holds it is the one that reads, writes, logs in, or runs the host's jobs.
+Four locks guard what several threads change: the jobs of Workers, the open requests of a
+Connection, the connections that an HTTP client keeps, and the one of a Client. No thread
+takes another lock, does I/O or runs your code while it holds one of them. Every other
+lock is a turn: the thread that holds it is the one that reads, writes, logs in, or runs
+the host's jobs.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -268,9 +288,13 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# The words of the protocol that are not methods: its revisions, the keys in `_meta`,
-# the levels of log messages. Below them stand the few limits that several rooms share;
-# any other limit stands in the one room that needs it. A new revision begins here.
+# This room has the words of the protocol that are not methods: its revisions, the keys
+# in `_meta`, the levels of log messages. Below them stand the few limits that several
+# rooms share; any other limit stands in the one room that needs it.
+#
+# A new revision begins here. The tables of what differs between revisions are METHODS
+# (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability (11) and
+# ClientEndpoint.capabilities (20).
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -333,10 +357,10 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # 2. Errors ###################################################################
 ###############################################################################
 
-# The exceptions, and what each is on the wire: a code, a message, data, and the status
-# of an HTTP response. McpError and its subclasses say what went wrong in the protocol;
-# the others say what became of a call or a connection. At the end stand the functions
-# that make a text safe to show, whoever wrote it.
+# This room has the exceptions, and says what each is on the wire: a code, a message,
+# data, and the status of an HTTP response. McpError and its subclasses say what went
+# wrong in the protocol; the others say what became of a call or a connection. At the end
+# stand the functions that make a text safe to show, whoever wrote it.
 
 
 class McpError(Exception):
@@ -363,8 +387,8 @@ class McpError(Exception):
     def from_wire(error: Json) -> McpError:
         """Return the exception for {"code", "message", "data"}, whatever these are.
 
-        The code decides which class it is. Not every server has a code of its own for
-        what does not exist: then the words or the data make it a NotFound.
+        The code decides which class it is. Some servers have no code of their own for
+        something that does not exist: there, the words or the data make it a NotFound.
         """
         code = error.get("code")
         text = str(error.get("message", ""))
@@ -390,7 +414,7 @@ class McpError(Exception):
 
 
 class _CodedError(McpError):
-    """The errors with a code of their own, and the HTTP status that goes with it."""
+    """An error whose class has a code, and the HTTP status that goes with it."""
 
     def __init__(self, message: str, data: object = None) -> None:
         super().__init__(type(self).code, message, data)
@@ -406,11 +430,11 @@ class ParseError(_CodedError, code=-32700, status=400):
 
 
 class InvalidRequest(_CodedError, code=-32600, status=400):
-    """JSON, but not a message that may be sent now."""
+    """The JSON that came is no message, or none that may be sent now."""
 
 
 class MethodNotFound(_CodedError, code=-32601, status=404):
-    """The method does not exist, or belongs to what was not declared."""
+    """The method does not exist, or its capability was not declared."""
 
 
 class InvalidParams(_CodedError, code=-32602, status=400):
@@ -422,7 +446,8 @@ class InternalError(_CodedError, code=-32603, status=500):
 
 
 class NotFound(InvalidParams):
-    """No such tool, prompt, or resource (then -32002 in the legacy revisions)."""
+    """There is no such tool, prompt, or resource; of a resource, a legacy revision has
+    the code -32002."""
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
@@ -477,7 +502,7 @@ class ToolError(Exception):
 
 
 class Timeout(TimeoutError):
-    """No answer within the time given. The peer was told to stop.
+    """No answer came within the time given. The peer was told to stop.
 
     message: what did not happen
     details: what else is known of a server, such as its command and the last lines of
@@ -494,7 +519,7 @@ class Cancelled(Exception):
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. Of a child process, all this is in the text, too:
+    """The other end is gone. If it is a child process, the text tells all this, too:
 
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
@@ -533,7 +558,7 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
 
 
 class HttpFailure(ConnectionError):
-    """A request over HTTP has come to nothing; the next one may not.
+    """A request over HTTP has failed; the next one may succeed.
 
     message: what happened, and what may help
     url: of the server that said so, without its user and query; "" where none did
@@ -623,13 +648,13 @@ def error_text(error: object) -> str:
 # 3. Messages #################################################################
 ###############################################################################
 
-# Bytes to lines, lines and server-sent events to messages, and back; and the one check
-# of what makes a message: check_envelope. Pure functions and two small parsers, which
-# know nothing of methods, sessions or connections.
+# This room turns bytes into lines, lines and server-sent events into messages, and
+# messages into bytes. check_envelope is the one check of what makes a message. Its pure
+# functions and two small parsers know nothing of methods, sessions or connections.
 
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
-# Of `[` and `{` in a message. Each becomes a Python object, and 4 MiB of `[],` would
-# take 90 MiB.
+# So many `[` and `{` may be in a message. Each becomes a Python object: 4 MiB of `[],`
+# would take 90 MiB.
 MAX_BRACKETS = 500_000
 
 
@@ -690,8 +715,8 @@ def encode_message(message: object) -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """Return the answer that a line would be which is no message, as servers in Python
-    write NaN; {} unless its id stands at the beginning."""
+    """Return an answer with the id of a line that cannot be decoded, such as one with
+    the NaN that Python writes; {} unless the line begins as an answer with an id."""
     head = re.match(
         rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
     )
@@ -779,8 +804,8 @@ def error_message(request_id: Any, error: McpError) -> Json:
 
 
 class LineFramer:
-    """Lines out of bytes that arrive in any pieces. Of a line over the limit, the rest
-    is not kept."""
+    """Cuts bytes that arrive in any pieces into lines. It does not keep the rest of a
+    line over the limit."""
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
@@ -806,7 +831,7 @@ class LineFramer:
 
 
 class EventParser:
-    """Server-sent events, as the HTML standard has them, out of the lines of a stream.
+    """Makes server-sent events, as the HTML standard has them, of a stream's lines.
 
     A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
     """
@@ -986,7 +1011,6 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/lifecycle",
         ),
-        # As some tutorials say it.
         _notification(
             "client",
             "initialized",
@@ -1022,7 +1046,7 @@ METHODS: dict[str, Method] = {
             outcome="It is a modern server: there will be no session.",
             setback=(
                 "It is a legacy server, most likely: the client goes on with "
-                "`initialize`."
+                "`initialize`, unless it is to speak a modern revision only."
             ),
             page="server/discover",
         ),
@@ -1255,7 +1279,6 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/utilities/cancellation",
         ),
-        # As language servers say it.
         _notification(
             "both",
             "$/cancelRequest",
@@ -1340,7 +1363,7 @@ UNKNOWN = Method("neither", "nothing", "")
 REQUESTS = ("request", "either")
 
 # A client may ask to hear of these changes. Each has a member of the client's filter, a
-# notification, and the capability that promises it.
+# notification, and the capability that promises it. See also DECLARED, in room 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1387,11 +1410,12 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. JSON Schema ##############################################################
 ###############################################################################
 
-# Whether a value fits a schema of draft 2020-12, and why not. 2019-09 and draft-07 are
-# read by what they look like: a list in `items` means what `prefixItems` means today.
-# A Schema surveys its parts once; a _Run then takes one value through them, along one
-# table of keywords. Each step has a price, and one meter counts them, since schemas,
-# patterns and values may come from a stranger. Nothing is ever fetched.
+# This room tells whether a value fits a schema of draft 2020-12, and why not. Older
+# drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
+# `prefixItems` means today. A Schema surveys its parts once; a _Run then takes one value
+# through them, along one table of keywords. Each step has a price, and one meter adds
+# them up, since schemas, patterns and values may come from a stranger. Nothing is ever
+# fetched.
 
 MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
@@ -2252,11 +2276,12 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 # 6. Content ##################################################################
 ###############################################################################
 
-# The values of tools, prompts and resources in the form of the wire. First Python
-# values as JSON, and back. Then blocks, the parts of results, messages and contents:
-# text, images, audio, embedded resources and links (server/tools.md#tool-result). Last,
-# a table of the kinds of blocks that came later, with what a revision gets that does
-# not know them. Functions and type hints are the next room's business.
+# This room brings the values of tools, prompts and resources into the form of the wire.
+# First it makes JSON of Python values, and back. Then it has blocks, the parts of
+# results, messages and contents: text, images, audio, embedded resources and links
+# (server/tools.md#tool-result). A table at the end says which kinds of blocks came
+# later; an older revision gets text in their place. Functions and type hints are the
+# next room's business.
 
 
 def _base64(data: bytes) -> str:
@@ -2326,9 +2351,10 @@ def _parse_iso(cls: Any, wire: str) -> Any:
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
 
 
-# The classes whose values are no containers: the schema; the noun of an error text, ""
-# where a value is taken as it comes; and both ways: parse(class, wire), and
-# encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits.
+# The classes whose values are no containers. Each has its schema; the noun of an error
+# text, "" where a value is taken as it comes; and both ways: parse(class, wire), and
+# encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits. See
+# also _GENERICS, in room 7.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -2648,7 +2674,8 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     return {"uri": uri, "mimeType": mime_type or usual, **held}
 
 
-# The kinds of blocks that came later. A new kind is a row here, and a class above.
+# The kinds of blocks that came later. A new kind is a row here, and a class above. See
+# also needed_capability(), in room 11: what a question may have, and since when.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -2727,7 +2754,7 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 # 7. Functions ################################################################
 ###############################################################################
 
-# From a Python function to what the wire says of it, and back. In reading order:
+# This room leads from a Python function to what the wire says of it, and back:
 #     read_parameters   what a function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
 #     parse_doc         a docstring -> what it says of the function and each parameter
@@ -3069,7 +3096,7 @@ _MARKS = {"Required": REQUIRED, "NotRequired": None}
 # The nouns that Param's lengths count, by the JSON type, as in minItems.
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
-# The hints that take arguments, by the names of their origins.
+# The hints that take arguments, by the names of their origins. See also SCALARS.
 _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     "tuple": HintReader._tuple,
     "Union": HintReader._union,
@@ -3487,9 +3514,9 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 8. Protocol #################################################################
 ###############################################################################
 
-# One conversation, from one side, without I/O, locks or clocks. Protocol.receive is the
-# gate that each message passes: it decides what may come now, and what it means. A
-# request is registered before anybody works on it, and ends when it is popped: where
+# This room is one side of a conversation, without I/O, locks or clocks. Each message
+# passes one gate, Protocol.receive, which decides what may come now, and what it means.
+# A request is registered before anybody works on it, and ends when it is popped: where
 # two threads race, the dict decides, and only the winner speaks.
 
 
@@ -4774,7 +4801,8 @@ STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answe
 RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
 
 
-# Questions: which capability each needs, what a form may be, what a revision knows.
+# Questions: which capability each needs, what a form may be, what a revision knows. See
+# also BLOCK_SINCE, in room 6.
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
