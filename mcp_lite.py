@@ -5168,7 +5168,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once it was cancelled, or its client is gone. The answer is dropped."""
+        """Tell whether it was cancelled, or its client is gone: the answer is dropped."""
         return self._request.cancelled
 
     def check_cancelled(self) -> None:
@@ -10118,7 +10118,7 @@ class Server:
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
-        """The WSGI application of this server, without options; see wsgi_app."""
+        """Return the WSGI application of this server, without options; see wsgi_app."""
         return self.wsgi_app()
 
     def serve(self, reader: Any, writer: Any) -> None:
@@ -11104,7 +11104,8 @@ class Client:
 
     @property
     def protocol_version(self) -> str:
-        """The revision that is spoken. Raises ConnectionClosed when not connected."""
+        """Return the revision that is spoken. Raises ConnectionClosed when there is no
+        connection."""
         return self._require_connection().protocol.version
 
     def _require_connection(self) -> Connection:
