@@ -4370,7 +4370,10 @@ class Connection:
             message = parse_message(line)
             if isinstance(message, list):
                 events = self.receive_batch(message)
-                self.workers.submit(partial(self._serve_batch, events))
+                if not self.workers.submit(partial(self._serve_batch, events)):
+                    self.dispatch(
+                        [each for each in events if isinstance(each, Request)]
+                    )
                 return []
         except McpError as error:
             line = line or b""
@@ -5737,8 +5740,8 @@ class Pump:
         wait_until(self._is_tidy, TIDY_SECONDS)
 
     def _is_drained(self) -> bool:
-        connection = self._connection
-        is_over = connection.is_written() and not connection.protocol.in_flight
+        in_flight = self._connection.protocol.in_flight
+        is_over = self._connection.is_written() and not in_flight
         return is_over or not self._signals.empty()
 
     def _is_tidy(self) -> bool:
@@ -5777,7 +5780,6 @@ class Pump:
     def _read_and_serve(self) -> None:
         """Read until the input ends, or another thread has come to read."""
         connection = self._connection
-        in_flight = connection.protocol.in_flight
         data = b"-"
         while data and self._reading.acquire(blocking=False):
             try:
@@ -5786,7 +5788,8 @@ class Pump:
                 data = b""
             ready = connection.feed(data)
             # A request is lone if nothing else is open.
-            if len(ready) == 1 and len(in_flight) == 1 and not self._serving:
+            others = len(connection.protocol.in_flight) - 1
+            if len(ready) == 1 and not others and not self._serving:
                 self._serve(ready[0])
             else:
                 connection.dispatch(ready)

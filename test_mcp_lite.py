@@ -9540,6 +9540,11 @@ class TestFaults:
             assert answer["action"] == "decline"
             wire.send(right)
             assert wire.ask("ping", id=6)["id"] == 6
+            # One that cannot be read is an answer, too.
+            wire.send(request("tools/call", {"name": "form"}, 7))
+            line = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": NaN}}\n'
+            wire.send(line % wire.read()["id"])
+            assert "not a valid answer" in wire.read()["error"]["message"]
 
     # Limits
 
@@ -9630,7 +9635,8 @@ class TestFaults:
             assert {call.value() for call in calls} == {text}
 
     def test_a_system_without_threads(self, tmp_path):
-        """A call that needs a new one is refused; one that comes alone is served."""
+        """A call that needs a new one is refused, and so are those of a batch; one that
+        comes alone is served."""
         script = """
             server = Server("s")
             @server.tool
@@ -9643,13 +9649,14 @@ class TestFaults:
         """
         command = program(tmp_path, script)
         with Wire(command) as wire:
+            wire.open("2025-03-26")
             wire.send(call_tool("use_up"))
             assert wire.read()["id"] == 1
-            calls = [json.dumps(call_tool("serve", n)).encode() for n in (2, 3)]
-            wire.send(b"\n".join([*calls, b""]))
-            for _ in calls:
+            calls = [json.dumps(call_legacy("serve", n)).encode() for n in range(2, 6)]
+            wire.send(b"%b\n%b\n[%b,%b]\n" % tuple(calls))
+            for _ in range(4):
                 assert wire.read()["error"]["message"] == "too many requests wait"
-            wire.send(call_tool("serve", 4))
+            wire.send(call_tool("serve", 6))
             assert text_of(wire.read()["result"]) == "served"
             assert wire.end() == ([], 0)
 
@@ -9950,14 +9957,15 @@ class TestFaults:
     )
     def test_a_signal_at_work(self, tmp_path, number, work):
         """The server ends in good order, its handlers cancelled at once. run() returns;
-        the streams and the signals are what they were. The deaf are left."""
+        the streams and the signals are what they were. The deaf are left within six
+        seconds."""
         command = program(tmp_path, self.WORKS.format(setting="", work=work))
         with Wire(command, subprocess.PIPE) as wire, wire.process.stderr as stderr:
             wire.open()
             wire.send(request("tools/call", {"name": "work"}))
             assert wire.read()["params"]["data"] == "begun"
             wire.process.send_signal(getattr(signal, number))
-            assert wire.process.wait(SECONDS) == 0
+            assert wire.process.wait(6) == 0
             assert wire.out.read() == b"True True\n"
             assert stderr.read() == b"cancelled\n"
 
