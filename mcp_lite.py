@@ -685,8 +685,8 @@ TYPE_NAMES: dict[type, str] = {
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
     one that would take too much memory."""
-    is_long = len(data) > MAX_BRACKETS
-    if is_long and data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+    brackets = data.count(b"[") + data.count(b"{")
+    if brackets > MAX_BRACKETS:
         raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
         return _DECODER.decode(data.decode("utf-8"))
@@ -765,9 +765,10 @@ def check_envelope(message: object) -> str:
     if len(parts) != 1:
         raise InvalidRequest("expected one of method, result and error")
     part = parts[0]
-    if not isinstance(message[part], _PARTS[part]):
+    kind = _PARTS[part]
+    if not isinstance(message[part], kind):
         raise InvalidRequest(
-            f"{part}: expected {TYPE_NAMES[_PARTS[part]]}, got {show(message[part])}"
+            f"{part}: expected {TYPE_NAMES[kind]}, got {show(message[part])}"
         )
     # Some clients write what they leave out as null.
     if not isinstance(message.get("params"), (dict, type(None))):
@@ -783,7 +784,8 @@ def check_envelope(message: object) -> str:
 
 def add_given(wire: Json, **members: object) -> Json:
     """Add to a dict those members that are not None, and return it."""
-    wire.update((name, value) for name, value in members.items() if value is not None)
+    given = {name: value for name, value in members.items() if value is not None}
+    wire.update(given)
     return wire
 
 
@@ -815,7 +817,7 @@ class LineFramer:
     def feed(self, data: bytes) -> list[bytes | None]:
         """Return the lines that these bytes complete, but for blank ones; None in place
         of one that is too long. b"", the end of the input, completes a line, too."""
-        *ended, begun = data.split(b"\n") if data else [b"", b""]
+        *ended, begun = (data or b"\n").split(b"\n")
         lines: list[bytes | None] = []
         for line in ended:
             if self._line:
@@ -853,7 +855,9 @@ class EventParser:
         """Take a line without its end. Returns the event that it completes, if it does:
         its type and data. Raises ValueError for an event over the limit."""
         if not line:
-            event = (self._kind, bytes(self._data[:-1])) if self._data else None
+            event = None
+            if self._data:
+                event = (self._kind, bytes(self._data[:-1]))
             # Only now: a client that comes back must not miss an unfinished event.
             self.last_id = self._id
             self.begin()
@@ -871,7 +875,8 @@ class EventParser:
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
             # A client must not come back at once, again and again, nor never.
-            self.retry = min(max(int(value[:9]) / 1000, 0.02), SESSION_SECONDS)
+            seconds = int(value[:9]) / 1000
+            self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
         return None
 
 
@@ -1525,8 +1530,8 @@ class Schema:
             raise ValueError(f"{place}: too much work")
         try:
             self.patterns[pattern] = Pattern(pattern)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
+        except (re.error, ValueError, OverflowError, RuntimeError) as error:
+            raise ValueError(f"{place}: pattern {show(pattern)}: {error}") from None
 
     def _join(self, place: str, base: str, uri: str) -> str:
         from urllib.parse import urljoin
@@ -1729,13 +1734,11 @@ class _Run:
             text = "expected " + " or ".join(dict.fromkeys(texts))
             text = text[:MAX_PLACE].replace("{", "{{").replace("}", "}}")
             return [attempts[0][0]._replace(text=text)]
-        return min(
-            attempts,
-            key=lambda failures: (
-                any(each.path is path for each in failures),
-                len(failures),
-            ),
-        )
+
+        def distance(failures: list[_Failure]) -> tuple[bool, int]:
+            return any(each.path is path for each in failures), len(failures)
+
+        return min(attempts, key=distance)
 
     def if_(self, value: Any, condition: Any, schema: Json, path: Any) -> Failures:
         branch = "else" if self.attempt(condition, value, path) else "then"
@@ -1912,17 +1915,14 @@ class Pattern:
         a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
                                 d: {2,3,4} -> {5}           it matches
 
-    Raises ValueError for what is no pattern.
+    Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError.
     """
 
     def __init__(self, pattern: str) -> None:
         tokens = deque(map(_translate, re.findall(_TOKEN, pattern)))
-        try:
-            # `re` knows best what is no pattern.
-            self._plain = re.compile("".join(tokens), re.ASCII)
-            self._way = None if _is_plain(tokens) else _parse(tokens)
-        except (re.error, ValueError, OverflowError, RuntimeError) as error:
-            raise ValueError(f"pattern {show(pattern)}: {error}") from None
+        # `re` knows best what is no pattern.
+        self._plain = re.compile("".join(tokens), re.ASCII)
+        self._way = None if _is_plain(tokens) else _parse(tokens)
         # Repeats and back references make one try as long as the text.
         self._length = 0 if re.search(r"{|\\\d", pattern) else len(pattern)
 
@@ -1938,8 +1938,6 @@ class Pattern:
 def _is_plain(tokens: Iterable[str]) -> bool:
     """Return whether `re` needs no more steps than there are places in the text."""
     text = "".join(tokens)
-    if "(?" in tokens:
-        raise ValueError("(? begins no group of ECMA 262")
     choices = [each for each in tokens if re.match(r"[|]|{.+,", each)]
     repeats_group = "){" in text
     is_single = len(choices) == 1 and text[0] == "^" and "(" not in text
@@ -2055,6 +2053,8 @@ _PYTHON = {
     r"\s": f"[{_SPACES}]",
     r"\S": f"[^{_SPACES}]",
     "{": r"\{",
+    # Python refuses this one: what follows begins no group of ECMA 262.
+    "(?": "(?<",
     r"\p{L}": r"(?u:[^\W\d_])",
     r"\p{Letter}": r"(?u:[^\W\d_])",
     r"\p{Nd}": r"(?u:\d)",
