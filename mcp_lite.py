@@ -6260,7 +6260,12 @@ def parse_length(length: str) -> int:
 # request. Nothing here knows of sockets, or of WSGI.
 
 MAX_EVENTS = 1_000  # of a stream: the latest wait, or stay for a client that comes back
-MAX_STREAMS = 30  # of a session, that are over and stay for a client that comes back
+# Streams that are over stay for a client that comes back: of all sessions, the latest
+# so many, with so many bytes of events.
+MAX_STREAMS = 1_000
+MAX_KEPT = 32 << 20
+# Bytes of the message that opens a session: what it says stays as long as that does.
+MAX_HELLO = 16 << 10
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -6333,6 +6338,9 @@ class Exchange:
         envelope = object_or_empty(message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
+        is_long = len(self.body) > MAX_HELLO
+        if is_long and method_row(envelope.get("method")).handshake:
+            raise HttpError(413, f"{envelope['method']}: more than {MAX_HELLO} bytes")
         return message
 
     def tell(self, direction: str, line: bytes) -> None:
@@ -6451,7 +6459,7 @@ class Stream:
     exchange: Exchange | None = None
 
     def __init__(self, connection: HttpConnection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._lock = connection._lock
         self.name = next(connection.names)
         self.resumable = connection.session_id is not None and not connection.is_sse
@@ -6473,15 +6481,19 @@ class Stream:
     def flush(self, more: bytes = b"", ending: bool = False) -> None:
         """Write what waits, if somebody listens; behind it, `more` of a stream. The
         response ends with the last event, or by `ending`."""
-        self._connection.dirty.discard(self)
+        self.connection.dirty.discard(self)
         with self.writing:
-            exchange = self.exchange
-            if exchange is None or self._write_waiting(exchange, more, ending):
-                return
-        self.lose(exchange)
+            lost = self._write_waiting(more, ending)
+        if lost is not None:
+            self.lose(lost)
+        if self.complete and self.name in self.connection.streams:
+            self.connection.http.keep(self, sum(map(len, self._events)))
 
-    def _write_waiting(self, exchange: Exchange, more: bytes, ending: bool) -> bool:
-        """Write what waits. False if the client has left."""
+    def _write_waiting(self, more: bytes, ending: bool) -> Exchange | None:
+        """Write what waits. Returns the exchange whose client has left, if it has."""
+        exchange = self.exchange
+        if exchange is None:
+            return None
         with self._lock:
             ending = ending or self.complete
             last = self.added
@@ -6494,14 +6506,14 @@ class Stream:
             if messages or more or ending:
                 self._write(exchange, last - waiting + 1, messages, more, ending)
         except OSError:
-            return False
+            return exchange
         with self._lock:
             # If the client has come back meanwhile, it has said where to go on.
             if self.exchange is exchange:
                 self.sent = last
                 if ending:
                     self.exchange = None
-        return True
+        return None
 
     def _write(
         self,
@@ -6517,7 +6529,7 @@ class Stream:
             return
         parts = []
         if opening and self.resumable:
-            self._connection.remember(self)
+            self.connection.streams[self.name] = self
             # "to prime the client to reconnect"; one that has come back has an id.
             if self._is_primed and exchange.method == "POST":
                 parts.append(f"id: {self.name}-0\ndata: \n\n".encode("ascii"))
@@ -6548,7 +6560,7 @@ class Stream:
         # "Disconnection SHOULD NOT be interpreted as the client cancelling", in a
         # session; a modern request is cancelled by it.
         if not self.resumable:
-            self._connection.cancel_all()
+            self.connection.cancel_all()
 
     def leave(self, retry_ms: int) -> None:
         """End the response, if the client can come back for the answer, in so long."""
@@ -6591,6 +6603,7 @@ class HttpConnection(Connection):
             _NO_TRANSPORT,
             name="mcp-http-worker",
         )
+        self.http = http
         self.session_id = session_id
         self.is_sse = is_sse
         self.used = time.monotonic()
@@ -6599,7 +6612,7 @@ class HttpConnection(Connection):
         # Streams that have something to write.
         self.dirty: set[Stream] = set()
         self.listening: Stream | None = None
-        # The streams that a client may come back to, by name; guarded by _lock.
+        # The streams that a client may come back to, by name.
         self.streams: dict[str, Stream] = {}
         if session_id is None:
             return
@@ -6609,7 +6622,7 @@ class HttpConnection(Connection):
         # instead.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.listening = Stream(self)
-        self.remember(self.listening)
+        self.streams[self.listening.name] = self.listening
 
     # The threads that bring the requests serve them, and streams carry the answers: a
     # conversation of one request is cheap to make.
@@ -6624,15 +6637,6 @@ class HttpConnection(Connection):
     def carries_changes(self, request: Request) -> bool:
         """As a Connection does: a modern request has a stream, a session another."""
         return request.modern or self.session_id is not None
-
-    def remember(self, stream: Stream) -> None:
-        """Note a stream that a client may come back to. Of those that are over, the
-        latest stay."""
-        with self._lock:
-            self.streams[stream.name] = stream
-            over = [each.name for each in self.streams.values() if each.complete]
-            for name in over[:-MAX_STREAMS]:
-                del self.streams[name]
 
     def _add_locked(
         self, line: bytes, about: Request | None, is_answer: bool = False
@@ -6804,6 +6808,8 @@ class HttpEndpoint:
         self._sessions: dict[str | None, HttpConnection] = {}
         # Those that are being served.
         self._serving: dict[Exchange, HttpConnection] = {}
+        # The streams that are over, the oldest first, with the bytes of their events.
+        self._kept: dict[Stream, int] = {}
         # {path: {method: what answers it}}; None is any path.
         methods = {"POST": self._post}
         if not stateless:
@@ -7085,6 +7091,18 @@ class HttpEndpoint:
         connection.close(_OVER)
         for stream in list(connection.streams.values()):
             stream.end()
+            self._kept.pop(stream, None)
+
+    def keep(self, stream: Stream, size: int) -> None:
+        """Keep a stream that is over for a client that comes back. The oldest go; the
+        latest stays, whatever its size."""
+        self._kept[stream] = size
+        for oldest in list(self._kept)[:-1]:
+            is_small = sum(self._kept.values()) <= MAX_KEPT
+            if is_small and len(self._kept) <= MAX_STREAMS:
+                return
+            self._kept.pop(oldest, None)
+            oldest.connection.streams.pop(oldest.name, None)
 
     def _get(self, exchange: Exchange) -> None:
         """Listen; or, with Last-Event-ID, go on with the stream of that event."""

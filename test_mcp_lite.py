@@ -3367,6 +3367,7 @@ class TestHttpServer:
             ("PUT", b"", {}, 405),
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             ("POST", CANCELLED, {}, 202),
+            ("POST", request("initialize", {"x": "x" * 20_000}), {}, 413),
             ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
             ("POST", LISTS, {"Content_Type": "Application/JSON; charset=utf-8"}, 200),
         ],
@@ -3708,6 +3709,26 @@ class TestHttpServer:
         with session.stream(Last_Event_ID=first["id"]) as response:
             again = [event for event in events_of(response) if event["message"]]
         assert (len(rest), again) == (1_001, rest[-1_000:])
+
+    def test_what_is_kept_is_bounded_for_all_sessions(self, server):
+        """Of streams that are over, the latest can be come back to, until what was sent
+        there is too much."""
+
+        @server.tool
+        def draw(ctx: Context) -> str:
+            ctx.info("begun")
+            return "x" * (9 << 20)
+
+        with server.start_http() as http:
+            streams = []
+            for session in [Web(http).open() for _ in range(5)]:
+                with session.stream("POST", call_legacy("draw")) as response:
+                    streams.append((session, events_of(response)[0]["id"]))
+            statuses = [
+                session.send("GET", Last_Event_ID=primer)[0]
+                for session, primer in streams
+            ]
+            assert statuses == [405, 405, 200, 200, 200]
 
     @pytest.mark.parametrize("version", LEGACY[1:])
     def test_a_stream_that_is_over_is_no_lost_session(self, web, version):
