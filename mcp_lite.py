@@ -4419,8 +4419,8 @@ class Connection:
     def _act(self, event: Event) -> list[Request]:
         """Act on what the Protocol made of a message; returns a request to serve."""
         if isinstance(event, Request):
-            may_block = self.endpoint.may_block and not event.row.handshake
-            if may_block or not event.row.inline:
+            row = event.row
+            if not row.inline or (self.endpoint.may_block and not row.handshake):
                 return [event]
             # It is served here and now: what follows in the stream finds it done.
             self.endpoint.serve_request(self, event)
@@ -9240,6 +9240,8 @@ class ServerEndpoint(Endpoint):
             encode_message(offer.wire)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None
+        if offer.visible is not None:
+            self.may_block = True
         self.offers[kind][name] = offer
         self.declared = {**self.declared, **DECLARED[kind]}
         self.tell_list_changed(kind)

@@ -6968,21 +6968,26 @@ class TestExtending:
             assert client.call("alias") == "who?"
             assert client.call("alias") == "who?"
 
-    def test_middleware_that_takes_its_time(self):
-        """It holds up nothing else, though it stands around a ping."""
+    @pytest.mark.parametrize("kind", ["middleware", "visible"])
+    def test_code_that_takes_its_time(self, kind):
+        """Middleware and visible= hold up nothing else, whatever they stand around."""
         server = Server("s")
         gate = threading.Event()
         server.add_tool(lambda: "x", name="tool")
+        visible = {"visible": lambda ctx: gate.wait(SECONDS)}.get(kind)
+        server.add_resource("x://r", lambda: "x", visible=visible)
+        if kind == "middleware":
 
-        @server.middleware
-        def wait(ctx, method, params, call_next):
-            if method == "ping":
-                gate.wait(SECONDS)
-            return call_next()
+            @server.middleware
+            def wait(ctx, method, params, call_next):
+                if method == "resources/subscribe":
+                    gate.wait(SECONDS)
+                return call_next()
 
         with LocalWire(server) as wire:
             wire.open()
-            wire.send(request("ping", id=1), call_legacy("tool", 2))
+            subscribe = request("resources/subscribe", {"uri": "x://r"}, 1)
+            wire.send(subscribe, call_legacy("tool", 2))
             assert wire.read()["id"] == 2
             gate.set()
             assert wire.read()["id"] == 1
