@@ -571,6 +571,12 @@ def version(request):
     return request.param
 
 
+@pytest.fixture(params=["2025-11-25", MODERN])
+def era(request):
+    """A revision of each era."""
+    return request.param
+
+
 def answer(params):
     """on_elicit: fill in the form with the question's own message."""
     if params.get("mode") == "url":
@@ -1427,7 +1433,6 @@ class TestMethods:
         not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
         reason="no specification here",
     )
-    @pytest.mark.parametrize("version", EVERY)
     def test_the_table_has_what_the_schema_has(self, version):
         """Each revision's methods are the ones of its JSON schema, tasks left out."""
         path = os.path.join(HERE, "..", "shared", "spec", version, "schema.json")
@@ -2666,8 +2671,7 @@ class SocketTransport(mcp_lite.Transport):
 class TestSeams:
     """A transport of one's own, written from its docstring alone."""
 
-    @pytest.mark.parametrize("era", EVERY)
-    def test_a_transport(self, era):
+    def test_a_transport(self, version):
         """Calls, progress, questions, a large message, and the end, over a socket."""
         server = build_server()
 
@@ -2678,8 +2682,8 @@ class TestSeams:
 
         progress = []
         transport = SocketTransport(server)
-        with Client(transport, version=era, roots=["file:///y"]) as client:
-            assert client.protocol_version == era
+        with Client(transport, version=version, roots=["file:///y"]) as client:
+            assert client.protocol_version == version
             result = client.call_tool(
                 "measure",
                 {"text": "x" * (1 << 20)},
@@ -2898,7 +2902,6 @@ class TestServerOnTheWire:
         not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
         reason="no specification here",
     )
-    @pytest.mark.parametrize("version", EVERY)
     def test_members_are_those_of_their_revision(self, version):
         """Each object that is sent is one by its revision's schema."""
         icons = [{"src": "data:,"}]
@@ -2964,7 +2967,6 @@ class TestServerOnTheWire:
             kept = [each["annotations"] for name, each in sent if name == kind]
             assert kept and all(each["audience"] == ["user"] for each in kept)
 
-    @pytest.mark.parametrize("version", EVERY)
     def test_no_code_leaves_that_the_revision_forbids(self, version):
         """What a handler raises keeps its code, text and data; the modern era has
         retired two codes."""
@@ -2987,7 +2989,6 @@ class TestServerOnTheWire:
                 error = wire.ask("prompts/get", params)["error"]
                 assert error == {"code": told, "message": "no", "data": {"why": 1}}
 
-    @pytest.mark.parametrize("version", EVERY)
     def test_a_capability_is_a_promise(self, version):
         """When the last tool, resource or prompt has gone, its list is empty; what was
         there is unknown, not the method."""
@@ -5632,8 +5633,7 @@ class TestHttpClient:
         [b"", b"HTTP/1.1 200 OK\r\nContent-", b"HTTP/1.1 200 OK\r\n" + EVENTS],
         ids=["silence", "half a head", "no event"],
     )
-    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
-    def test_waiting_ends_whatever_the_socket_does(self, begin, version):
+    def test_waiting_ends_whatever_the_socket_does(self, begin, era):
         """cancel(), and close() from elsewhere, end calls that a server never answers."""
         waiting = threading.Semaphore(0)
 
@@ -5642,8 +5642,8 @@ class TestHttpClient:
             waiting.release()
             return never(seen, sock)
 
-        make_site = modern_site if version == MODERN else legacy_site
-        with client_of(make_site(tools_call=call), version=version) as (client, _):
+        make_site = modern_site if era == MODERN else legacy_site
+        with client_of(make_site(tools_call=call), version=era) as (client, _):
             calls = [client.start_call("x") for _ in range(2)]
             for _ in calls:
                 assert waiting.acquire(timeout=SECONDS)
@@ -6473,13 +6473,12 @@ class TestServerInProcess:
                 client.call("exits")
 
     @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, version):
+    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, era):
         """By the client, and by its timeout: its task sees CancelledError, and what it
         does in `finally` is done."""
         seen = queue.SimpleQueue()
         server = waiting_server(seen)
-        with client_at(server, over_http, version=version) as client:
+        with client_at(server, over_http, version=era) as client:
             call = client.start_call("forever")
             assert seen.get(timeout=SECONDS) == "begun"
             call.cancel()
@@ -6488,11 +6487,10 @@ class TestServerInProcess:
             told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
             assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_async_handler_may_ask(self, version):
+    def test_an_async_handler_may_ask(self, era):
         """On its thread, where that holds up its event loop; or on another one, where
         it holds up nothing."""
-        with Client(waiting_server(), version=version, **CALLBACKS) as client:
+        with Client(waiting_server(), version=era, **CALLBACKS) as client:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
 
@@ -6606,7 +6604,6 @@ class TestServerInProcess:
         assert found["result"]["content"][0]["text"] == "asked"
         return asked, ends[0]
 
-    @pytest.mark.parametrize("version", EVERY)
     def test_a_form_says_what_its_revision_knows(self, version):
         """Titles of choices go as the older revisions have them."""
         names = {"#f00": "Red", "#0f0": "Green"}
@@ -6627,14 +6624,13 @@ class TestServerInProcess:
             titled["enumNames"] = [*names.values()]
         assert asked["requestedSchema"]["properties"] == {"color": titled}
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_message_may_have_several_blocks(self, version):
+    def test_a_message_may_have_several_blocks(self, era):
         """They go to the model as they are, each message with its role."""
         answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
         answer["model"] = "m"
         messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
         asked, end = self.asked_in(
-            version, lambda ctx: ctx.sample(messages, key="k"), answer
+            era, lambda ctx: ctx.sample(messages, key="k"), answer
         )
         assert end == answer
         contents = [each["content"] for each in asked["messages"]]
@@ -6904,8 +6900,7 @@ class TestExtending:
     # Middleware
 
     @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_middleware_is_around_every_request(self, noting, seen, over_http, version):
+    def test_middleware_is_around_every_request(self, noting, seen, over_http, era):
         """The first registered is outermost; the handshake, lists and pings pass it,
         and so does what handle() answers. What a caller puts into `_meta` reaches it.
         """
@@ -6916,13 +6911,13 @@ class TestExtending:
             told.append(ctx.meta.get("traceparent"))
             return call_next()
 
-        with client_at(noting, over_http, version=version) as client:
+        with client_at(noting, over_http, version=era) as client:
             result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
             assert text_of(result) == "hi" and told[-1] == "1"
             client.ping()
             assert len(client.list_tools()) == 2
         opening = ["server/discover", "server/discover"]
-        if version != MODERN:
+        if era != MODERN:
             opening = ["initialize", "ping"]
         methods = {"tools/call", "tools/list", *opening}
         assert {method for _, method in seen} == methods
@@ -6932,8 +6927,7 @@ class TestExtending:
         assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
         assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_middleware_and_rounds(self, noting, seen, version):
+    def test_middleware_and_rounds(self, noting, seen, era):
         """Where a handler runs again for an answer, so does the middleware around it; a
         question passes `except Exception`."""
 
@@ -6945,11 +6939,11 @@ class TestExtending:
                 seen.append("caught")
                 raise
 
-        with Client(noting, version=version, on_elicit=answer) as client:
+        with Client(noting, version=era, on_elicit=answer) as client:
             seen.clear()
             assert client.call("hello") == "who?"
         passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
-        assert seen == passed * (2 if version == MODERN else 1)
+        assert seen == passed * (2 if era == MODERN else 1)
 
     def test_middleware_changes_what_goes_in(self, noting):
         """call_next(params) goes on with others, and so does one that changed them in
@@ -7020,8 +7014,7 @@ class TestExtending:
             assert client.call_tool("x") == {"content": []}
             assert client.request("tools/list") == {"tools": []}
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_what_middleware_raises(self, version, caplog):
+    def test_what_middleware_raises(self, era, caplog):
         """It is answered as what a handler raises, and so is what is no result."""
         server = Server("raising")
         server.add_tool(lambda: "fine", name="x")
@@ -7037,7 +7030,7 @@ class TestExtending:
                 return how
             return call_next()
 
-        with Client(server, version=version) as client:
+        with Client(server, version=era) as client:
             with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
                 client.call_tool("x", {"how": "refuse"})
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
@@ -7178,13 +7171,12 @@ class TestExtending:
         assert shop.handle({**note, "params": add["params"]}) is None
         assert [item for _, item, _ in seen] == ["tea"]
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_extension_that_was_not_declared(self, shop, seen, version):
+    def test_an_extension_that_was_not_declared(self, shop, seen, era):
         """Its methods are refused, with what is missing; notifications are dropped;
         what belongs to none is for all."""
         shop.add_tool(lambda: "still there", name="tool")
         for extensions in (None, {"com.example/other": {}}):
-            with Client(shop, version=version, extensions=extensions) as client:
+            with Client(shop, version=era, extensions=extensions) as client:
                 with pytest.raises(mcp_lite.MissingCapability) as raised:
                     client.request("cart/add", {"item": "tea"})
                 needed = {"extensions": {self.CART: {}}}
@@ -7682,15 +7674,14 @@ class TestClient:
             with pytest.raises(MethodNotFound, match="what"):
                 client.request("vendor/thing")
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_what_is_not_declared(self, version):
+    def test_what_is_not_declared(self, era):
         """Its lists are empty, and not asked for. A server that starts without tools
         has some when the client connects again."""
         told = []
         server = Server("grows")
         client = Client(
             server,
-            version=version,
+            version=era,
             trace=lambda way, line: told.append(json.loads(line).get("method")),
         )
         with client:
@@ -7713,11 +7704,10 @@ class TestClient:
             assert client.list_resource_templates() == []
 
     # Calls
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_the_value_of_a_started_call(self, version):
+    def test_the_value_of_a_started_call(self, era):
         """call.value() is what client.call() gives: unwrapped, or ToolError; within a
         time of its own, and as often as it is asked for."""
-        with Client(build_server(), version=version) as client:
+        with Client(build_server(), version=era) as client:
             call = client.start_call("add", {"a": 1, "b": 2})
             assert call.value() == call.value(SECONDS) == 3
             assert client.call("add", {"a": 1}, b=2) == 3
@@ -7889,7 +7879,6 @@ class TestClient:
             client.call("x")
         assert told[0]["error"]["code"] == code
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize(
         "given",
         [
@@ -7899,9 +7888,9 @@ class TestClient:
             {"action": "accept", "content": {"name": 1}},
         ],
     )
-    def test_what_a_callback_answers_is_checked(self, given, version):
+    def test_what_a_callback_answers_is_checked(self, given, era):
         """What is wrong is the callback's failure, and not sent."""
-        options = {"version": version, "on_elicit": lambda params: given}
+        options = {"version": era, "on_elicit": lambda params: given}
         failure = pytest.raises(McpError, match="callback")
         with Client(build_server(), **options) as client, failure:
             client.call("form")
@@ -7948,8 +7937,7 @@ class TestClient:
                 changed = ["notifications/tools/list_changed"]
                 assert heard == ([] if how == "early" else changed)
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_updates_for_a_callback_do_not_pile_up(self, version, caplog):
+    def test_updates_for_a_callback_do_not_pile_up(self, era, caplog):
         """However many there are, on_notification hears each one, and none is kept."""
         server = Server("s")
         server.add_resource("x://note", lambda: "note")
@@ -7958,7 +7946,7 @@ class TestClient:
         def hear(method, params):
             heard.append(params["uri"])
 
-        with Client(server, version=version, on_notification=hear) as client:
+        with Client(server, version=era, on_notification=hear) as client:
             client.subscribe("x://note")
             for n in range(11):
                 for _ in range(1_000):
@@ -8758,7 +8746,6 @@ class TestEverywhere:
                 holder.append(client)
                 assert client.call("form")["action"] == "decline"
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize(
         "end, raised",
         [
@@ -8766,7 +8753,7 @@ class TestEverywhere:
             (lambda call: call.client.close(), ConnectionClosed),
         ],
     )
-    def test_closing_while_the_user_thinks(self, version, end, raised):
+    def test_closing_while_the_user_thinks(self, era, end, raised):
         """close() and cancel() end a call whose question is still open: of a session at
         once, of a modern server when the callback returns, as that runs in the thread
         that waits."""
@@ -8785,13 +8772,13 @@ class TestEverywhere:
             except Exception as error:
                 told.append(type(error))
 
-        client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
+        client = Client(build_server(), version=era, on_elicit=on_elicit).connect()
         try:
             call = client.start_call("form")
             waiter = started(wait, call)
             assert asked.wait(SECONDS)
             closer = started(end, call)
-            if version == MODERN:
+            if era == MODERN:
                 closer.join(0.1)
                 done.set()
             waiter.join(SECONDS)
@@ -8885,9 +8872,8 @@ class TestInsideHosts:
 
     # The main thread
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize("kind", ["memory", "http"])
-    def test_all_that_is_registered_runs_there(self, main, kind, version):
+    def test_all_that_is_registered_runs_there(self, main, kind, era):
         """Tools, resources, templates, prompts and completions, and async functions
         with a loop of their own."""
         seen = set()
@@ -8909,7 +8895,7 @@ class TestInsideHosts:
         server.completion("prompt", "code")(lambda value: map(note, ["completion"]))
 
         def visit(target):
-            with Client(target, version=version) as client:
+            with Client(target, version=era) as client:
                 prompt = client.get_prompt("prompt", {"code": "c"})
                 return [
                     client.call("tool"),
@@ -8926,8 +8912,7 @@ class TestInsideHosts:
         assert told == "tool later resource template prompt completion".split()
         assert seen == {threading.current_thread()}
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_questions_from_there(self, main, version):
+    def test_questions_from_there(self, main, era):
         """A function on the main thread may ask. In the modern era it is there again
         for the answer."""
         seen = []
@@ -8938,9 +8923,9 @@ class TestInsideHosts:
             seen.append(threading.current_thread())
             return ctx.elicit("who?", FORM)["content"]["name"]
 
-        with Client(server, version=version, **CALLBACKS) as client:
+        with Client(server, version=era, **CALLBACKS) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
-        assert seen == [threading.current_thread()] * (1 if version in LEGACY else 2)
+        assert seen == [threading.current_thread()] * (1 if era in LEGACY else 2)
 
     def test_an_executor_of_one_thread(self):
         """run_on=executor.submit: everything on that thread, as SQLite wants it."""
@@ -8965,15 +8950,14 @@ class TestInsideHosts:
                     client.call("run", statement="selekt")
             executor.submit(opened.close).result(SECONDS)
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_host_that_never_comes(self, version):
+    def test_a_host_that_never_comes(self, era):
         """Timeouts, cancelling and closing end the calls of jobs that are not run; a
         host that comes late runs nothing."""
         lost = []
         ran = []
         server = Server("host", run_on=lost.append)
         server.add_tool(lambda: ran.append(1), name="tool")
-        with Client(server, version=version) as client:
+        with Client(server, version=era) as client:
             with pytest.raises(Timeout):
                 client.call_tool("tool", timeout=0.05)
             call = client.start_call("tool")
@@ -9779,11 +9763,10 @@ class TestFaults:
             hung.set()
             assert wire.ask("ping", id=9)["id"] == 9
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_closed_client_has_cancelled(self, server, version):
+    def test_a_closed_client_has_cancelled(self, server, era):
         """close() with a call in flight: the handler hears of it."""
         with server.start_http() as site:
-            client = Client(site.url, version=version).connect()
+            client = Client(site.url, version=era).connect()
             calling = client.start_call("wait")
             assert client.call("is_waiting")
             client.close()
@@ -11385,18 +11368,17 @@ class TestBridge:
             client.call("touch")
             assert heard.get(timeout=SECONDS) == "far://x"
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_server_that_tells_of_no_resources(self, version):
+    def test_a_server_that_tells_of_no_resources(self, era):
         """The bridge does not say that it tells of them; list changes are heard."""
         far = Server("far")
         far.add_tool(lambda: "", name="one")
         bridge = example("bridge").Bridge(far, version="2025-11-25")
-        client = Client(bridge.server, version=version)
+        client = Client(bridge.server, version=era)
         with contextlib.closing(bridge), client:
             assert "resources" not in client.server_capabilities
             with pytest.raises(MethodNotFound):
                 client.request("resources/subscribe", {"uri": "far://x"})
-            if version == MODERN:
+            if era == MODERN:
                 with client.listen(uris=["far://x"]) as changes:
                     far.add_tool(lambda: "", name="another")
                     assert next(changes)["method"].endswith("tools/list_changed")
