@@ -1448,7 +1448,7 @@ def validate(value: object, schema: object) -> list[str]:
 
 
 class Schema:
-    """A JSON Schema that was surveyed. Immutable, safe from any thread.
+    """A JSON Schema that was surveyed. It never changes, and any thread may use it.
 
     Raises ValueError, with the place and the reason, when it cannot be used.
     """
@@ -1583,19 +1583,19 @@ class Schema:
             return [str(error)]
 
 
-# Why a value does not fit. `path` is where: (path of the value around it, key), or None
-# at the root. `text` goes on with the argument of the keyword, and then
-# with the value.
+# One reason why a value does not fit. `path` is the place: (path of the value around it,
+# key), or None at the root. The argument of the keyword stands for the {} in `text`; the
+# value is told behind it, but for _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
 class _Run:
     """One validation: check() goes down through the value and the subschemas.
 
-    The other methods are the work of keywords, but for that of one line, which stands
-    in the table. Some take a value and the keyword's argument, and tell whether the
-    value fits. The others take the schema around the keyword and the value's path, too,
-    and yield failures.
+    Most other methods do the work of a keyword; work of one line stands in the table
+    itself. Some take a value and the keyword's argument, and tell whether the value
+    fits. The others take the schema around the keyword and the value's path, too, and
+    yield failures.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -1603,9 +1603,9 @@ class _Run:
         self.left = MAX_STEPS
         # The URIs of the documents entered, the outermost first.
         self.scope: tuple[str, ...] = ("",)
-        # Which members were evaluated, (id of their owner, key), if any schema asks;
-        # and how many were before the schema that is at work.
+        # The members that were evaluated, (id of their owner, key), if any schema asks.
         self.evaluated: list[tuple[int, Any]] = []
+        # How many there were before the schema that is at work.
         self.start = 0
 
     def spend(self, steps: int) -> None:
@@ -1634,8 +1634,8 @@ class _Run:
         self.scope = scope
 
     def attempt(self, schema: Any, value: Any, path: Any) -> list[_Failure]:
-        """Return why a value does not fit. If it does not, what it evaluated does not
-        count."""
+        """Return why a value does not fit; nothing if it does. A failed attempt leaves
+        nothing evaluated."""
         count = len(self.evaluated)
         scope = self.scope
         failures = list(itertools.islice(self.check(schema, value, path), MAX_ERRORS))
@@ -1724,8 +1724,8 @@ class _Run:
     def nearest(self, attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
         """Tell why none of the alternatives fits.
 
-        That is one line if each of them expects one thing here. Else the nearest one
-        tells: it fails further inside than the others, or at fewer places.
+        The answer is one line if each of them expects one thing here. Else the nearest
+        one answers: it fails further inside than the others, or at fewer places.
         """
         self.spend(20 * len(attempts))
         are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
@@ -1905,12 +1905,13 @@ def _has_type(run: _Run, value: object, names: Any) -> bool:
 
 
 class Pattern:
-    """An ECMA 262 pattern that no text makes endless. Safe from any thread.
+    """An ECMA 262 pattern, whose search no text makes endless. Any thread may use it.
 
-    Where a pattern leaves a choice, Python's `re` tries one way after another: to see
-    that `aaa...!` does not match `^(a+)+$` takes it 2**n tries. So `re` gets only what
-    leaves hardly a choice. The others go all ways at once: each part is a function from
-    the places in the text where it may begin to those where it may end.
+    Where a pattern leaves a choice, Python's `re` tries one way after another: it needs
+    2**n tries to see that `^(a+)+$` does not match n letters and a `!`. So `re` gets
+    only patterns that leave hardly a choice. The others go all ways at once: each part
+    is a function from the places in the text where it may begin to those where it may
+    end.
 
         a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
                                 d: {2,3,4} -> {5}           it matches
@@ -1974,7 +1975,7 @@ def _parse(tokens: deque[str]) -> Way:
 
 def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
     """Return the places behind one character, or one anchor."""
-    spend(len(places))
+    spend(2 + len(places))  # the call costs as much as two places
     matches = (piece.match(text, place) for place in places)
     return {match.end() for match in matches if match}
 
@@ -2003,7 +2004,7 @@ def _repeat(
         places = behind
     ends = set(places)
     for _ in range(most - least):
-        # From where it has begun before, nothing new comes.
+        # A place where it has begun before brings nothing new.
         places = way(text, places, spend) - ends
         ends |= places
         if not places:
@@ -2065,14 +2066,15 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-# A schema for schemas, by its name; the keyword of ours is all that it has.
+# The schema for schemas. Its one keyword here is ours.
 _METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
 _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
-# The kinds of arguments that keywords take, as an error calls them, and what tells
-# them. A schema inside of one is checked when its own turn comes.
+# The kinds of arguments that keywords take: each has the name that an error gives it,
+# and a function that tells whether a value is one. A schema inside of an argument is
+# checked when its own turn comes.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
     "a text": lambda value: isinstance(value, str),
@@ -2398,8 +2400,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Check a URI, and return it. Raises ValueError for what has no scheme, or another
-    one than these."""
+    """Check a URI, and return it. Raises ValueError for a text without a scheme, or with
+    another scheme than these."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
     if scheme is None or (schemes and scheme[1].lower() not in schemes):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
@@ -2431,7 +2433,7 @@ def to_block(item: object) -> Json:
 
 
 def to_any_block(value: object) -> Json:
-    """Make a block of any value: of what to_block() does not take, as JSON in text."""
+    """Make a block of any value. If to_block() does not take it, it is JSON in text."""
     try:
         return to_block(value)
     except TypeError:
@@ -2445,10 +2447,10 @@ def tool_failure(text: str, content: list[Any] | None = None) -> Json:
 
 
 class _Content(Json):
-    """An object just as the wire has it; each subclass is a constructor of one kind."""
+    """An object just as the wire has it. Each subclass constructs one kind."""
 
 
-# By what the bytes of an image, or of sound, begin with.
+# The MIME types of images and sound, with the beginning of their bytes.
 _MAGIC = {
     "image/png": rb"\x89PNG\r\n",
     "image/jpeg": rb"\xff\xd8\xff",
@@ -2631,9 +2633,8 @@ class Message(_Content):
 
 
 def to_messages(value: object) -> list[Message]:
-    """Return messages for a Message, for what the content of one may be, for a message
-    as on the wire, or for a list of those. Raises TypeError or ValueError for anything
-    else."""
+    """Return messages for a Message, for the content of one, for a message as on the
+    wire, or for a list of those. Raises TypeError or ValueError for anything else."""
     return [_to_message(item) for item in listed(value)]
 
 
@@ -2651,8 +2652,8 @@ def _to_message(item: object) -> Message:
 
 
 def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
-    """Return one of the contents of resources/read, for what a resource's function
-    returned.
+    """Return one of the contents of resources/read, for a value that a resource's
+    function returned.
 
     `mime_type` is the registered one. Raises TypeError or ValueError for a value that
     has no form in JSON.
@@ -2723,8 +2724,8 @@ def unwrap_result(result: Json) -> Any:
 
 
 def value_of(result: Json) -> Any:
-    """Return the same, unless the tool says that it failed: then raise ToolError, in
-    its words."""
+    """Return the Python value in a result, as unwrap_result() does. Raises ToolError, in
+    the tool's words, if the tool says that it failed."""
     if not result.get("isError"):
         return unwrap_result(result)
     blocks: list[Json] = result["content"]
@@ -2767,7 +2768,8 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 
-# Stands in the place of a default: a value must come. With None it may stay away.
+# It stands in the place of a default where a value must come. None stands there where it
+# may stay away.
 REQUIRED = object()
 
 # A parameter, or a class's member. Its hint may be text.
@@ -2922,8 +2924,8 @@ class Param:
 class HintReader:
     """Reads type hints, and says what they are on the wire.
 
-    A class that contains itself has no schema here: one could not be written out in its
-    place, as that would never end.
+    A class that contains itself has no schema here: to write out the members of its
+    members would never end.
     """
 
     def __init__(self, names: Json, around: tuple[Any, ...] = ()) -> None:
@@ -2984,7 +2986,7 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
-            # A TypedDict may say it of a member, whatever it says of all.
+            # A TypedDict may mark one member, whatever holds for the others.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
@@ -3067,7 +3069,8 @@ class HintReader:
         schemas = list(map(Schema, types))
 
         def convert(wire: object) -> Any:
-            """Convert to the first type that fits: what is no date may be a str."""
+            """Convert to the first type that fits: a text that is no date may be a
+            str."""
             refusal: Exception = ValueError("no alternative fits")
             for wire_type, schema in zip(types, schemas):
                 try:
@@ -3121,9 +3124,9 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
 
 
 def _hint_name(origin: object) -> str:
-    """Return a hint's name in the tables: of a class its class_name, of typing's
-    special forms the one they have, such as "Union"; "a UnionType" for what is only an
-    instance."""
+    """Return a hint's name in the tables. A class has its class_name, a special form of
+    typing the name that it brings, such as "Union", and a mere instance the name of its
+    class, such as "a UnionType"."""
     if isinstance(origin, type):
         return class_name(origin)
     return getattr(origin, "_name", None) or "a " + type(origin).__name__
@@ -3176,8 +3179,8 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     """Return a docstring without its entries for `names`, or None if nothing is left,
     and the texts of the entries, by name.
 
-    An entry goes on with the lines below it, as long as they are deeper, or empty. Of
-    two for one name the first counts.
+    An entry goes on with the lines below it, as long as they are deeper, or empty. If a
+    name has two entries, the first counts.
     """
     import textwrap
 
@@ -3401,14 +3404,14 @@ _TEMPLATE = (
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# In a value that is one step of a path, what leads elsewhere: an absolute path, a
-# drive, a step `..`, NUL.
+# A value that is one step of a path must not lead elsewhere: it is no absolute path, has
+# no drive, no step `..`, no NUL.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
-    r"""A URI with expressions in it, and the values that a URI has in their places:
-    some of RFC 6570, backwards. Raises ValueError for a template that is none.
+    r"""A URI with expressions in it. It tells which values another URI has in their
+    places: some of RFC 6570, backwards. Raises ValueError for a text that is none.
 
         template   = *( text / expression )
         expression = "{" name "}"                 one step of the path, or a part of it
@@ -3530,10 +3533,10 @@ class Request:
     """
 
     modern = False
-    # An extension's notification, which is served as its requests are, unanswered.
+    # It is an extension's notification: served as a request, but not answered.
     is_notification = False
-    # Its work is to stop: the peer does not want it any more, or it has been answered
-    # without its handler, whose time was over.
+    # Its work is to stop. The peer does not want it any more, or the time of its handler
+    # was over, and it has been answered without that.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -3580,7 +3583,7 @@ class Request:
 
 
 class Waiter:
-    """A place to wait for what becomes of a request of ours.
+    """A place to wait for the outcome of a request of ours.
 
         new --request(), hold()--> open --its answer, abandon(), finish()--> over
 
@@ -3589,9 +3592,9 @@ class Waiter:
     so it must not block.
     """
 
-    # Of the request; 0 is nobody's.
+    # The id of the request; no request has the id 0.
     id: RequestId = 0
-    # A request may have left; else this waits for the end of the connection.
+    # Whether a request may have left. If not, this waits for the connection's end.
     sent = False
 
     def __init__(
@@ -3619,8 +3622,9 @@ Notification = namedtuple("Notification", "method params row")
 # An answer to a request of ours, and the Waiter that was `pending` for it. It has a
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
-# Something that is no message, or may not come now: why, and the reply, if it may have
-# one. `is_late` marks an answer that comes too late, which is no fault of the peer's.
+# A refusal of something that is no message, or may not come now: why, and the reply, if
+# there is to be one. `is_late` marks an answer that comes too late, which is no fault of
+# the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
 # Every modern request says this in `_meta`: basic/index.md#meta.
@@ -3702,7 +3706,8 @@ class Protocol:
             if pending is None:
                 return Refusal(str(error))
             return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
-        if "id" not in message and "method" in message or not self._may_answer():
+        is_notification = "method" in message and "id" not in message
+        if is_notification or not self._may_answer():
             return Refusal(str(error))
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
@@ -3718,7 +3723,7 @@ class Protocol:
             return True
         if self.version:
             return self.version < FIRST_MODERN
-        # It is being agreed on; a server that was sent `initialize` may ping.
+        # No revision is agreed on yet. A server that was sent `initialize` may ping.
         waiters = list(self.pending.values())
         return any(method_row(waiter.method).handshake for waiter in waiters)
 
