@@ -729,8 +729,7 @@ def fake_server(script):
 
 
 def legacy_server(version="2025-11-25", capabilities=None, **answers):
-    """A script that does the handshake, then answers by answers[method], or by what
-    that returns."""
+    """A script that does the handshake, and answers by answers[method]."""
 
     def script(read, write):
         while True:
@@ -799,8 +798,7 @@ def converse(client):
 
 
 class Web:
-    """A raw HTTP conversation with a server on a port; `session` is a legacy session's
-    id."""
+    """A raw HTTP conversation with a server; `session` is a legacy session's id."""
 
     def __init__(self, http, session=None, version=None, **headers):
         self.port = http.port
@@ -838,8 +836,7 @@ class Web:
         return conn, conn.getresponse()
 
     def send(self, method, message=None, path="/mcp", **headers):
-        """One exchange: the status, the headers, and the body, decoded if it is
-        JSON."""
+        """One exchange: the status, the headers, and the body; JSON is decoded."""
         conn, response = self.connect(method, message, path, **headers)
         with contextlib.closing(conn):
             body = response.read()
@@ -890,8 +887,7 @@ def next_event(response):
 
 
 def raw_http(port, data, until=b""):
-    """Send these bytes; what comes back until the server closes, or until these
-    bytes."""
+    """Send these bytes; what comes back until the server closes, or `until`."""
     with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
         found = b""
         # What was not read makes a reset of the server's close.
@@ -948,8 +944,7 @@ def web(server):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A certificate for localhost that signs itself: (server's context, client's
-    context)."""
+    """A certificate for localhost: (the server's context, the client's context)."""
     folder = tmp_path_factory.mktemp("tls")
     key = str(folder / "key.pem")
     cert = str(folder / "cert.pem")
@@ -1050,8 +1045,7 @@ def event_of(message, **fields):
 
 
 def legacy_site(version="2025-11-25", **answers):
-    """The same for a session; GET and DELETE are answered with 405 if there is no
-    answer for them."""
+    """The same for a session; GET and DELETE get 405 if there is no answer."""
 
     def script(seen, sock):
         message = seen["message"]
@@ -1638,8 +1632,7 @@ class TestSchema:
         assert [] not in [validate(value, schema) for value in bad]
 
     def test_the_official_suite(self):
-        """Of draft 2020-12, only those tests fail that need something fetched, or
-        another dialect."""
+        """The tests of draft 2020-12 pass, but where something is to be fetched."""
         shared = os.path.join(HERE, "..", "shared")
         folder = os.path.join(shared, "jsonschema-suite", "tests", "draft2020-12")
         if not os.path.isdir(folder):
@@ -1877,8 +1870,7 @@ class TestSchema:
             assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
 
     def test_depth_is_bounded(self):
-        """Neither a deep schema nor a deep value nor a loop of references brings the
-        process down."""
+        """No deep schema, deep value or loop of references ends the process."""
         schema = {"type": "array"}
         value = []
         for _ in range(5000):
@@ -2778,7 +2770,6 @@ class TestServerOnTheWire:
             yield wire
 
     # Messages
-
     def test_pipelined_requests_are_all_answered(self):
         """What came before the end of the input is answered, then the exit code is 0;
         `initialized` counts; no last line break."""
@@ -2820,7 +2811,6 @@ class TestServerOnTheWire:
         assert answer["id"] == 1 and answer["error"]["code"] == -32603
 
     # Cancelling
-
     def test_cancellation_has_no_answer(self, wire):
         """The handler sees it, its callback runs, and nothing is sent for it."""
         wire.send(call_tool("wait", 7), call_tool("is_waiting", 6))
@@ -2839,7 +2829,6 @@ class TestServerOnTheWire:
         assert (answer["id"], answer["error"]["code"]) == (7, -32800)
 
     # Telling
-
     def test_progress_increases_and_stops_at_the_answer(self, wire):
         """Strictly increasing, with the token, none after; without a token, none."""
         wire.open()
@@ -2876,7 +2865,6 @@ class TestServerOnTheWire:
         assert logged(call_legacy("logs")) == LEVELS[4:]
 
     # Lists and revisions
-
     def test_pagination(self, wire):
         """Pages, stateless cursors, and -32602 for a cursor that is not ours."""
         wire.open()
@@ -2968,8 +2956,7 @@ class TestServerOnTheWire:
             assert kept and all(each["audience"] == ["user"] for each in kept)
 
     def test_no_code_leaves_that_the_revision_forbids(self, version):
-        """What a handler raises keeps its code, text and data; the modern era has
-        retired two codes."""
+        """What a handler raises keeps its code, but for two that are retired."""
         server = Server("s")
 
         @server.prompt
@@ -3047,7 +3034,6 @@ class TestServerOnTheWire:
                 assert wire.read()["method"] == "notifications/prompts/list_changed"
 
     # Listening
-
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]}
@@ -3081,10 +3067,8 @@ class TestServerOnTheWire:
         assert {wire.read()["id"], wire.read()["id"]} == {2, 3}
 
     # Asking
-
     def test_request_state_is_bound_and_signed(self, wire):
-        """Tampered, moved to other arguments, or forged answers do not pass. The right
-        ones do."""
+        """The right answers pass; tampered, moved or forged ones do not."""
 
         def call(name="steps", **more):
             params = modern({"elicitation": {}}, name=name, **more)
@@ -3137,7 +3121,6 @@ class TestServerOnTheWire:
             assert error["data"] == {"requiredCapabilities": needed}
 
     # Threads, logs, traces
-
     @pytest.mark.skipif(os.name == "nt", reason="there a full pipe is not seen")
     def test_log_lines_for_a_stderr_that_is_full(self, tmp_path):
         """They are dropped, and no call waits for them."""
@@ -3177,7 +3160,6 @@ class TestServerOnTheWire:
         assert max(map(len, printed)) < 200
 
     # The process
-
     def test_nothing_but_protocol_on_stdout(self):
         """print, os.write and children go to stderr; input() finds nothing."""
         with Wire() as wire:
@@ -3186,7 +3168,6 @@ class TestServerOnTheWire:
             assert wire.end() == ([], 0)
 
     # Without a wire
-
     def test_handle_answers_one_message(self, server):
         """A modern message in, an answer out; a notification has none; legacy and
         listening are refused."""
@@ -3319,8 +3300,7 @@ class TestHttpServer:
     """The HTTP endpoint and its server, as raw HTTP sees them."""
 
     def test_one_url_serves_every_revision(self, web):
-        """Modern requests, sessions of each legacy revision and HTTP+SSE live side by
-        side."""
+        """Modern requests, sessions of each revision and HTTP+SSE live together."""
         sessions = [Web(web).open(version) for version in LEGACY]
         assert len({session.session for session in sessions}) == 4
         assert all(re.fullmatch("[!-~]{32,}", session.session) for session in sessions)
@@ -3374,8 +3354,7 @@ class TestHttpServer:
         ],
     )
     def test_statuses(self, web, method, message, headers, status):
-        """What is wrong has a status that says so, a JSON-RPC error that explains, and
-        ends nothing."""
+        """What is wrong has its status, and an error that explains; it ends nothing."""
         found, sent, body = web.send(method, message, **headers)
         assert found == status
         if status >= 400:
@@ -3387,8 +3366,7 @@ class TestHttpServer:
         assert web.post(call_tool("add", a=1))[0] == 200
 
     def test_modern_errors(self, web):
-        """Each error of the modern era has its code, its status and the request's
-        id."""
+        """Each modern error has its code, its status and the request's id."""
         unknown = request("tools/list", modern(_meta={META_VERSION: "2099-01-01"}), 7)
         for message, status, code in (
             (request("no/such", modern(), 7), 404, -32601),
@@ -3411,7 +3389,6 @@ class TestHttpServer:
             assert statuses == [200] * 3 + [404] * 4
 
     # Headers that mirror the body
-
     @pytest.mark.parametrize(
         "headers",
         [
@@ -3429,8 +3406,7 @@ class TestHttpServer:
         ],
     )
     def test_mirrored_headers_are_compared(self, server, headers):
-        """A header that is missing, or says something else than the body, is a
-        HeaderMismatch."""
+        """A header that is missing, or contradicts the body, is a HeaderMismatch."""
 
         def mirrored(kind, header):
             return {"type": kind, "x-mcp-header": header}
@@ -3490,7 +3466,6 @@ class TestHttpServer:
         assert (status, body["error"]["code"]) == (400, -32001)
 
     # Sessions
-
     def test_a_session_and_its_end(self, web):
         """initialize opens it, DELETE ends it, and then its id is unknown."""
         session = Web(web).open()
@@ -3768,8 +3743,7 @@ class TestHttpServer:
         assert told["method"] == "notifications/tools/list_changed"
 
     def test_listening(self, server):
-        """subscriptions/listen acknowledges, tells, and ends with a result when the
-        server closes."""
+        """subscriptions/listen acknowledges, tells, and ends with a result."""
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             first = next_message(response)["method"]
             assert first == "notifications/subscriptions/acknowledged"
@@ -3782,8 +3756,7 @@ class TestHttpServer:
             assert next_event(response) is None
 
     def test_stateless(self, server):
-        """No sessions: every request stands alone, GET and DELETE are 405, and both
-        eras are served."""
+        """Every request stands alone, in both eras; GET and DELETE are 405."""
         with server.start_http(stateless=True) as http:
             web = Web(http)
             hello = request("initialize", opening("2025-06-18"))
@@ -3864,7 +3837,6 @@ class TestHttpServer:
                     pass
 
     # Whoever may come
-
     @pytest.mark.parametrize(
         "headers, status",
         [
@@ -3902,8 +3874,7 @@ class TestHttpServer:
                     assert web.send(method, path=path, **headers)[0] == 403
 
     def test_browsers_are_told(self, server):
-        """A page of an allowed origin gets an answer to its preflight, any other does
-        not."""
+        """A page gets an answer to its preflight if its origin is allowed."""
         app = "https://app.example"
         asks = {"Access_Control_Request_Method": "POST"}
         with server.start_http(allowed_origins=[app]) as http:
@@ -4033,8 +4004,7 @@ class TestHttpServer:
             assert sock.recv(1000).startswith(b"HTTP/1.1 403 ")
 
     def test_connections_are_kept_alive(self, web):
-        """Requests that are sent at once are answered in turn, until the client wants
-        no more."""
+        """Requests sent at once are answered in turn, until the client has enough."""
         names = [b"hello B%d" % n for n in range(3)]
         calls = [call_tool("greet", name=f"B{n}") for n in range(3)]
         calls = [head_of(call, "Mcp-Name: greet") for call in calls]
@@ -4061,8 +4031,7 @@ class TestHttpServer:
 
     @pytest.mark.parametrize("start", [b"POST /mcp HTT", b"Transfer-Encoding: chunked"])
     def test_a_drip_is_cut_off(self, server, start):
-        """The deadline is for the whole head and body: a byte now and then does not
-        prolong it."""
+        """The deadline is for the whole request: a byte now and then helps nobody."""
         data = head_of(request("ping"), "Transfer-Encoding: chunked", length=False)
         data = data.split(start)[0] + start
         if start.endswith(b"chunked"):
@@ -4114,7 +4083,6 @@ class TestHttpServer:
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     # Who may call
-
     def test_a_handler_sees_the_headers(self, server):
         """ctx.headers is what the HTTP request said, by lower-case names, a copy: in
         each era, in a batch, over HTTP+SSE; elsewhere there are none."""
@@ -4266,7 +4234,6 @@ class TestHttpServer:
                 Client(http.url).connect()
 
     # The end
-
     def test_close_frees_the_port(self, server):
         """Again and again, with clients that listen, or have sent half a request."""
         port = 0
@@ -4355,7 +4322,6 @@ class TestHttpServer:
         assert f"('127.0.0.1', {http.port})" in str(caught.value)
 
     # Health
-
     @pytest.mark.parametrize("path", ["/health", "/"])
     def test_health(self, server, path):
         """Any client gets a 200, without a body, whatever its Host or token."""
@@ -4371,7 +4337,6 @@ class TestHttpServer:
             assert Web(http, Authorization="Bearer good").post(call)[0] == 200
 
     # Traces
-
     def test_what_a_trace_is_told(self):
         """Each message, and of HTTP itself the requests and statuses."""
         told = []
@@ -4390,7 +4355,6 @@ class TestHttpServer:
         assert "s3cret" not in str(told)
 
     # The access log
-
     @contextlib.contextmanager
     def access_log(self, server, caplog, **options):
         """A server, and a function that gives the lines of its log, without their
@@ -4469,7 +4433,6 @@ class TestHttpServer:
         assert all(map(str.isprintable, lines))
 
     # A socket that listens already
-
     def test_a_socket_that_is_given(self, server):
         """sock= is served in place of a port, and closed with the server."""
         with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -4668,8 +4631,7 @@ class TestWsgi:
 
     @contextlib.contextmanager
     def serve(self, *apps):
-        """Applications that take turns at one port, as processes would: the URL, and a
-        conversation."""
+        """Applications that take turns at one port: its URL, and a conversation."""
         from socketserver import ThreadingMixIn
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -4709,8 +4671,7 @@ class TestWsgi:
         "keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)]
     )
     def test_questions_between_processes(self, keys, known):
-        """What one process asked, another hears answered, if it knows the key; else it
-        refuses."""
+        """Another process takes the answer if it knows the key; else it refuses."""
         apps = []
         ran = []
         for number, key in enumerate(keys):
@@ -4734,8 +4695,7 @@ class TestWsgi:
             assert ran == [1, 0][: 1 + known]
 
     def test_refusals(self, server):
-        """What Endpoint refuses is refused here, and no body is read beyond the
-        limit."""
+        """What is refused elsewhere is refused here; no body is read to its end."""
         claims = {"good": {"sub": "ada"}}
         hosts = ["example.com"]
         app = server.wsgi_app(max_body=1000, verify=claims.get, allowed_hosts=hosts)
@@ -4778,8 +4738,7 @@ class TestWsgi:
         assert self.ask(server.wsgi, request("ping"), **environ) == 403
 
     def test_bodies_of_any_length(self, server):
-        """Whether the server tells their length, or marks their end; what was kept is
-        given back."""
+        """A body is read, whether its length is told or its end is marked."""
         app = server.wsgi_app(max_body=200_000)
         call = call_tool("echo", value="x" * 150_000)
         body = json.dumps(call).encode()
@@ -4812,8 +4771,7 @@ class TestWsgi:
             assert self.ask(app, discover, **change) == status, change
 
     def test_one_application(self):
-        """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have
-        changed."""
+        """`server.wsgi` is made once, by wsgi_app(), which a subclass may change."""
 
         class Guarded(Server):
             def wsgi_app(self, **options):
@@ -4826,8 +4784,7 @@ class TestWsgi:
 
 
 def modern_site(**answers):
-    """A script for web_server: a modern server that answers by answers[method](seen,
-    sock)."""
+    """A script for web_server, modern: it answers by answers[method](seen, sock)."""
 
     def script(seen, sock):
         message = seen["message"]
@@ -4895,11 +4852,9 @@ class Sessions:
 
 
 class TestHttpClient:
-    """The room HTTP client, against this library's server and against servers that do
-    as they like."""
+    """The room HTTP client, against our server, and others that do as they like."""
 
     # Finding out what a server speaks
-
     def test_the_transport_is_found(self, recorded):
         """One URL is enough, with headers of its own: modern where it is spoken, else
         a session, else HTTP+SSE. The client's own headers win."""
@@ -5003,7 +4958,6 @@ class TestHttpClient:
             assert stolen == []
 
     # Redirects
-
     @pytest.mark.parametrize(
         "where", ["/there/", "there/", "http://LOCALHOST:{port}/there/"]
     )
@@ -5040,7 +4994,6 @@ class TestHttpClient:
             assert "secret" not in str(caught.value)
 
     # Connections
-
     def test_one_connection_for_many_calls(self):
         """Connections are kept alive. Calls at once have one each, used again."""
         gate = threading.Barrier(4)
@@ -5116,7 +5069,6 @@ class TestHttpClient:
             assert names == ["x", "dies", "x", "hangs", "x"]
 
     # Answers
-
     def test_an_answer_in_events(self):
         """Comments, other events and notifications may come before the answer, in any
         pieces. The rest of the stream is not waited for."""
@@ -5160,8 +5112,7 @@ class TestHttpClient:
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_what_a_url_answers_is_told(self, version, status, headers, body, said):
-        """The URL, the status, what the server says, and a remedy; never what was sent
-        to be let in."""
+        """A failure has the URL, the status, the server's words, and no secret."""
         with web_server(lambda seen, sock: (status, headers, body)) as (url, _):
             failure = http_failure_of(url, version=version)
         assert re.search(said, str(failure)), failure
@@ -5235,8 +5186,7 @@ class TestHttpClient:
             assert "SSL" in str(failure)
 
     def test_what_is_too_large_is_told(self, server):
-        """The server refuses a large body before it has read it: its words still reach
-        the caller."""
+        """A large body is refused unread, and the caller still hears why."""
         refused = pytest.raises(HttpFailure, match="more than 100000 bytes")
         http = server.start_http(max_body=100_000)
         with http, Client(http.url) as client, refused:
@@ -5274,7 +5224,6 @@ class TestHttpClient:
         assert answers == ([] if version == "auto" else expected)
 
     # Streams
-
     def test_it_comes_back_for_an_answer(self):
         """A session's stream that ends early is resumed: with the last whole event's
         id, after the server's retry. Nothing is lost or comes twice."""
@@ -5340,8 +5289,7 @@ class TestHttpClient:
         assert visits == [None, "g1", "g1"]
 
     def test_polling_there_and_back(self, server):
-        """ctx.close_stream() costs the caller nothing but time: progress and the answer
-        come once."""
+        """After ctx.close_stream(), progress and the answer still come, once."""
 
         @server.tool
         def poll(ctx: Context) -> str:
@@ -5360,7 +5308,6 @@ class TestHttpClient:
                 assert (text_of(result), heard) == ("done", [0, 1, 2])
 
     # Sessions
-
     def test_a_lost_session_is_renewed(self, recorded):
         """404 for the session: a new one is opened, which is told what the lost one
         knew, and the call goes through. close() deletes it."""
@@ -5413,7 +5360,6 @@ class TestHttpClient:
         assert sessions.opened == 2
 
     # Headers
-
     def test_headers_mirror_the_body(self, server, recorded, version):
         """Method and name in every revision, and the arguments that the schema names."""
         http, seen = recorded
@@ -5509,7 +5455,6 @@ class TestHttpClient:
         assert name.partition("\r")[0] in str(caught.value)
 
     # The way there
-
     def test_proxies_of_the_environment(self, monkeypatch):
         """http_proxy gets the whole URL; https_proxy is asked for a tunnel; no_proxy is
         obeyed. What a proxy refuses is told."""
@@ -5574,11 +5519,9 @@ class TestHttpClient:
         assert "hush" not in str(caught.value)
 
     # The end of waiting
-
     @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
     def test_a_site_that_does_not_answer(self, version):
-        """Connecting takes `timeout`; the text of Timeout has the address, and no
-        secret of that."""
+        """Connecting takes `timeout`, and Timeout tells the URL without its query."""
         with web_server(never) as (url, _):
             secret = url + "?key=s3cret"
             with pytest.raises(Timeout, match="no answer within") as caught:
@@ -5674,8 +5617,7 @@ class TestHttpClient:
                     connecting.result(SECONDS)
 
     def test_who_only_listens_comes_back(self, server):
-        """After the server's restart its lost stream brings a new session, though
-        nothing is called."""
+        """After a server's restart, its lost stream brings a new session."""
         first = server.start_http()
         with first, Client(first.url, version="2025-11-25") as client:
             # The answer comes behind `initialized`, and the stream.
@@ -5723,7 +5665,6 @@ class TestAuthorization:
     """The room Authorization, against an authorization server of the tests' own."""
 
     # Logging in
-
     def test_the_first_401_leads_to_a_login(self, site):
         """By PKCE, for this resource; then each request shows the token, in a header."""
         assert let_in(site, client_name="tester") == "let in"
@@ -5785,8 +5726,7 @@ class TestAuthorization:
             socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
 
     def test_all_threads_log_in_once(self, site):
-        """A call that comes while another thread logs in waits for it; so with a
-        refresh."""
+        """A call waits while another thread logs in, or refreshes its token."""
         auth = OAuth(redirect=visit)
         with Client(site.mcp, auth=auth, version=MODERN) as client:
             for wave in (1, 2):
@@ -5845,7 +5785,6 @@ class TestAuthorization:
             let_in(site, OAuth())
 
     # Peers that lie, or fail
-
     @pytest.mark.parametrize(
         "kind, lie, said",
         [
@@ -5951,7 +5890,6 @@ class TestAuthorization:
         assert len(site.paths("/token")) == 2
 
     # Tokens
-
     def test_a_refresh_that_fails(self, site):
         """The user logs in again."""
         auth = OAuth(redirect=visit)
@@ -6030,7 +5968,6 @@ class TestAuthorization:
         assert hidden and hidden not in shown + str(capsys.readouterr())
 
     # Stores
-
     def test_a_file(self, site, tmp_path):
         """Only its user may read it; it serves another process, and logout forgets."""
         path = tmp_path / "tokens.json"
@@ -6055,7 +5992,6 @@ class TestAuthorization:
         assert path.read_text() == text and not site.seen
 
     # Who we are there
-
     @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
     def test_a_client_that_is_known(self, site, method):
         """client_id= needs no registration, and its secret goes as the server has it."""
@@ -6126,7 +6062,6 @@ class TestAuthorization:
         assert not any("resource" in each for each in forms)
 
     # Servers
-
     def test_our_own_server(self, site, server):
         """verify= and resource_metadata= say what a client needs to get in: first the
         scope that there is, then the one that a tool needs. One login is enough for both
@@ -6204,7 +6139,6 @@ class TestAuthorization:
                 assert client.call("read_notes") == ["ann: x"]
 
     # Without an OAuth, or before a client
-
     def test_a_function(self, site):
         """auth=fn(challenge) returns headers, or None for no."""
         asked = []
@@ -6773,8 +6707,7 @@ class TestServerInProcess:
             assert not found["result"].get("isError")
 
     def test_state_keys_are_shared_and_rotated(self):
-        """Another process takes the state if it has the key, also the old one of a
-        list."""
+        """Another process takes the state if it has the key, even an old one."""
 
         def answer_of(key, state=None):
             server = Server("s", state_key=key)
@@ -6898,7 +6831,6 @@ class TestExtending:
         return server
 
     # Middleware
-
     @pytest.mark.parametrize("over_http", [False, True])
     def test_middleware_is_around_every_request(self, noting, seen, over_http, era):
         """The first registered is outermost; the handshake, lists and pings pass it,
@@ -7108,7 +7040,6 @@ class TestExtending:
                 client.list_tools()
 
     # Methods of extensions
-
     CART = "com.example/cart"
 
     @pytest.fixture
@@ -7187,7 +7118,6 @@ class TestExtending:
         assert not seen
 
     # What some callers do not see
-
     @pytest.fixture
     def selective(self):
         """A server that shows more to who has a token, and the URL where it is."""
@@ -7816,7 +7746,6 @@ class TestClient:
         assert cancelled.wait(SECONDS)
 
     # Questions
-
     def test_endless_questions_are_left(self):
         """A call is sent again some ten times; then it ends with an error."""
         calls = []
@@ -7860,8 +7789,7 @@ class TestClient:
         ],
     )
     def test_questions_are_checked(self, version, options, method, params, code):
-        """What was not declared, and a form that is none, is refused; no callback is
-        called."""
+        """What was not declared, or is no form, is refused without a callback."""
         told = []
         base = {"message": "m", "messages": [], "maxTokens": 1}
 
@@ -8636,8 +8564,7 @@ class TestEverywhere:
             client.ping()
 
     def test_what_is_cancelled_in_the_queue_never_runs(self):
-        """A handler that did not start before its cancellation does not start after
-        it."""
+        """A handler that has not begun when it is cancelled does not begin."""
         server = Server("s", max_workers=1)
         ran = []
         gate = threading.Event()
@@ -8661,8 +8588,7 @@ class TestEverywhere:
         assert ran == [1, 3]
 
     def test_busy_handlers_hold_up_nothing_else(self):
-        """With every worker busy: ping, cancellation with its callbacks, and timeouts
-        still work."""
+        """With every worker busy, ping and cancellation still work."""
         server = Server("s", max_workers=1)
         stopped = threading.Event()
 
@@ -8731,8 +8657,7 @@ class TestEverywhere:
         assert wanted not in heard
 
     def test_a_callback_s_own_call_times_out(self):
-        """The clock stands for who waits for the user, not for the calls that the
-        callback makes."""
+        """The clock stands while the user is asked, but not for a callback's calls."""
         for version in ("2025-11-25", MODERN):
             holder = []
 
@@ -8833,8 +8758,7 @@ class TestEverywhere:
 
 
 def hosted(main, fn):
-    """What fn() returns or raises on another thread, while this one runs the host's
-    main loop."""
+    """What fn() gives or raises on a thread, while this one is the host's main loop."""
     found = []
 
     def drive():
@@ -8871,7 +8795,6 @@ class TestInsideHosts:
         return MainThread()
 
     # The main thread
-
     @pytest.mark.parametrize("kind", ["memory", "http"])
     def test_all_that_is_registered_runs_there(self, main, kind, era):
         """Tools, resources, templates, prompts and completions, and async functions
@@ -8913,8 +8836,7 @@ class TestInsideHosts:
         assert seen == {threading.current_thread()}
 
     def test_questions_from_there(self, main, era):
-        """A function on the main thread may ask. In the modern era it is there again
-        for the answer."""
+        """A function there may ask; in the modern era it runs there again."""
         seen = []
         server = Server("host", run_on=main)
 
@@ -9016,8 +8938,7 @@ class TestInsideHosts:
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
 
     def test_one_at_a_time(self, main):
-        """A job that runs the host's loop again, by a dialog say, gets 0. So does a
-        second thread."""
+        """A job that runs the host's loop again gets 0; so does a second thread."""
         told = []
 
         def job():
@@ -9077,8 +8998,7 @@ class TestInsideHosts:
         main.close()
 
     def test_ctrl_c_reaches_the_host(self, main):
-        """In a function on the main thread it ends that, and then whatever the host
-        wants it to end."""
+        """Ctrl-C ends a function on the main thread, and then what the host wants."""
         server = Server("host", run_on=main)
 
         @server.tool
@@ -9100,7 +9020,6 @@ class TestInsideHosts:
             signal.signal(signal.SIGINT, before)
 
     # Event loops, and other hosts
-
     def test_inside_asyncio(self):
         """Functions run in the loop's thread, a client's calls in its executor. A
         closed loop is told."""
@@ -9192,8 +9111,7 @@ class TestInsideHosts:
         assert timers == []
 
     def test_the_example(self):
-        """examples/host_app.py: a program is drawn in, goes on ticking, and quits; all
-        from outside."""
+        """examples/host_app.py draws, goes on ticking, and quits, from outside."""
         options = ["-X", "dev", "-W", "error"]
         said, complaints = run(sys.executable, *options, "examples/host_app.py")
         assert complaints == ""
@@ -9207,7 +9125,6 @@ class TestInsideHosts:
         ]
 
     # The process
-
     def test_nothing_of_the_process_is_touched(self, tmp_path):
         """Signals, atexit, logging, hooks, streams, threads, files: after a life as
         before the import."""
@@ -9277,8 +9194,7 @@ class TestInsideHosts:
         assert said == "untouched"
 
     def test_without_standard_streams(self, tmp_path):
-        """As under pythonw: sys.stdin, stdout and stderr are None, and their
-        descriptors are closed."""
+        """As under pythonw, the streams are None, and their descriptors closed."""
         code = """
             sys.stdin = sys.stdout = sys.stderr = None
             if "--serve" not in sys.argv:
@@ -9323,7 +9239,6 @@ class TestInsideHosts:
             del sys.modules["a_copy"]
 
     # The end
-
     @pytest.mark.parametrize(
         "kind, version",
         [
@@ -9384,8 +9299,7 @@ class TestInsideHosts:
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
     def test_a_fork_that_lives_on(self, tmp_path):
-        """The child of a tool's fork lets go of the wire: the output ends with the
-        server."""
+        """A tool's fork lets go of the wire: the output ends with the server."""
         script = """
             server = Server("s")
             @server.tool
@@ -9496,7 +9410,6 @@ class TestFaults:
         caplog.set_level(logging.CRITICAL, "mcp_lite")
 
     # Messages
-
     @pytest.mark.parametrize("name", WRONG)
     def test_a_wrong_message(self, name):
         """It is answered once, or never; and the next request is answered."""
@@ -9562,7 +9475,6 @@ class TestFaults:
             assert "not a valid answer" in wire.read()["error"]["message"]
 
     # Limits
-
     def test_more_requests_than_may_wait(self):
         """Beyond 10,000, each is refused; the others are answered, once each."""
         gate = threading.Event()
@@ -9594,8 +9506,7 @@ class TestFaults:
         assert "expired" in answer["error"]["message"]
 
     def test_a_client_that_reads_nothing(self):
-        """The handlers that write wait for it; the server goes on reading, so they can
-        be cancelled."""
+        """Handlers that write wait for it; the server reads on, and cancels them."""
         server = Server("s")
         begun = threading.Barrier(3)
         ended = threading.Semaphore(0)
@@ -9690,7 +9601,6 @@ class TestFaults:
             assert objects_after(50) - before < 1_000
 
     # Misuse
-
     def test_what_a_handler_cannot_tell(self):
         """A log of what JSON cannot say raises in the handler; the wire stays clean."""
         server = Server("s")
@@ -9776,11 +9686,9 @@ class TestFaults:
                 assert "cancelled" in other.call("waited")
 
     # Pipes and processes
-
     @pytest.mark.parametrize("moment", ["at once", "at work", "asking"])
     def test_an_output_that_closes(self, tmp_path, moment):
-        """At any point, the work is cancelled, later input read on, and nothing
-        complains: code 0."""
+        """At any point, work is cancelled, input is read on, and the exit code is 0."""
         script = f"""
             server = Server("s")
             @server.tool
@@ -9848,8 +9756,7 @@ class TestFaults:
         assert told.count("broken failed") == told.count("ZeroDivisionError: ") == 20
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
-        """Lines, and one without an end: the client reads on, and keeps the last words
-        only."""
+        """The client reads on, even a line without an end, and keeps the last words."""
         script = """
             os.write(2, b"line\\n" * 1000 + b"x" * (1 << 18))
             server = Server("s")
@@ -9894,8 +9801,7 @@ class TestFaults:
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
     def test_a_grandchild_out_of_reach(self, tmp_path):
-        """One that left the process group and holds the pipes: close() returns all the
-        same."""
+        """close() returns, though it left the process group and holds the pipes."""
         script = """
             sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleep, start_new_session=True)
@@ -9985,8 +9891,7 @@ class TestFaults:
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_a_program_s_own_sigterm(self, tmp_path):
-        """A program that exits in its handler ends with its code, though a tool is at
-        work."""
+        """A program that exits in its handler does, though a tool is at work."""
         setting = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
         text = self.WORKS.format(setting=setting, work="ctx.sleep(600)")
         with Wire(program(tmp_path, text)) as wire:
@@ -10144,8 +10049,7 @@ class Fuzz:
         return data
 
     def check(self, came):
-        """Each message that came is a message; no id is answered more often than it was
-        sent."""
+        """What came are messages, and no id is answered more often than sent."""
         for message in came if isinstance(came, list) and came else [came]:
             assert message["jsonrpc"] == "2.0", f"{message}; {self}"
             if "method" in message:
@@ -10165,8 +10069,7 @@ class Fuzz:
         return f"id{self.ids}."
 
     def spoil(self, value):
-        """A copy in which up to three places are dropped, replaced, swapped, doubled or
-        wrapped."""
+        """A copy with up to three places dropped, replaced, swapped or wrapped."""
         value = copy.deepcopy([value])
         for _ in range(self.dice.randint(1, 3)):
             places = []
@@ -10206,8 +10109,7 @@ class Fuzz:
         return data
 
     def encode(self, message, spoiled=60, spliced=15):
-        """A message as bytes, which with these chances in a hundred are not what they
-        should be."""
+        """A message as bytes, spoiled and spliced with these chances in a hundred."""
         if self.chance(spoiled):
             message = self.spoil(message)
         data = json.dumps(message).encode()
@@ -11724,8 +11626,7 @@ class TestTasks:
             assert self.until(client, task, "completed", "cancelled") == done
 
     def test_how_a_task_may_end(self):
-        """A tool's failure is a result, an error is told as such, and cancelling
-        reaches the tool."""
+        """A failure is a result, an error is told, and cancelling reaches the tool."""
         with self.raw(self.shop()) as client:
             done = self.until(client, client.start_call("fail").result(), "completed")
             assert done["result"]["isError"] is True
