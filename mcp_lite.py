@@ -3280,7 +3280,8 @@ class Signature:
         fit is read as JSON, if its argument may be a list or an object, or is among
         `texts`: those that can only come as text, as the parts of a URI do.
         """
-        are_plain = all(
+        # None is plain where the schema is one's own, for that may ask for anything.
+        are_plain = self._plain and all(
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self._required <= arguments.keys():

@@ -2530,6 +2530,9 @@ class TestSignatures:
         assert call(given)["structuredContent"] == {"n": 1}
         with pytest.raises(ToolError, match="n: expected at most 3"):
             call({"n": 4})
+        _, demand = offered(same, input_schema={**schema, "required": ["n"]})
+        with pytest.raises(ToolError, match="n: required, but missing"):
+            demand({})
         said = 'does not match.*n: expected integer, got "two"'
         with pytest.raises(InternalError, match=said):
             call({"n": 2})
