@@ -11535,7 +11535,7 @@ def _fail(error: BaseException, as_json: bool) -> int:
         # Of the server's stderr the last line: the others were shown as they came.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
-        text += f" (to log in: {_PROGRAM} login {error.url})"
+        text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
     failure = {
         "message": text,
         "code": getattr(error, "code", None),

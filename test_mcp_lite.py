@@ -8266,7 +8266,7 @@ server.run()
             code, _, rest = self.run(*call, **home)
         assert code == 3
         line = rest.splitlines()[-1]
-        assert line.endswith(f"(to log in: python3 -m mcp_lite login {http.url})")
+        assert line.endswith(f"by --header, or python3 -m mcp_lite login {http.url})")
 
     def at_terminal(self, *arguments, answers=()):
         """What a command shows at a terminal, where each answer follows its question."""
