@@ -884,28 +884,26 @@ class EventParser:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# One table of everything that can be said, but for tasks: a row for each method tells
-# who says it, in which revisions, what must have been declared, which handler serves
-# it, and what it is for. A rule that concerns one method stands in its row; nowhere
-# else is the name of a method compared.
-Member = namedtuple("Member", "name required kind")  # a member of params, and its type
+# This room has one table of everything that can be said, but for tasks. A row for each
+# method tells who says it, in which revisions, which capability it needs, which handler
+# serves it, and what it is for. A rule of one method stands in its row: the rooms below
+# ask for the trait, and hardly ever for the name.
 
 
-def _typed_members(kinds: dict[str, type]) -> tuple[Member, ...]:
-    """Make the members of an object of {"name": type}; a name that ends in "?" is
+def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
+    """Make the rules of check_members() from {"name": type}. A name that ends in "?" is
     optional."""
     return tuple(
-        Member(name.rstrip("?"), not name.endswith("?"), kind)
-        for name, kind in kinds.items()
+        (name.rstrip("?"), not name.endswith("?"), kind) for name, kind in kinds.items()
     )
 
 
 class Method:
     """A row of the table: what can be said, who says it, and what follows from that.
 
-    `sender` is "client", "server" or "both"; `kind` "request" or "notification", or of
-    an extension's method "either": it is what comes. The traits below have defaults; a
-    row says only those that differ.
+    `sender` is "client", "server" or "both". `kind` is "request" or "notification"; an
+    extension's method is "either", as it comes. The traits below have defaults; a row
+    says only those that differ.
     """
 
     # The method of the receiver's Endpoint that serves a request; of a notification
@@ -917,16 +915,17 @@ class Method:
     undeclared: type[_CodedError] = MethodNotFound
     # The extension that its sender must have declared, too.
     extension = ""
-    params: tuple[Member, ...] = ()
+    # The members of its params, as check_members() takes them.
+    params: tuple[tuple[str, bool, type], ...] = ()
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # May come before the handshake; is part of the handshake.
+    # It may come before the handshake; it is part of the handshake.
     early = False
     handshake = False
-    # Is served by the reading thread, so that what comes after finds it done.
+    # The reading thread serves it, so that the next message finds it done.
     inline = False
-    # It is answered at its end only.
+    # Its answer comes at its end only.
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
@@ -940,8 +939,8 @@ class Method:
     asks = False
     # It is a log message.
     logs = False
-    # It ends the request that it is about, which this member names; whether who says it
-    # expects an answer all the same.
+    # It ends the request that it is about, which this member names; its sender expects an
+    # answer to that request all the same.
     cancels = False
     subject = "requestId"
     expects_answer = False
@@ -3629,10 +3628,8 @@ Answer = namedtuple("Answer", "pending result error")
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
 # Every modern request says this in `_meta`: basic/index.md#meta.
-MODERN_META = (
-    Member(META_VERSION, True, str),
-    Member(META_CAPABILITIES, True, dict),
-    Member(META_CLIENT_INFO, False, dict),
+MODERN_META = _typed_members(
+    {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
 )
 
 
