@@ -408,6 +408,7 @@ PYTHON = [sys.executable, "-S"]
 SERVE = [*PYTHON, "-c", IMPORT, "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
+PIPE = subprocess.PIPE
 
 
 def eventually(condition, what="the condition"):
@@ -426,17 +427,9 @@ def at_once(fn, rows):
 
 def run(*command, input="", code=0, **options):
     """Run a command, which ends with this exit code; its stdout and its stderr."""
-    ended = subprocess.run(
-        list(map(str, command)),
-        **{
-            "cwd": HERE,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            **options,
-        },
-        input=input.encode(),
-        timeout=SECONDS * 4,
-    )
+    options = {"cwd": HERE, "stdout": PIPE, "stderr": PIPE, **options}
+    options.update(input=input.encode(), timeout=SECONDS * 4)
+    ended = subprocess.run(list(map(str, command)), **options)
     texts = [(text or b"").decode() for text in (ended.stdout, ended.stderr)]
     told = [text.replace(os.linesep, "\n") for text in texts]
     assert ended.returncode == code, (command, *told)
@@ -589,25 +582,22 @@ CALLBACKS = {"on_elicit": answer, "on_sample": lambda params: "four", "roots": [
 
 def opening(version, capabilities=None):
     """The parameters of initialize."""
-    return {
-        "protocolVersion": version,
-        "capabilities": capabilities or {},
-        "clientInfo": {"name": "t", "version": "0"},
-    }
+    about = {"protocolVersion": version, "capabilities": capabilities or {}}
+    return {**about, "clientInfo": {"name": "t", "version": "0"}}
+
+
+def greeting(version, **capabilities):
+    """The result of initialize, of a server with tools."""
+    about = {"protocolVersion": version, "capabilities": {"tools": {}, **capabilities}}
+    return {**about, "serverInfo": {"name": "fake", "version": "1"}}
 
 
 class Wire:
     """A raw conversation with a server on stdio."""
 
     def __init__(self, command=SERVE, stderr=subprocess.DEVNULL, **options):
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            bufsize=0,
-            **options,
-        )
+        options = {"stdin": PIPE, "stdout": PIPE, "stderr": stderr, **options}
+        self.process = subprocess.Popen(command, bufsize=0, **options)
         self.out = self.process.stdout
         self.watchdog = threading.Timer(SECONDS * 2, self.process.kill)
         self.watchdog.start()
@@ -741,11 +731,7 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
             found = {"jsonrpc": "2.0", "id": message["id"]}
             method = message["method"].replace("/", "_")
             if method == "initialize" and method not in answers:
-                found["result"] = {
-                    "protocolVersion": version,
-                    "serverInfo": {"name": "fake", "version": "1"},
-                    "capabilities": {"tools": {}, **(capabilities or {})},
-                }
+                found["result"] = greeting(version, **(capabilities or {}))
             elif method in answers:
                 result = answers[method]
                 result = result(message, read, write) if callable(result) else result
@@ -1056,11 +1042,7 @@ def legacy_site(version="2025-11-25", **answers):
         if answer is not None:
             return answer(seen, sock)
         if method == "initialize":
-            result = {
-                "protocolVersion": version,
-                "serverInfo": {"name": "fake", "version": "1"},
-                "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-            }
+            result = greeting(version, resources={"subscribe": True})
             answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
             return 200, {"Mcp-Session-Id": "s1"}, answer
         if method in ("GET", "DELETE"):
@@ -1194,11 +1176,8 @@ class LoginSite:
             },
         }
         _, folder, kind, *rest = [*seen["path"].split("/"), ""]
-        if (
-            folder != ".well-known"
-            or kind not in documents
-            or rest[:-1] not in ([], ["mcp"])
-        ):
+        is_there = folder == ".well-known" and rest[:-1] in ([], ["mcp"])
+        if not is_there or kind not in documents:
             return 404, {}, b"<html>no such page</html>"
         document = {**documents[kind], **self.lies.get(kind, {})}
         told = {name: value for name, value in document.items() if value is not None}
@@ -2470,11 +2449,8 @@ class TestSignatures:
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         server = Server("s")
-        names = ", ".join(
-            f"{name}=None"
-            for part in re.findall(r"{\W?([\w,]+)}", template)
-            for name in part.split(",")
-        )
+        names = ",".join(re.findall(r"{\W?([\w,]+)}", template))
+        names = names.replace(",", "=None, ") + "=None"
         fn = eval(f"lambda {names}: {{k: v for k, v in locals().items() if v}}")
         server.add_resource(template, fn)
         answer = server.handle(request("resources/read", modern(uri=uri)))
@@ -2679,11 +2655,8 @@ class TestSeams:
         transport = SocketTransport(server)
         with Client(transport, version=version, roots=["file:///y"]) as client:
             assert client.protocol_version == version
-            result = client.call_tool(
-                "measure",
-                {"text": "x" * (1 << 20)},
-                on_progress=lambda *told: progress.append(told[:2]),
-            )
+            heard = {"on_progress": lambda *told: progress.append(told[:2])}
+            result = client.call_tool("measure", {"text": "x" * (1 << 20)}, **heard)
             assert text_of(result) == f"{1 << 20} in file:///y"
             # In the modern era, a question makes the handler run again.
             assert set(progress) == {(1, 2)}
@@ -2793,13 +2766,8 @@ class TestServerOnTheWire:
         """They are answered in one array, without notifications and without a request
         that was cancelled."""
         wire.open("2025-03-26")
-        batch = [
-            request("ping", id=1),
-            notice("x"),
-            call_legacy("wait", 2),
-            7,
-            request("no", id=3),
-        ]
+        batch = [request("ping", id=1), notice("x"), 7, request("no", id=3)]
+        batch.append(call_legacy("wait", 2))
         wire.send(json.dumps(batch).encode() + b"\n", cancelled(2))
         codes = {each.get("id"): member(each, "error", "code") for each in wire.read()}
         assert codes == {1: None, None: -32600, 3: -32601}
@@ -2881,11 +2849,8 @@ class TestServerOnTheWire:
             params = {"cursor": cursor} if cursor else None
         assert len(names) == len(set(names)) > 10
         assert "nextCursor" not in wire.ask("resources/list")["result"]
-        for bad in ["x", "", ":3", 5, "tools/list:-1", "tools/list:\u0663"] + [
-            "resources/list:3",
-            "tools/list:" + "9" * 5000,
-            "é",
-        ]:
+        wrong = ["x", "", ":3", 5, "é", "resources/list:3", "tools/list:-1"]
+        for bad in [*wrong, "tools/list:\u0663", "tools/list:" + "9" * 5000]:
             answer = wire.ask("tools/list", {"cursor": bad})
             assert answer["error"]["code"] == -32602, bad
 
@@ -3133,7 +3098,7 @@ class TestServerOnTheWire:
             def fail(length: int): raise ValueError('x' * length)
             server.run()
         """
-        with Wire(program(tmp_path, script), stderr=subprocess.PIPE) as wire:
+        with Wire(program(tmp_path, script), stderr=PIPE) as wire:
             wire.send(*[call_tool("fail", n, length=n * 30) for n in range(200)])
             assert {wire.read()["id"] for _ in range(200)} == set(range(200))
             wire.process.stderr.close()
@@ -3222,12 +3187,8 @@ class TestFraming:
         """A header says the value as the specification does, or in base64; a number is
         compared as a number. One that says another value is refused."""
         types = {"text": "string", "number": "integer", "flag": "boolean"}
-        schema = {
-            "type": "object",
-            "properties": {
-                name: {"type": types[name], "x-mcp-header": name} for name in types
-            },
-        }
+        schema = {name: {"type": types[name], "x-mcp-header": name} for name in types}
+        schema = {"type": "object", "properties": schema}
         server = Server("s")
         server.add_tool(
             lambda text=None, number=None, flag=None: "fine",
@@ -4538,10 +4499,8 @@ class TestHttpServer:
             print("after")
         """
         command = program(tmp_path, script)
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            command, stdout=pipe, stderr=pipe, cwd=tmp_path
-        ) as process:
+        options = {"stdout": PIPE, "stderr": PIPE, "cwd": tmp_path}
+        with subprocess.Popen(command, **options) as process:
             try:
                 url = process.stderr.readline().decode()
                 port = int(re.search(r":(\d+)/mcp", url)[1])
@@ -4896,12 +4855,8 @@ class TestHttpClient:
             assert client.protocol_version == "2025-11-25"
             assert client.call("x") == "called"
         posts = [each for each in seen if each["method"] == "POST"]
-        assert methods_in(posts) == [
-            "server/discover",
-            "initialize",
-            "notifications/initialized",
-            "tools/call",
-        ]
+        first = ["server/discover", "initialize", "notifications/initialized"]
+        assert methods_in(posts) == [*first, "tools/call"]
         assert shown_in(posts, "mcp-session-id") == [None, None, "s1", "s1"]
         after = [each for each in seen if each["headers"].get("mcp-session-id")]
         assert set(shown_in(after, "mcp-protocol-version")) == {"2025-11-25"}
@@ -5366,13 +5321,9 @@ class TestHttpClient:
     def test_headers_mirror_the_body(self, server, recorded, version):
         """Method and name in every revision, and the arguments that the schema names."""
         http, seen = recorded
-        schema = {
-            "type": "object",
-            "properties": {
-                "region": {"type": "string", "x-mcp-header": "Region"},
-                "n": {"type": "integer", "x-mcp-header": "N"},
-            },
-        }
+        region = {"type": "string", "x-mcp-header": "Region"}
+        properties = {"region": region, "n": {"type": "integer", "x-mcp-header": "N"}}
+        schema = {"type": "object", "properties": properties}
         server.add_tool(
             lambda region=None, n=None: "here", name="place", input_schema=schema
         )
@@ -5422,16 +5373,14 @@ class TestHttpClient:
         """It is read before the first arguments are sent, and again, with the call once
         more, when the server finds a mismatch (-32020)."""
         http, seen = recorded
-        schema = {
-            "type": "object",
-            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-        }
+        region = {"type": "string", "x-mcp-header": "Region"}
+        schema = {"type": "object", "properties": {"region": region}}
         server.add_tool(lambda region: region, name="place", input_schema=schema)
         with Client(http.url) as client:
             assert client.call("place", region="Oslo") == "Oslo"
             assert seen[-1][1]["mcp-param-region"] == "Oslo"
             server.remove_tool("place")
-            schema["properties"]["region"]["x-mcp-header"] = "Place"
+            region["x-mcp-header"] = "Place"
             server.add_tool(lambda region: region, name="place", input_schema=schema)
             del seen[:]
             assert client.call("place", region="Bern") == "Bern"
@@ -6590,14 +6539,8 @@ class TestServerInProcess:
         for uri in ("file:///home/ada", "file:///home/ada/", "file:///C:/x%20y"):
             result = ask(uri)["result"]["structuredContent"]
             assert result == {"result": ["file:///first", uri]}
-        for wrong in (
-            "/home/ada",
-            "https://example.com/",
-            "file:///home/../etc",
-            "file:///a/..%2f..%2fetc",
-            "file:///a%00",
-            "",
-        ):
+        smuggled = ("file:///home/../etc", "file:///a/..%2f..%2fetc", "file:///a%00")
+        for wrong in (*smuggled, "/home/ada", "https://example.com/", ""):
             error = ask(wrong)["error"]
             assert error["code"] == -32602 and "roots" in error["message"]
 
@@ -6978,24 +6921,20 @@ class TestExtending:
         """It opens no session: over stdio, and over HTTP."""
         server = Server("closed")
         server.add_tool(lambda: "in", name="x")
-        names = {"ann"}
+        names = set()
 
         @server.middleware
-        def only_ann(ctx, method, params, call_next):
+        def only_some(ctx, method, params, call_next):
             if method == "initialize" and ctx.client_info["name"] not in names:
                 raise mcp_lite.InvalidRequest("who are you?")
             return call_next()
 
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "bob", "version": "0"},
-        }
+        hello = opening("2025-11-25")
         with LocalWire(server) as wire:
             assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
             found = wire.ask("tools/call", {"name": "x"}, 2)
             assert "not initialized" in found["error"]["message"]
-            names.add("bob")
+            names.add("t")
             assert wire.ask("initialize", hello, 3)["result"]
             assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
         names.clear()
@@ -7548,13 +7487,8 @@ class TestClient:
             assert client.protocol_version == "2025-11-25"
             assert client.list_tools() == []
         sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
-        assert sent == [
-            "server/discover",
-            "notifications/cancelled",
-            "initialize",
-            "notifications/initialized",
-            "tools/list",
-        ]
+        begin = ["server/discover", "notifications/cancelled", "initialize"]
+        assert sent == [*begin, "notifications/initialized", "tools/list"]
 
     LATER = {"supportedVersions": ["2031-01-01"]}
     REFUSAL = {"supported": ["2031-01-01"], "requested": MODERN}
@@ -8106,14 +8040,9 @@ server.run()
 
     def start(self, *arguments, **env):
         """A command, in a process of its own."""
-        return subprocess.Popen(
-            [*self.COMMAND, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=HERE,
-            env={**os.environ, "HOME": "/nonexistent", **env},
-        )
+        env = {**os.environ, "HOME": "/nonexistent", **env}
+        options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "cwd": HERE}
+        return subprocess.Popen([*self.COMMAND, *arguments], env=env, **options)
 
     def run(self, *arguments, input="", **env):
         """The exit code, stdout and stderr of a command."""
@@ -8145,12 +8074,8 @@ server.run()
             '    "city"',
         ):
             assert line in lines
-        report = json.loads(
-            self.prints(
-                *["list", "--json", "--protocol", "2025-06-18"],
-                *["--", *PYTHON, script],
-            )
-        )
+        words = ["list", "--json", "--protocol", "2025-06-18", "--", *PYTHON, script]
+        report = json.loads(self.prints(*words))
         assert report["protocolVersion"] == "2025-06-18"
         assert report["serverInfo"] == {"name": "demo", "version": "2"}
         assert report["tools"][0]["inputSchema"]["required"] == ["city"]
@@ -8273,13 +8198,8 @@ server.run()
         import pty
 
         parent, child = pty.openpty()
-        process = subprocess.Popen(
-            [*self.COMMAND, *arguments],
-            stdin=child,
-            stdout=child,
-            stderr=child,
-            cwd=HERE,
-        )
+        options = {"stdin": child, "stdout": child, "stderr": child, "cwd": HERE}
+        process = subprocess.Popen([*self.COMMAND, *arguments], **options)
         os.close(child)
         left = list(answers)
         told = b""
@@ -9090,11 +9010,8 @@ class TestInsideHosts:
         monkeypatch.setitem(sys.modules, module, host)
         if "." in module:
             monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
-        (recipe,) = [
-            block
-            for block in TestReadme.blocks("text")
-            if re.match(f"(import|from) {re.escape(module)}\\b", block)
-        ]
+        begins = re.compile(f"(import|from) {re.escape(module)}\\b")
+        (recipe,) = filter(begins.match, TestReadme.blocks("text"))
         program = {}
         exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
         try:
@@ -9843,7 +9760,7 @@ class TestFaults:
                 ours = theirs = stack.enter_context(open(answers, "w+b", 0))
             else:
                 ours, theirs = map(stack.enter_context, socket.socketpair())
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs)
+            process = subprocess.Popen(command, stdin=PIPE, stdout=theirs)
             process.stdin.write(json.dumps(call_tool("work")).encode() + b"\n")
             process.stdin.close()
             go.touch()
@@ -9883,7 +9800,7 @@ class TestFaults:
         the streams and the signals are what they were. The deaf are left within six
         seconds."""
         command = program(tmp_path, self.WORKS.format(setting="", work=work))
-        with Wire(command, subprocess.PIPE) as wire, wire.process.stderr as stderr:
+        with Wire(command, PIPE) as wire, wire.process.stderr as stderr:
             wire.open()
             wire.send(request("tools/call", {"name": "work"}))
             assert wire.read()["params"]["data"] == "begun"
@@ -10007,11 +9924,8 @@ CALLED = {
     "count": {"to": 3},
     "bad": {"kind": "nan"},
 }
-CALLED.update(
-    (name, {})
-    for name in ["media", "logs", "form", "visit", "think", "where", "steps"]
-    + ["together", "change", "form_person"]
-)
+NAMES = "media logs form visit think where steps together change form_person"
+CALLED.update((name, {}) for name in NAMES.split())
 
 
 def strict_json(data):
@@ -10427,9 +10341,8 @@ class FuzzedPort:
         self.may_be_deleted |= b"DELETE" in data
         answered = self.exchange(data, leaves=self.fuzz.chance(6))
         try:
-            for message in messages_in(
-                strict_responses(answered, data[:5] == b"HEAD ")
-            ):
+            responses = strict_responses(answered, data[:5] == b"HEAD ")
+            for message in messages_in(responses):
                 self.fuzz.check(message)
         except Exception as error:
             text = f"{type(error).__name__}: {error}; answered {answered[-3000:]!r}"
@@ -10659,12 +10572,8 @@ class TestPublicFace:
     def test_help_shows_every_signature(self):
         """Methods are functions with a signature of their own: no partialmethod."""
         things = self.things().items()
-        odd = [
-            f"{name}: {type(thing).__name__}"
-            for name, thing in things
-            if not isinstance(thing, type) and self.function_of(thing) is None
-        ]
-        assert not odd, "\n".join(odd)
+        things = [each for each in things if not isinstance(each[1], type)]
+        assert [each for each in things if self.function_of(each[1]) is None] == []
 
     def test_every_option_is_explained(self):
         """It is named in the docstring of its function or of the function's class; of
@@ -10840,24 +10749,21 @@ class TestReadme:
             return seen, told, client.server_info, client.protocol_version
 
         questions = []
-        options = {
-            "on_elicit": lambda params: (
-                questions.append(params["message"])
-                or {"action": "accept", "content": {"name": "Ada"}}
-            ),
-            "stderr": None,
-        }
+
+        def on_elicit(params):
+            questions.append(params["message"])
+            return {"action": "accept", "content": {"name": "Ada"}}
+
+        options = {"on_elicit": on_elicit, "stderr": None}
         with Client(server, version=version, trace=trace, **options) as client:
             recorded = converse(client)
         command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
         command.append(str(trace))
         with contextlib.ExitStack() as stack:
             if over == "http":
-                process = subprocess.Popen(
-                    [*command, "--http"],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
+                command.append("--http")
+                quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
+                process = subprocess.Popen(command, **quiet)
                 stack.enter_context(process)
                 stack.callback(process.kill)
                 command = process.stdout.readline().decode().strip()
@@ -10931,20 +10837,15 @@ class TestReadme:
             sock.listen()
             client.settimeout(SECONDS)
             client.connect(path)
-            client.sendall(
-                head_of(
-                    call_tool("which_process"),
-                    "Mcp-Name: which_process",
-                    "Authorization: Bearer t0ken",
-                    "Connection: close",
-                )
-            )
+            lines = ["Authorization: Bearer t0ken", "Connection: close"]
+            lines.append("Mcp-Name: which_process")
+            client.sendall(head_of(call_tool("which_process"), *lines))
             process = subprocess.Popen(
                 [sys.executable, "-c", start, str(sock.fileno())],
                 cwd=os.path.join(HERE, "examples", "systemd"),
                 env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
                 pass_fds=[sock.fileno()],
-                stderr=subprocess.PIPE,
+                stderr=PIPE,
             )
             answer = b"".join(iter(lambda: client.recv(65536), b""))
         process.send_signal(signal.SIGINT)
@@ -11516,12 +11417,9 @@ class TestExplain:
 
     def test_as_a_program(self):
         """It explains a conversation with a server; an error is one line."""
+        search = ["examples/quickstart_server.py", "search", '{"pattern": "def"}']
         for words, code, shown in (
-            (
-                ["examples/quickstart_server.py", "search", '{"pattern": "def"}'],
-                0,
-                "tools/call",
-            ),
+            (search, 0, "tools/call"),
             (["/no/such/server.py"], 1, "\nexplain: "),
         ):
             words = [sys.executable, "examples/explain.py", *words]
@@ -11658,12 +11556,9 @@ class TestTasks:
                 assert caught.value.data["requiredCapabilities"] == needed
         tokens = {name: {"sub": name} for name in ("ada", "bob")}
         with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
-            ada, bob = (
-                stack.enter_context(
-                    self.raw(web.url, headers={"Authorization": f"Bearer {name}"})
-                )
-                for name in tokens
-            )
+            headers = [{"Authorization": f"Bearer {name}"} for name in tokens]
+            clients = [self.raw(web.url, headers=each) for each in headers]
+            ada, bob = map(stack.enter_context, clients)
             task = ada.start_call("fail").result()
             self.until(ada, task, "completed")
             with pytest.raises(InvalidParams, match="Unknown task"):
