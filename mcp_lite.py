@@ -147,10 +147,13 @@ A path through the protocol, of less than 3,000 lines:
     room 10        a conversation
     in room 19     the class ServerEndpoint, which answers requests
     in room 20     the class Call, which waits for an answer
-It can be walked without the other rooms. From these it needs only that Workers (room 9)
-are a pool of threads, an Outbox (9) is the queue of lines that go out, and log_line (9)
-writes a line of log; that a Context (11) is what a handler sees of its request; and that
-the functions of room 6 bring values into the form of the wire.
+It can be walked without the other rooms. This is what it borrows from them:
+    Workers, Outbox, log_line (9)  a pool of threads, the queue of lines that go out, a
+                                   line of log
+    Context, Signer (11)           what a handler sees of its request, the seal on what a
+                                   server asks its client to keep
+    call_function, run_job and run_in_time (11)   run a handler
+    fit_result and the other functions of room 6  make values as on the wire
 
 The rooms, in reading order. Each uses only the rooms above it.
      1. Words           revisions, `_meta` keys, log levels
@@ -335,12 +338,10 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
 MAX_QUEUED = 10_000  # notifications that wait for a slow reader
-MAX_BATCH = 1_000  # members of a batch
 MAX_WORKERS = 32  # handlers at once
 MAX_CONNECTIONS = 256  # of an HTTP server at once; each has a thread
 
 # Times, in seconds.
-PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 DRAIN_SECONDS = 5.0  # for work in flight at the end; again, once it was cancelled
 # For what was cancelled before the end, to tidy up. SIGTERM comes from a client that
 # kills a moment later, so this is shorter.
@@ -1363,8 +1364,6 @@ METHODS: dict[str, Method] = {
 }
 # The row of what is not in the table.
 UNKNOWN = Method("neither", "nothing", "")
-# The kinds of those that may come as requests.
-REQUESTS = ("request", "either")
 
 # A client may ask to hear of these changes. Each has a member of the client's filter, a
 # notification, and the capability that promises it. See also DECLARED, in room 19.
@@ -3745,11 +3744,8 @@ class Protocol:
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
         # statelessly". A method that only that era has wants it.
         meta = request.meta
-        if (
-            META_VERSION in meta
-            or META_CAPABILITIES in meta
-            or row.since >= FIRST_MODERN
-        ):
+        is_modern = META_VERSION in meta or META_CAPABILITIES in meta
+        if is_modern or row.since >= FIRST_MODERN:
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
             raise InvalidRequest(
@@ -3758,7 +3754,8 @@ class Protocol:
             )
 
         version = request.version or OLDEST
-        is_known = row.kind in REQUESTS and row.sender != self.role
+        is_request = row.kind in ("request", "either")
+        is_known = is_request and row.sender != self.role
         if not is_known or not row.is_in(version):
             raise MethodNotFound(
                 f"{show(request.method)}: no request to a {self.role} in {version}"
@@ -3820,8 +3817,8 @@ class Protocol:
         row = METHODS.get(method) or self.extension_row(method)
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
-        if row.kind in REQUESTS:
-            # Of an extension. No other request has such an id.
+        if row.kind == "either":
+            # It is an extension's. No other request has such an id.
             request = Request({**message, "id": object()}, self)
             request.is_notification = True
             self._admit(request)
@@ -4193,6 +4190,7 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 # Transport carries the bytes, an Endpoint knows what the messages mean. This room
 # opens no file and no socket, and runs no user code but through its Endpoint.
 
+MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
 MAX_BACKLOG = 10_000
 # A trace tells the first of these about messages that this side sends, the second about
@@ -10215,6 +10213,7 @@ def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
 
 MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
+PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
 
 
