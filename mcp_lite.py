@@ -6742,11 +6742,6 @@ class HttpConnection(Connection):
         stream.end()
 
 
-def told_version(message: object) -> Any:
-    """Return the version that a message tells itself, as modern ones do; else None."""
-    return member_at(message, ("params", "_meta", META_VERSION))
-
-
 ###############################################################################
 # 15. HTTP endpoint ###########################################################
 ###############################################################################
@@ -6772,7 +6767,6 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # The values of MCP-Protocol-Version in sessions; "" stands for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 _OVER = ConnectionClosed("the conversation is over")
-_SERVER_CLOSED = ConnectionClosed("the server was closed")
 
 
 class HttpEndpoint:
@@ -6961,7 +6955,7 @@ class HttpEndpoint:
         version = exchange.headers.get("mcp-protocol-version", "")
         message = exchange.read_message()
         # The era is that of the message, whatever its client has sent before.
-        told = told_version(message)
+        told = member_at(message, ("params", "_meta", META_VERSION))
         if told is not None or version not in _SESSION_VERSIONS:
             self._check_modern(object_or_empty(message), told, exchange)
             connection = HttpConnection(self, exchange)
@@ -7163,7 +7157,7 @@ class HttpEndpoint:
         served = {connection for _, connection in serving}
         for connection in served.union(list(self._sessions.values())):
             self.server.input_ended(connection)
-            connection.fail_pending(_SERVER_CLOSED)
+            connection.fail_pending(ConnectionClosed("the server was closed"))
             connection.flush()
             stream = connection.listening
             is_needed = connection.is_sse and connection.protocol.in_flight
@@ -7207,16 +7201,23 @@ def _status_line(status: int) -> str:
     return f"{status} {HTTPStatus(status).phrase}"
 
 
-class WsgiApp:
-    """An HttpEndpoint as a WSGI application (PEP 3333), at whatever path it is mounted."""
+def answer_wsgi(
+    endpoint: HttpEndpoint, environ: Json, start_response: Callable[..., Write]
+) -> list[bytes]:
+    """Answer one request as a WSGI application does (PEP 3333), on this thread."""
+    exchange = _WsgiExchange(environ, start_response, endpoint.max_body)
+    endpoint.answer(exchange)
+    if exchange.state == exchange.OPENING:
+        exchange.send(400, {})  # the body could not be read
+    return [exchange.result]
 
-    def __init__(self, endpoint: HttpEndpoint) -> None:
-        self.endpoint = endpoint
 
-    def __call__(
-        self, environ: Json, start_response: Callable[..., Write]
-    ) -> list[bytes]:
-        """Answer one request, on this thread."""
+class _WsgiExchange(Exchange):
+    result = b""
+
+    def __init__(
+        self, environ: Json, start_response: Callable[..., Write], max_body: int
+    ) -> None:
         headers = {
             name[5:].replace("_", "-").lower(): str(value)
             for name, value in environ.items()
@@ -7225,37 +7226,26 @@ class WsgiApp:
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
         target = f"{path}?{environ.get('QUERY_STRING') or ''}"
-        exchange = _WsgiExchange(str(environ.get("REQUEST_METHOD")), target, headers)
-        exchange.peer = str(environ.get("REMOTE_ADDR") or "")
-        exchange.environ = environ
-        exchange.max_body = self.endpoint.max_body
-        exchange.start_response = start_response
-        self.endpoint.answer(exchange)
-        if exchange.state == exchange.OPENING:
-            exchange.send(400, {})  # the body could not be read
-        return [exchange.result]
-
-
-class _WsgiExchange(Exchange):
-    environ: Json
-    max_body: int
-    result = b""
-    start_response: Callable[..., Write]
+        super().__init__(str(environ.get("REQUEST_METHOD")), target, headers)
+        self.peer = str(environ.get("REMOTE_ADDR") or "")
+        self._environ = environ
+        self._start_response = start_response
+        self._max_body = max_body
 
     def read_body(self) -> bytes:
-        size = self.max_body + 1
+        size = self._max_body + 1
         # Some servers mark the end of the body; to read on behind any other blocks.
-        if not self.environ.get("wsgi.input_terminated"):
-            told = parse_length(str(self.environ.get("CONTENT_LENGTH") or 0))
+        if not self._environ.get("wsgi.input_terminated"):
+            told = parse_length(str(self._environ.get("CONTENT_LENGTH") or 0))
             size = min(size, told)
-        body: bytes = self.environ["wsgi.input"].read(size)
-        if len(body) > self.max_body:
-            raise _too_long(self.max_body)
+        body: bytes = self._environ["wsgi.input"].read(size)
+        if len(body) > self._max_body:
+            raise _too_long(self._max_body)
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.result = body or b""
-        self._write = self.start_response(_status_line(status), list(headers.items()))
+        self._write = self._start_response(_status_line(status), list(headers.items()))
 
     def put(self, events: bytes, ending: bool) -> None:
         try:
@@ -7291,31 +7281,22 @@ class _SocketExchange(Exchange):
         handler = self._handler
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        # Another thread than that of the connection, which is not free yet.
-        early = threading.get_ident() != self.thread
-        if self.is_last or early or not self.is_read:
+        if self._is_early() or not self.is_read:
             handler.close_connection = True
         if handler.close_connection:
             headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
-        self._send(head.encode("latin-1", "replace") + (body or b""))
-        if body is not None and handler.close_connection:
-            shut(self._sock, 1)
+        self._send(head.encode("latin-1", "replace") + (body or b""), body is not None)
 
     def put(self, events: bytes, ending: bool) -> None:
         data = events
         if self._is_chunked:
             data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
             data += b"0\r\n\r\n" if ending else b""
-        self._send(data)
-        if not ending:
-            self._handler.set_deadline()
-        elif threading.get_ident() != self.thread:
-            self._handler.close_connection = True
-            shut(self._sock, 1)
+        self._send(data, ending)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, ending: bool) -> None:
         # The client must take this, and then send the next request.
         handler = self._handler
         handler.set_deadline(handler.server.idle_seconds)
@@ -7325,6 +7306,15 @@ class _SocketExchange(Exchange):
             # No other answer can follow one that was half written.
             handler.close_connection = True
             raise
+        if not ending:
+            handler.set_deadline()
+        elif self._is_early():
+            handler.close_connection = True
+            shut(self._sock, 1)
+
+    def _is_early(self) -> bool:
+        """Return whether the answer goes before the thread of the connection is free."""
+        return self.is_last or threading.get_ident() != self.thread
 
     def hung_up(self) -> bool:
         import socket
@@ -7351,7 +7341,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     rfile: io.BufferedReader
     server: HttpServer
-    close_connection: bool
     _head_bytes = b""
     _head: Head
     _problem: HttpError | None = None
@@ -7364,8 +7353,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
         # A timeout of the socket's own would double the system calls. Windows needs it:
         # there a thread may not notice that its connection was cut off.
-        is_posix = os.name == "posix"
-        self.request.settimeout(None if is_posix else self.server.idle_seconds)
+        seconds = None if os.name == "posix" else self.server.idle_seconds
+        self.request.settimeout(seconds)
         if hasattr(self.request, "do_handshake"):
             self.set_deadline(self.server.request_seconds)
             self.request.do_handshake()
@@ -7382,19 +7371,17 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.rfile.peek(1):
             return
         self.set_deadline(self.server.request_seconds)
-        problem = self._problem
         try:
             head = self._read_head()
         except HttpError as error:
             head = Head("", "", "1.0", {}, None, True)
-            problem = error
-        self.close_connection = head.last or problem is not None
+            self._problem = error
+        self.close_connection = head.last or self._problem is not None
         exchange = _SocketExchange(self, head)
-        self.server.endpoint.answer(exchange, problem)
+        self.server.endpoint.answer(exchange, self._problem)
         if not exchange.is_read:
             # To close it before the client or the deadline ends it would cost the
             # client the answer.
-            self.close_connection = True
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
@@ -7467,16 +7454,19 @@ class HttpServer(ThreadingTCPServer):
     request_seconds = REQUEST_SECONDS
     # A client must send a request, or take what is written, within this time.
     idle_seconds = IDLE_SECONDS
-    # Whether another process may listen at the same socket.
-    is_shared = False
     daemon_threads = True
     block_on_close = False
-    allow_reuse_address = os.name == "posix"
-    request_queue_size = MAX_CONNECTIONS
 
     def begin_serving(
-        self, endpoint: HttpEndpoint, url: str, max_connections: int, ssl_context: Any
+        self,
+        endpoint: HttpEndpoint,
+        url: str,
+        is_shared: bool,
+        max_connections: int,
+        ssl_context: Any,
     ) -> None:
+        # Whether another process may listen at the same socket.
+        self._is_shared = is_shared
         self.endpoint = endpoint
         self.url = url
         address = self.socket.getsockname()
@@ -7507,16 +7497,15 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
-        if not self.is_shared:
+        if not self._is_shared:
             shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.endpoint.look_after()  # a client that has hung up is not waited for
         self.server_close()  # the port is free
-        me = threading.current_thread()
         others = {
             sock: thread
             for sock, thread in list(self.connections.items())
-            if thread is not me
+            if thread is not threading.current_thread()
         }
         for sock in others:
             shut(sock, 0)  # no more requests
@@ -7618,10 +7607,9 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.is_shared = is_shared
     scheme = "http" if ssl_context is None else "https"
     server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", max_connections, ssl_context
+        endpoint, f"{scheme}://{place}{path}", is_shared, max_connections, ssl_context
     )
     if hasattr(os, "register_at_fork"):
         from weakref import ref
@@ -10138,7 +10126,7 @@ class Server:
             health=health,
             max_body=max_body,
         )
-        return WsgiApp(endpoint)
+        return partial(answer_wsgi, endpoint)
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
