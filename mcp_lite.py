@@ -1456,7 +1456,7 @@ class Schema:
         # By the id() of each schema: the URI of its document, the Python types whose
         # values fit, whatever they are, and for each keyword that asserts something, a
         # tuple that _Run.check() takes apart.
-        self.rules: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {**_BOOLEANS}
+        self.rules = dict(_BOOLEANS)
         # The targets of references: (id() of the schema with the reference, its text)
         # -> schema
         self.targets: dict[tuple[int, str], Any] = {}
@@ -1770,7 +1770,8 @@ class _Run:
         if isinstance(rest, list):
             yield from self.prefix_items(value, rest, schema, path)
             return
-        for at in range(len(schema.get("prefixItems", ())), len(value)):
+        start = len(schema.get("prefixItems", ()))
+        for at in range(start, len(value)):
             yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
@@ -1930,7 +1931,8 @@ class Pattern:
         raise."""
         if self._way is not None:
             return bool(self._way(text, set(range(len(text) + 1)), spend))
-        spend(1 + (len(text) * (self._length or len(text)) >> 8))
+        one_try = self._length or len(text)
+        spend(1 + (len(text) * one_try >> 8))
         return self._plain.search(text) is not None
 
 
