@@ -6757,7 +6757,6 @@ class HttpConnection(Connection):
 ASSUMED_VERSION = "2025-03-26"
 MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
 MAX_SESSIONS = 1_000  # of the legacy era, open at once
-COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -6773,6 +6772,11 @@ _OVER = ConnectionClosed("the conversation is over")
 
 class HttpEndpoint:
     """The HTTP side of a server: it answers exchanges. The options are start_http's."""
+
+    # Between the comments that keep a silent stream open.
+    comment_seconds = 15.0
+    # An idle session may be closed after this.
+    session_seconds = SESSION_SECONDS
 
     def __init__(
         self,
@@ -7030,7 +7034,7 @@ class HttpEndpoint:
             stream = exchange.stream
             while stream is not None and stream.exchange is exchange:
                 comment = b""
-                if not exchange.wait(COMMENT_SECONDS) and exchange.status:
+                if not exchange.wait(self.comment_seconds) and exchange.status:
                     comment = b":\n\n"
                 stream.flush(comment)
         finally:
@@ -7049,7 +7053,7 @@ class HttpEndpoint:
         idle for the longest time if there are too many."""
         served = set(self._serving.values())
         idle = [each for each in list(self._sessions.values()) if each not in served]
-        oldest = time.monotonic() - SESSION_SECONDS
+        oldest = time.monotonic() - self.session_seconds
         for each in sorted(idle, key=lambda each: each.used):
             if each.used < oldest or len(self._sessions) >= MAX_SESSIONS:
                 self._close_connection(each)

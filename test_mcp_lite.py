@@ -3548,6 +3548,35 @@ class TestHttpServer:
             assert second.post(request("ping"))[0] == 200
             assert not response.closed
 
+    def test_an_idle_session_is_closed(self, server):
+        """When the next one is opened; one that listens is in use."""
+        with server.start_http() as http:
+            http.endpoint.session_seconds = -1.0
+            listening = Web(http).open()
+            with listening.stream() as response:
+                assert next_event(response)
+                idle = Web(http).open()
+                latest = Web(http).open()
+                sessions = (listening, idle, latest)
+                statuses = [each.post(request("ping"))[0] for each in sessions]
+            assert statuses == [200, 404, 200]
+
+    def test_comments_keep_a_silent_stream_open(self, server):
+        """No proxy takes it for dead."""
+        with server.start_http() as http:
+            http.endpoint.comment_seconds = 0.01
+            for stream in (
+                Web(http).open().stream(),
+                Web(http).stream("POST", LISTEN),
+                Web(http).stream(path="/sse"),
+            ):
+                with stream as response:
+                    events = [next_event(response) for _ in range(4)]
+                comments = [
+                    each for each in events if each == {"": "", "message": None}
+                ]
+                assert len(comments) >= 3
+
     def test_batches_of_2025_03_26(self, web):
         """A batch is answered with an array, in JSON or in events; notifications alone
         with 202. No other revision has them."""
@@ -4196,6 +4225,19 @@ class TestHttpServer:
                     assert count.result()
             with pytest.raises(HttpFailure, match="certificate"):
                 Client(http.url).connect()
+
+    def test_a_handshake_holds_up_nobody(self, server, certificate):
+        """A client that connects, and does not say more, is cut off in the end."""
+        theirs, ours = certificate
+        with server.start_http(ssl_context=theirs) as http:
+            place = ("127.0.0.1", http.port)
+            with socket.create_connection(place, SECONDS):
+                with Client(http.url, ssl_context=ours) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+            http.request_seconds = 0.1
+            with socket.create_connection(place, SECONDS) as silent:
+                with contextlib.suppress(ConnectionError):
+                    assert silent.recv(1) == b""
 
     # The end
     def test_close_frees_the_port(self, server):
