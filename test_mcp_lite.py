@@ -4231,13 +4231,13 @@ class TestHttpServer:
         theirs, ours = certificate
         with server.start_http(ssl_context=theirs) as http:
             place = ("127.0.0.1", http.port)
-            with socket.create_connection(place, SECONDS):
-                with Client(http.url, ssl_context=ours) as client:
-                    assert client.call("greet", name="Bo") == "hello Bo"
+            client = Client(http.url, ssl_context=ours)
+            with socket.create_connection(place, SECONDS), client:
+                assert client.call("greet", name="Bo") == "hello Bo"
             http.request_seconds = 0.1
-            with socket.create_connection(place, SECONDS) as silent:
-                with contextlib.suppress(ConnectionError):
-                    assert silent.recv(1) == b""
+            ended = contextlib.suppress(ConnectionError)
+            with socket.create_connection(place, SECONDS) as silent, ended:
+                assert silent.recv(1) == b""
 
     # The end
     def test_close_frees_the_port(self, server):
