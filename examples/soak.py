@@ -357,7 +357,7 @@ def main():
     ]
     for each in load:
         each.start()
-    samples = []
+    samples = [memory()]
     while time.monotonic() < soak.until:
         time.sleep(min(1.0, minutes * 6))
         samples.append(memory())
