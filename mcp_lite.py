@@ -4902,7 +4902,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     return form, form.convert
 
 
-# The answers, by the method of the question.
+# The answers, by the method of the question. See also the questions' rows in METHODS.
 _ANSWERS: dict[str, Json] = {
     "elicitation/create": {
         "type": "object",
@@ -9151,7 +9151,8 @@ Offer = namedtuple(
     defaults=[None, None, None, (), None],
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
-# The capabilities that a server declares with the first offer of each kind.
+# The capabilities that a server declares with the first offer of each kind. See also
+# LIST_CHANGES, in room 4.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
@@ -10544,7 +10545,8 @@ class ClientEndpoint(Endpoint):
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback, as this revision has it."""
+        """Declare a capability for each callback, as this revision has it. The server's
+        side of this is needed_capability(), in room 11."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
