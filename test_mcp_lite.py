@@ -5757,13 +5757,14 @@ class TestAuthorization:
             asked.set()
             assert cancelled.wait(SECONDS)
             # Longer than the calls may take.
-            threading.Event().wait(0.3)
+            threading.Event().wait(0.6)
             return visit(url)
 
         auth = OAuth(redirect=think)
         site.tokens["first"] = {}
         first = {"Authorization": "Bearer first"}
-        with Client(site.mcp, headers=first, auth=auth, timeout=0.2) as client:
+        with Client(site.mcp, headers=first, auth=auth) as client:
+            client.timeout = 0.5
             site.tokens.clear()
             calls = [client.start_call("x") for _ in range(2)]
             assert asked.wait(SECONDS)
