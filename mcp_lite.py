@@ -4457,8 +4457,7 @@ class Connection:
     # For notifications about what is open here, the rows of METHODS name these. Each
     # returns whether it was open.
     def _cancelled(self, notification: Notification) -> bool:
-        params = notification.params
-        row = notification.row
+        _, params, row = notification
         request = find_by_id(self.protocol.in_flight, params.get(row.subject))
         if request is None:
             return False
@@ -5186,7 +5185,8 @@ class Context:
         """Block for so many seconds. Raise Cancelled once the request is cancelled."""
         done = threading.Event()
         with self.when_cancelled(done.set):
-            done.wait(max(0.0, seconds))
+            # No clock of the system knows an endless time.
+            done.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
         self.check_cancelled()
 
     def on_cancel(self, fn: Job) -> None:

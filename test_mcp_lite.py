@@ -9613,7 +9613,7 @@ class TestFaults:
         ways = {
             "cancelled": lambda ctx: time.sleep(0.001),
             "check": lambda ctx: ctx.check_cancelled(),
-            "sleep": lambda ctx: ctx.sleep(SECONDS),
+            "sleep": lambda ctx: ctx.sleep(float("inf")),
             "on_cancel": lambda ctx: hung.wait(SECONDS),
         }
 
