@@ -7719,8 +7719,7 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
     headers = {}
     if login:
-        value = "Basic " + _base64(unquote(login).encode("utf-8"))
-        headers["Proxy-Authorization"] = value
+        headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
     return place, headers
 
 

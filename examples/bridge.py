@@ -11,9 +11,10 @@ be repeated, choose among its tools.
 
 Tools, resources, prompts, completions, progress, cancellation, logs, questions, list
 changes and updates pass through. Each caller over HTTP has a client of its own, so its
-questions reach nobody else: each principal, else each session, else each request that
-is at work. A question stays open until the caller answers it, even if the other server
-has withdrawn it. A server that has ended is started again by the next request.
+questions reach nobody else: each principal, else each session, else each request at
+work whose caller can be asked. A question stays open until the caller answers it, even
+if the other server has withdrawn it. A server that has ended is started again by the
+next request.
 """
 
 import argparse
