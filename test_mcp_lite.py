@@ -11810,7 +11810,7 @@ class TestSoak:
             sys.path.insert(0, {HERE!r})
             import mcp_lite
             mcp_lite.Client.read = lambda self, uri: "x"
-            sys.argv = ["soak.py", "0.005"]
+            sys.argv = ["soak.py", "0.02"]
             runpy.run_path({self.SOAK!r}, run_name="__main__")
         """
         tried = [
