@@ -2,7 +2,7 @@
 
 Teaches: a server on stdio is a program that reads lines and writes lines. Each line is
 one message of JSON-RPC 2.0: a request has an id and gets one answer with that id, in
-whatever order; a notification has none, and gets none. No mcp_lite here.
+whatever order; a notification has none, and gets none. This needs no mcp_lite.
 
 Run: python3 examples/lessons/01_bytes.py
 """
@@ -13,7 +13,7 @@ import sys
 
 
 def server():
-    """The whole server: a loop. It keeps the first request for last."""
+    """Be the server: a loop is all of it. It answers the first request last."""
     held_back = None
     for line in sys.stdin:
         try:

@@ -21,7 +21,7 @@ def forecast(city: str, days: int = 3) -> list:
 
 
 def schema_of(function):
-    """From hints to a schema: a hint tells the type, a default makes it optional."""
+    """Make a schema of hints: they tell the types; a default makes it optional."""
     hints = typing.get_type_hints(function)
     members = {}
     required = []
@@ -35,7 +35,7 @@ def schema_of(function):
 
 
 def errors_in(arguments, schema):
-    """From the schema to what is wrong with the arguments of a call."""
+    """Return what is wrong with the arguments of a call, by the schema."""
     python_types = {name: kind for kind, name in TYPES.items()}
     for name in schema["required"]:
         if name not in arguments:
@@ -49,7 +49,7 @@ def errors_in(arguments, schema):
 
 
 def call(function, arguments):
-    """A result as the wire has it. What is wrong is told to the model: it may mend it.
+    """Return a result as the wire has it. The model hears what is wrong, and may mend it.
 
     (Revisions before 2025-11-25 have an error for that: see lesson 4.)
     """

@@ -3,10 +3,10 @@
 Teaches: an error of the protocol says that the request could not be done at all: it is
 for the program, and has a code. A tool that ran and failed is a *result* with isError:
 that is for the model, which may read it and try again with other arguments. From here
-on mcp_lite has the conversation, and explains it, each thing once; what begins with ***
-is said by the programs. Client(server) keeps both sides in this one process: the messages
-are the same, without a pipe. Of a request the transcript shows what matters most, and
-leaves out `_meta`; with trace=print you see every message whole.
+on mcp_lite has the conversation, and explains it, each thing once; lines that begin
+with *** are of the programs themselves. Client(server) keeps both sides in this one
+process: the messages are the same, without a pipe. Of a request the transcript shows
+what matters most, and leaves out `_meta`; with trace=print you see every message whole.
 
 Run: python3 examples/lessons/04_errors.py
 """

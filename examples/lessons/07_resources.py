@@ -1,8 +1,8 @@
 """Lesson 7: resources, and listening.
 
 Teaches: a resource is what a program may show to the model: a text or bytes under a URI,
-alone or by a template. Who subscribes to one hears that it has changed, and reads it
-again: the change itself is not sent. In a session there is a request for each
+alone or by a template. A client that subscribes to one hears that it has changed, and
+reads it again: the change itself is not sent. In a session there is a request for each
 subscription; in the modern era one request stays open for as long as one listens.
 
 Run: python3 examples/lessons/07_resources.py

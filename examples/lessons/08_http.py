@@ -35,7 +35,7 @@ def count(ctx: Context) -> str:
 
 
 def ask(verb, headers, **message):
-    """One HTTP request. Returns the response, whose body is still to be read."""
+    """Send one HTTP request. Returns the response, whose body is still to be read."""
     shown = {name: value[:12] for name, value in headers.items()}
     body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
     print(fill(f"--> {verb} {shown}"), "\n   ", fill(body))

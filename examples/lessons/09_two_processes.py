@@ -23,7 +23,7 @@ from mcp_lite import Context, Server  # noqa: E402
 
 
 def serve(name):
-    """One of the two processes. It ends with its input."""
+    """Be one of the two processes. It ends with its input."""
     server = Server("twins", version="1", state_key="the same in both: keep it secret")
 
     @server.tool
