@@ -6262,12 +6262,13 @@ def parse_length(length: str) -> int:
 # Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
 # request. Nothing here knows of sockets, or of WSGI.
 
-MAX_EVENTS = 1_000  # of a stream: the latest wait, or stay for a client that comes back
-# Streams that are over stay for a client that comes back: of all sessions, the latest
-# so many, with so many bytes of events.
+# A stream keeps its latest events, for a client that comes back.
+MAX_EVENTS = 1_000
+# Streams that are over are kept, too: of all sessions the latest ones, so many, and so
+# many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
-# Bytes of the message that opens a session: what it says stays as long as that does.
+# Bytes of the message that opens a session. What it says stays as long as the session.
 MAX_HELLO = 16 << 10
 
 JSON_TYPE = "application/json"
@@ -6323,9 +6324,9 @@ class Exchange:
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # Headers of the answer, whichever it will be.
+        # Headers that its answer gets, whatever that will be.
         self.extra: dict[str, str] = {}
-        # Gets an item when there is something to do for the thread that waits.
+        # An item here wakes the thread that waits.
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def read_message(self) -> Any:
@@ -6424,7 +6425,7 @@ def log_access(exchange: Exchange) -> None:
     name = str(exchange.mirrored.get("Mcp-Name") or "")
     milliseconds = (time.monotonic() - exchange.began) * 1000
     columns = [
-        # A socket for both families tells an address of IPv4 so.
+        # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
         exchange.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
@@ -6445,10 +6446,10 @@ def log_access(exchange: Exchange) -> None:
 class Stream:
     """The answer to one HTTP request: JSON if the result comes first, else events.
 
-    It is written to one exchange at a time, by any thread that has something to write;
-    to none while its client is away. In a session it is `resumable`: its events are
-    numbered from 1, and stay here when they were sent, for a client that comes back.
-    What changes is guarded by the connection's lock.
+    It is written to one exchange at a time, by any thread that has something to write.
+    While its client is away, nothing is written. In a session it is `resumable`: its
+    events are numbered from 1, and stay here when they were sent, for a client that
+    comes back. The connection's lock guards what changes.
     """
 
     # Whether its last event was added.
@@ -6467,11 +6468,10 @@ class Stream:
         self.name = next(connection.names)
         self.resumable = connection.session_id is not None and not connection.is_sse
         # Whether it begins with an id that a client can come back to.
-        is_since = connection.protocol.version >= "2025-11-25"
-        self._is_primed = self.resumable and is_since
+        self._is_primed = self.resumable and connection.protocol.version >= "2025-11-25"
         # The latest messages.
         self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
-        # Held by the thread that writes; a write ends in IDLE_SECONDS at most.
+        # Held by the thread that writes. The carrier ends a write that takes too long.
         self.writing = threading.Lock()
 
     def add_locked(self, message: bytes, is_last: bool = False) -> None:
@@ -6566,7 +6566,8 @@ class Stream:
             self.connection.cancel_all()
 
     def leave(self, retry_ms: int) -> None:
-        """End the response, if the client can come back for the answer, in so long."""
+        """End the response, and have the client come back for the answer in so long.
+        Without an id to come back to, nothing happens."""
         if self._is_primed:
             self.flush(b"retry: %d\n\n" % retry_ms, ending=True)
 
@@ -6585,11 +6586,11 @@ _NO_TRANSPORT = Transport()
 
 
 class HttpConnection(Connection):
-    """A conversation over HTTP: that of a session, or of one POST without. A message
-    goes to the stream of the request that it is about; any other to `listening`, which
-    only sessions have. Requests are served on the threads that bring them.
+    """A conversation over HTTP: that of a session, or of one POST without a session. A
+    message goes to the stream of the request that it is about. Any other message goes
+    to `listening`, which only sessions have. The threads that bring requests serve them.
 
-    `is_sse` is a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
+    `is_sse` marks a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
     stream takes all that the server says, and the answer to a POST is always 202.
     """
 
@@ -6627,8 +6628,8 @@ class HttpConnection(Connection):
         self.listening = Stream(self)
         self.streams[self.listening.name] = self.listening
 
-    # The threads that bring the requests serve them, and streams carry the answers: a
-    # conversation of one request is cheap to make.
+    # It has no workers, and streams carry what it says: a conversation of one request
+    # is cheap to make.
     _outbox = Outbox(do_nothing)
 
     def _open_wire(self, name: str, max_workers: int) -> None:
@@ -6638,7 +6639,8 @@ class HttpConnection(Connection):
         pass
 
     def carries_changes(self, request: Request) -> bool:
-        """As a Connection does: a modern request has a stream, a session another."""
+        """As a Connection does. A modern request has a stream of its own, and a session
+        has one that listens."""
         return request.modern or self.session_id is not None
 
     def _add_locked(
@@ -6664,7 +6666,8 @@ class HttpConnection(Connection):
                 exchange.ring()
 
     def respond(self, request: Request, message: Json | None) -> bool:
-        """As a Connection does. Some errors have a status, if no event went before."""
+        """As a Connection does. The answer to a handshake names the session; some errors
+        set the HTTP status, which counts if no event went before."""
         stream = request.stream
         error = (message or {}).get("error")
         if stream is not None and error is not None and request.modern:
@@ -6719,7 +6722,7 @@ class HttpConnection(Connection):
             self.endpoint.serve_request(self, request)
         self.flush()
         if request.cancelled and stream is not None:
-            stream.end()  # it has no answer that would
+            stream.end()  # no answer will end it
 
     def _prepare(
         self, exchange: Exchange, stream: Stream | None, request: Request
@@ -6805,20 +6808,18 @@ class HttpEndpoint:
         self.hosts |= _check_names("allowed_hosts", allowed_hosts)
         self._origins = _check_names("allowed_origins", allowed_origins)
         self._stateless = stateless
-        # By id. Here and below, each operation is atomic by itself.
+        # The sessions by id. Here and below, each operation on a dict is atomic.
         self._sessions: dict[str | None, HttpConnection] = {}
-        # Those that are being served.
+        # The exchanges that are being served.
         self._serving: dict[Exchange, HttpConnection] = {}
         # The streams that are over, the oldest first, with the bytes of their events.
         self._kept: dict[Stream, int] = {}
         # {path: {method: what answers it}}; None is any path.
         methods = {"POST": self._post}
+        place = None if path is None else path.rstrip("/")
+        self._routes: dict[str | None, Json] = {place: methods}
         if not stateless:
             methods.update(GET=self._get, DELETE=self._delete)
-        self._routes: dict[str | None, Json] = {None: methods}
-        if path is not None:
-            self._routes = {path.rstrip("/"): methods}
-        if not stateless:
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
         if self._metadata:
@@ -6830,10 +6831,9 @@ class HttpEndpoint:
                 count=1,
             )
             self._metadata_url = url.rstrip("/")
-            for place in ("", path or "", self._metadata_url.partition(_WELL_KNOWN)[2]):
-                self._routes[_WELL_KNOWN + place.rstrip("/")] = {
-                    "GET": self._get_metadata
-                }
+            named = self._metadata_url.partition(_WELL_KNOWN)[2]
+            for each in ("", place or "", named.rstrip("/")):
+                self._routes[_WELL_KNOWN + each] = {"GET": self._get_metadata}
         if health is not None:
             self._routes[health.rstrip("/")] = {
                 "GET": self._get_health,
@@ -6841,8 +6841,8 @@ class HttpEndpoint:
             }
 
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
-        """Answer one HTTP request, and return when nothing more will be written. Or
-        refuse it, with an `error` that was found in its head. Never raises."""
+        """Answer one HTTP request, and return when nothing more will be written. An
+        `error` in its head refuses it. Never raises."""
         exchange.trace = self.server.trace
         try:
             if error is not None:
@@ -6897,12 +6897,12 @@ class HttpEndpoint:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
         origin = headers.get("origin", "").lower()
         if not origin:
-            # Of what a page only shows, an image say, browsers tell no origin.
+            # Browsers tell no origin for what a page only shows, such as an image.
             site = headers.get("sec-fetch-site", "none")
             if site not in ("none", "same-origin"):
                 raise HttpError(403, f"a page elsewhere asks: {show(site)}")
         elif origin in self._origins or "*" in self._origins:
-            # Its pages may read what comes.
+            # Its pages may read what comes. No head has a line end inside a header.
             exchange.extra = {
                 "Access-Control-Allow-Origin": headers["origin"],
                 "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
@@ -6923,9 +6923,8 @@ class HttpEndpoint:
         bearer = re.fullmatch("(?i:bearer) +([!-~]+) *", given)
         if bearer is None:
             raise self._challenge(401)
-        claims: object = None
         try:
-            claims = verify(bearer[1])
+            claims: object = verify(bearer[1])
         except Exception as error:
             # A PermissionError with a number is the system's: it tells no scope.
             if isinstance(error, PermissionError) and error.errno is None:
@@ -6937,7 +6936,8 @@ class HttpEndpoint:
         return dict(claims)
 
     def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """Make the refusal that tells a client which token would do, and where it is."""
+        """Make the refusal that tells a client which token would do, and where to get
+        it."""
         parameters = {"error": problem}
         if self._metadata:
             parameters["resource_metadata"] = self._metadata_url
@@ -7127,8 +7127,7 @@ class HttpEndpoint:
     def _get_sse(self, exchange: Exchange) -> None:
         exchange.read_body()
         connection = self._open_session(exchange, True)
-        stream = connection.listening
-        assert stream is not None
+        stream: Any = connection.listening
         stream.attach(exchange)
         place = (
             f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
@@ -7146,14 +7145,12 @@ class HttpEndpoint:
 
     # Looking after what is open
     def look_after(self) -> None:
-        """Find clients that have hung up: that cancels a modern request, but none of a
-        session.
-        The server that made this endpoint calls it now and then. Does not block."""
+        """Find clients that have hung up. That cancels a modern request, but none of a
+        session. The server calls this now and then. It does not block."""
         for exchange in list(self._serving):
-            stream = exchange.stream
-            is_open = stream is not None and exchange.state != exchange.OVER
+            is_open = exchange.stream is not None and exchange.state != exchange.OVER
             if is_open and exchange.hung_up():
-                stream.lose(exchange)
+                exchange.stream.lose(exchange)
 
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs."""
@@ -7192,10 +7189,8 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
 
 # Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
 # standard library's http.server and socketserver, with a thread for each connection. This
-# room knows no messages, and the endpoint no sockets.
+# room knows no messages, and the endpoint knows no sockets.
 
-IDLE_SECONDS = 30.0  # without a request, or for a client to take what is written
-REQUEST_SECONDS = 60.0  # for all of a request to arrive
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
@@ -7341,9 +7336,11 @@ if not TYPE_CHECKING:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A connection, on a thread of its own: its requests, one after another. Mixed with
-    http.server's BaseHTTPRequestHandler, whose parser of heads, made for e-mail, costs
-    more than the rest of a request."""
+    """Reads the requests of a connection, one after another, on a thread of its own.
+
+    It is mixed with http.server's BaseHTTPRequestHandler, whose parser of heads is made
+    for e-mail, and costs more than the rest of a request. So this one reads the head.
+    """
 
     rfile: io.BufferedReader
     server: HttpServer
@@ -7357,8 +7354,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.handlers[self.request] = self
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-        # A timeout of the socket's own would double the system calls. Windows needs it:
-        # there a thread may not notice that its connection was cut off.
+        # The server cuts off what is late. A timeout of the socket's own would double
+        # the system calls; but on Windows, a thread may not notice the server's cut.
         seconds = None if os.name == "posix" else self.server.idle_seconds
         self.request.settimeout(seconds)
         if hasattr(self.request, "do_handshake"):
@@ -7386,8 +7383,8 @@ class _Handler(BaseHTTPRequestHandler):
         exchange = _SocketExchange(self, head)
         self.server.endpoint.answer(exchange, self._problem)
         if not exchange.is_read:
-            # To close it before the client or the deadline ends it would cost the
-            # client the answer.
+            # If this end closed now, the client could lose the answer. So the client or
+            # the deadline ends it.
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
@@ -7451,15 +7448,15 @@ class HttpServer(ThreadingTCPServer):
         close()     take no more requests, and end what there is
         request_seconds, idle_seconds   deadlines, to be changed before a client comes
 
-    Mixed with socketserver's ThreadingTCPServer: one thread accepts, each connection
-    has its own. Every TICK_SECONDS the accepting one cuts off the connections whose
-    request is late, and looks which clients have hung up.
+    It is mixed with socketserver's ThreadingTCPServer: one thread accepts, and each
+    connection has its own. Every TICK_SECONDS the accepting thread cuts off the
+    connections that are late, and looks which clients have hung up.
     """
 
     # All of a request must arrive within this time.
-    request_seconds = REQUEST_SECONDS
+    request_seconds = 60.0
     # A client must send a request, or take what is written, within this time.
-    idle_seconds = IDLE_SECONDS
+    idle_seconds = 30.0
     daemon_threads = True
     block_on_close = False
 
