@@ -5943,7 +5943,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
     ]
-    return f'cmd.exe /e:on /v:off /d /c "{" ".join(quoted)}"'
+    shell = os.environ.get("COMSPEC", "cmd.exe")
+    return f'{shell} /e:on /v:off /d /c "{" ".join(quoted)}"'
 
 
 class Child(StreamTransport):
@@ -5971,7 +5972,11 @@ class Child(StreamTransport):
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
-        flags = 0x08000200 if os.name == "nt" else 0
+        flags = 0
+        if os.name == "nt":
+            flags = 0x08000200
+            # There, names of variables are the same in any case.
+            env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
                 startable(command, env.get("PATH")),

@@ -7356,6 +7356,7 @@ class TestClient:
                 again()
                 assert client.call("live") == "x"
 
+    @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
     def test_grandchildren_end_with_the_child(self, tmp_path):
         """close() ends what a server has started, too."""
         script = """
@@ -7896,8 +7897,8 @@ class TestClient:
         words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
         script = 'Server("s", instructions=repr(sys.argv[1:])).run()'
         command = program(tmp_path, script)
-        batch = '@echo off\n"{}" "{}" %*\n'.format(*command)
-        (tmp_path / "tool.cmd").write_text(batch)
+        line = " ".join(f'"{word}"' for word in command)
+        (tmp_path / "tool.cmd").write_text(f"@echo off\n{line} %*\n")
         target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
         with Client(target) as client:
             assert client.instructions == repr(words)
