@@ -4483,6 +4483,7 @@ class TestHttpServer:
         assert os.path.exists(path)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="wants fork")
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
     def test_a_fork_lets_go_of_the_port(self, server):
         """A child that lives on keeps neither the port nor a connection open."""
         gate, release = os.pipe()
@@ -11072,18 +11073,9 @@ class TestBridge:
         def delete_all() -> None:
             raise ToolError("nothing is safe")
 
-        @server.resource("far://x")
-        def x() -> str:
-            return "text"
-
-        @server.prompt
-        def review(code: str) -> str:
-            return f"review {code}"
-
-        @server.completion("review", "code")
-        def codes(text: str) -> list:
-            return [f"{text}1"]
-
+        server.add_resource("far://x", lambda: "text")
+        server.add_prompt(lambda code: f"review {code}", name="review")
+        server.completion("review", "code")(lambda text: [f"{text}1"])
         return server
 
     @pytest.mark.parametrize("ours", ["2024-11-05", "2025-11-25", MODERN])
@@ -11178,20 +11170,16 @@ class TestBridge:
     def test_a_server_that_ends_is_started_again(self, tmp_path, theirs):
         """The call that it died of fails; the next has a new server, which tells of
         the same resources."""
-        script = tmp_path / "mortal.py"
-        script.write_text(
-            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Server\n"
-            "server = Server('mortal')\n"
-            "server.add_resource('far://x', lambda: 'x')\n"
-            "@server.tool\n"
-            "def die() -> None: os._exit(3)\n"
-            "@server.tool\n"
-            "def touch() -> None: server.resource_updated('far://x')\n"
-            "server.run()\n"
-        )
+        script = """
+            server = Server("mortal")
+            server.add_resource("far://x", lambda: "x")
+            server.add_tool(lambda: os._exit(3), name="die")
+            server.add_tool(lambda: server.resource_updated("far://x"), name="touch")
+            server.run()
+        """
+        command = program(tmp_path, script)
         heard = queue.Queue()
-        bridge = example("bridge").Bridge(str(script), version=theirs, stderr=None)
+        bridge = example("bridge").Bridge(command, version=theirs, stderr=None)
         options = {"on_notification": lambda method, params: heard.put(params["uri"])}
         with contextlib.closing(bridge), Client(bridge.server, **options) as client:
             client.subscribe("far://x")
@@ -11217,17 +11205,14 @@ class TestBridge:
 
     def test_as_a_program(self, tmp_path):
         """On stdio, with a choice of tools; the server gets the environment."""
-        script = tmp_path / "server.py"
-        script.write_text(
-            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Server\n"
-            "server = Server('far')\n"
-            "server.add_tool(lambda: os.environ['A_KEY'], name='key')\n"
-            "server.add_tool(lambda: '', name='search')\n"
-            "server.run()\n"
-        )
+        script = """
+            server = Server("far")
+            server.add_tool(lambda: os.environ["A_KEY"], name="key")
+            server.add_tool(lambda: "", name="search")
+            server.run()
+        """
         command = [sys.executable, os.path.join(HERE, "examples", "bridge.py")]
-        words = [*command, str(script), "--deny", "search"]
+        words = [*command, program(tmp_path, script)[-1], "--deny", "search"]
         with Client(words, env={"A_KEY": "s3cret"}) as client:
             assert [tool["name"] for tool in client.list_tools()] == ["key"]
             assert client.call("key") == "s3cret"
@@ -11346,13 +11331,10 @@ class TestGroup:
         far.add_tool(lambda: "far", name="c")
         far.add_resource("far://{name}", lambda name: f"far {name}")
         with far.start_http() as http:
+            tasks = os.path.join(HERE, "examples", "tasks.py")
             targets = {
                 "a": near,
-                "child": [
-                    sys.executable,
-                    os.path.join(HERE, "examples", "tasks.py"),
-                    "--serve",
-                ],
+                "child": [*PYTHON, tasks, "--serve"],
                 "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
                 "a_b": http.url,
                 "odd": {"args": []},
