@@ -3211,6 +3211,7 @@ class Signature:
     fn, name: the function.
     description: what its docstring says of it, without its parameters; or None.
     schema: the JSON Schema of the arguments.
+    required: the names of the parameters without a default.
     context: the name of the parameter that takes the Context, which is no argument; or
         None.
     returns, names: its return hint, and the names that this may use.
@@ -3265,7 +3266,7 @@ class Signature:
             for name, each in arguments.items()
             if schema is None and each.cls in fitting_types(each)
         }
-        self._required = set(members.get("required", ()))
+        self.required = set(members.get("required", ()))
         # The arguments that may be lists or objects.
         self._nested = {
             name
@@ -3284,7 +3285,7 @@ class Signature:
         are_plain = self._plain and all(
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
-        if are_plain and self._required <= arguments.keys():
+        if are_plain and self.required <= arguments.keys():
             return dict(arguments)
         errors = self._check.errors(arguments)
         if errors:
@@ -3492,8 +3493,9 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Raise TypeError unless a template names the parameters of its function."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
-    required = set(signature.schema.get("required", ()))
-    wrong = (required - names) | (names - parameters) | (required & set(template.query))
+    required = signature.required
+    wrong = (required - names) | (names - parameters)
+    wrong |= required & set(template.query)
     for name in sorted(wrong):
         raise TypeError(
             f"{signature.name}: {name}: the URI {show(template.template)} and the "
@@ -3503,12 +3505,11 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
 
 def prompt_arguments(signature: Signature) -> list[Json]:
     """Return the arguments of a prompt as lists show them."""
-    required = signature.schema.get("required", ())
     return [
         add_given(
             {"name": name},
             description=schema.get("description"),
-            required=name in required or None,
+            required=name in signature.required or None,
         )
         for name, schema in signature.schema["properties"].items()
     ]
