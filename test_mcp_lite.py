@@ -118,7 +118,7 @@ def unwrap(result):
 
 
 def add_plain_tools(server):
-    """What gives back values and content, and what fails."""
+    """Add tools that return values and content, or fail."""
 
     @server.tool
     def echo(value: typing.Any) -> typing.Any:
@@ -167,7 +167,7 @@ def add_plain_tools(server):
 
 
 def add_asking_tools(server):
-    """What tells the client something, or asks it."""
+    """Add tools that tell the client something, or ask it."""
 
     @server.tool
     def count(to: int, ctx: Context) -> str:
@@ -227,7 +227,7 @@ def add_asking_tools(server):
 
 
 def add_lasting_tools(server):
-    """What takes its time, makes noise, or changes the server."""
+    """Add tools that take their time, make noise, or change the server."""
     waiting = threading.Event()
     ended = []
 
@@ -422,7 +422,7 @@ def eventually(condition, what="the condition"):
 
 
 def at_once(fn, rows):
-    """What fn(*row) returns for each row; they run on threads, as they mostly wait."""
+    """Return fn(*row) for each row; they run on threads, as they mostly wait."""
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda row: fn(*row), rows))
 
@@ -439,7 +439,7 @@ def run(*command, input="", code=0, **options):
 
 
 def traceback_of(error):
-    """What a traceback would show of an exception, as texts."""
+    """Return the texts that a traceback would show of an exception."""
     return traceback.format_exception(type(error), error, error.__traceback__)
 
 
@@ -453,7 +453,7 @@ def shut(sock):
 
 
 def descriptors():
-    """What this process has open, as far as the system tells: {number: what it is}."""
+    """Return what is open here, as far as the system tells: {number: what it is}."""
     if not os.path.isdir("/proc/self/fd"):
         return {}
     opened = {}
@@ -472,7 +472,7 @@ def started(fn, *args):
 
 
 def has_children():
-    """Whether a child process lives, or has ended and nobody has looked."""
+    """Return whether a child process lives, or has ended unseen."""
     if not hasattr(os, "waitid"):
         return False
     try:
@@ -1071,7 +1071,7 @@ def begin_stream(sock, *events):
 
 
 def http_failure_of(url, **options):
-    """What connect() raises, which must be an HttpFailure that shows no secret."""
+    """Return what connect() raises: an HttpFailure that shows no secret."""
     bare = url
     url += "?key=hush-hush"
     headers = {"X-Api-Key": "s3cret-key", **options.pop("headers", {})}
@@ -1162,7 +1162,7 @@ class LoginSite:
         return [each for each in self.seen if each["path"].partition("?")[0] == path]
 
     def paths(self, path):
-        """What the requests to a path said, in order."""
+        """Return what the requests to a path said, in order."""
         return [each["said"] for each in self.at(path)]
 
     def describe(self, seen):
@@ -1238,7 +1238,7 @@ def site():
 
 
 def visit(url):
-    """What a browser arrives at where the user agrees: nobody there need listen."""
+    """Return where a browser arrives once the user agrees; it does not go there."""
     parts = urllib.parse.urlsplit(url)
     web = http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
     with contextlib.closing(web):
@@ -1310,7 +1310,7 @@ def program(folder, text):
 
 
 def is_gone(pid):
-    """Whether no process with this id runs any more."""
+    """Return whether no process with this id runs any more."""
     if os.name == "nt":
         import ctypes
 
@@ -1333,7 +1333,7 @@ def say(**members):
 
 
 class TestMessages:
-    """The rooms Errors and Messages."""
+    """The rooms Errors and Messages; messages that are wrong are in TestFaults."""
 
     @pytest.mark.parametrize("size", [1, 2, 7])
     def test_lines_may_come_in_any_pieces(self, size):
@@ -1793,7 +1793,7 @@ class TestSchema:
         ids=range(13),
     )
     def test_a_value_that_would_take_long_is_given_up(self, make):
-        """Whatever a schema makes of a value is paid for before it is done."""
+        """Each step that a schema takes over a value is paid for beforehand."""
         value, schema = make()
         assert validate(value, schema) == ["too much work for the schema"]
 
@@ -1822,7 +1822,7 @@ class TestSchema:
         ],
     )
     def test_hostile_texts(self, pattern, text, fits):
-        """What takes `re` for ever costs no more here than the text is long."""
+        """A pattern that keeps `re` busy for ever costs little here."""
         assert (validate(text, {"pattern": pattern}) == []) is fits
 
     def test_patterns_match_as_those_of_re(self):
@@ -1919,8 +1919,8 @@ if sys.version_info >= (3, 11):
 
 
 def offered(fn, **options):
-    """What a list says of a function as the tool "t", and a function that calls it: it
-    gives the result, or raises ToolError."""
+    """Return what a list says of a function as the tool "t", and a function that calls
+    it: it gives the result, or raises ToolError."""
     server = Server("s")
     server.add_tool(fn, name="t", **options)
 
@@ -2119,8 +2119,8 @@ class TestSignatures:
         "hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE]
     )
     def test_every_hint_there_and_back(self, hint, accepted, refused):
-        """What the schema takes comes back the same; what it refuses is told in one
-        line that names the argument."""
+        """A value that the schema takes comes back the same; a refusal is one line that
+        names the argument."""
         _, take = taking(hint)
         for wire in accepted:
             _, returned = take(wire)
@@ -2599,8 +2599,8 @@ class TestProtocol:
             assert error["data"] == {"supported": supported, "requested": LEGACY[-1]}
 
     def test_an_id_in_flight_belongs_to_one_request(self):
-        """Whatever else comes with that id is refused without an id; once the request
-        is over, the id may come again."""
+        """Another message with that id is refused without an id; once the request is
+        over, the id may come again."""
         server = self.server()
         go_on = threading.Event()
         server.add_tool(lambda: str(go_on.wait(SECONDS)), name="slow")
@@ -2691,7 +2691,7 @@ class TestSeams:
         transport.thread.join(SECONDS)
 
     def test_a_transport_that_cannot_start(self):
-        """What start() raises, connect() raises."""
+        """connect() raises what start() raises."""
 
         class Nowhere(mcp_lite.Transport):
             def start(self, connection):
@@ -2749,8 +2749,8 @@ class TestServerOnTheWire:
 
     # Messages
     def test_pipelined_requests_are_all_answered(self):
-        """What came before the end of the input is answered, then the exit code is 0;
-        `initialized` counts; no last line break."""
+        """All that came before the end of the input is answered, even without a last
+        line break; then the exit code is 0. `initialized` counts."""
         with Wire() as wire:
             wire.send(
                 request("initialize", opening("2025-06-18"), "a"),
@@ -2923,7 +2923,7 @@ class TestServerOnTheWire:
             assert kept and all(each["audience"] == ["user"] for each in kept)
 
     def test_no_code_leaves_that_the_revision_forbids(self, version):
-        """What a handler raises keeps its code, but for two that are retired."""
+        """A handler's error keeps its code, but for two that are retired."""
         server = Server("s")
 
         @server.prompt
@@ -3317,7 +3317,7 @@ class TestHttpServer:
         ],
     )
     def test_statuses(self, web, method, message, headers, status):
-        """What is wrong has its status, and an error that explains; it ends nothing."""
+        """A wrong request gets its status, and an error that explains."""
         found, sent, body = web.send(method, message, **headers)
         assert found == status
         if status >= 400:
@@ -3448,8 +3448,8 @@ class TestHttpServer:
 
     @pytest.mark.parametrize("version", LEGACY)
     def test_a_wrong_version_is_refused(self, web, version):
-        """What is not the session's revision is 400, whatever is sent with it; and
-        nothing of it is done."""
+        """Another revision than the session's is 400, with any message; and nothing of
+        it is done."""
         session = Web(web).open(version)
         note = notice("roots/list_changed")
         for wrong in {*LEGACY, "1999-01-01"} - {version}:
@@ -3700,7 +3700,7 @@ class TestHttpServer:
 
     @pytest.mark.parametrize("version", LEGACY[1:])
     def test_a_stream_that_is_over_is_no_lost_session(self, web, version):
-        """Who comes back for nothing is told 405: a 404 would end its session."""
+        """A client that comes back in vain gets 405: 404 would end its session."""
         session = Web(web).open(version)
         call = call_legacy("count", to=1, meta={"progressToken": 1})
         with session.stream("POST", call) as response:
@@ -3922,8 +3922,8 @@ class TestHttpServer:
         ],
     )
     def test_broken_requests(self, web, data):
-        """What could be read in two ways is refused, the connection is closed, and the
-        server lives on."""
+        """A request that could be read in two ways is refused, its connection is
+        closed, and the server lives on."""
         found = raw_http(web.port, data)
         head, _, body = found.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ") and found.count(b"HTTP/1.1 ") == 1
@@ -3974,8 +3974,8 @@ class TestHttpServer:
     )
     @pytest.mark.parametrize("length", ["Content-Length: 4000000", "Expect: x"])
     def test_a_head_is_judged_before_its_body(self, server, lines, status, length):
-        """What a head shows is refused while nothing of the body has come, and the rest
-        of it is no request."""
+        """A wrong head is refused while nothing of the body has come, and the rest of
+        it is no request."""
         head = ["POST /mcp HTTP/1.1", "Content-Type: application/json", *lines, length]
         if length.startswith("Expect"):
             head.append("Transfer-Encoding: chunked")
@@ -4044,7 +4044,7 @@ class TestHttpServer:
 
     @pytest.mark.parametrize("size", [1, 8_000_000])
     def test_an_idle_client_is_cut_off(self, server, size):
-        """Whether it sends no further request, or takes nothing of what is written."""
+        """It sends no further request, or takes nothing of what is written."""
         data = head_of(call_tool("echo", value="x" * size), "Mcp-Name: echo")
         with server.start_http() as http:
             http.idle_seconds = 0.2
@@ -4173,7 +4173,7 @@ class TestHttpServer:
         ],
     )
     def test_a_broken_verify_lets_nobody_in(self, server, caplog, error):
-        """What verify raises is 500; its text goes to the log alone."""
+        """An exception of verify is 500; its text goes to the log alone."""
 
         def verify(token):
             raise error
@@ -4209,8 +4209,8 @@ class TestHttpServer:
             assert "error" not in renewed
 
     def test_tls(self, server, certificate):
-        """With ssl_context= the same over TLS. Who speaks plain HTTP gets nothing, and
-        ends nothing."""
+        """With ssl_context= the same goes over TLS. Plain HTTP gets nothing, and ends
+        nothing."""
         theirs, ours = certificate
         with server.start_http(ssl_context=theirs) as http:
             assert http.url == f"https://127.0.0.1:{http.port}/mcp"
@@ -4420,7 +4420,7 @@ class TestHttpServer:
         assert {each.levelname for each in caplog.records} == {"WARNING"}
 
     def test_a_line_of_the_access_log_is_one(self, server, caplog):
-        """Whatever a peer says, nobody takes it for other columns, or another line."""
+        """Nothing that a peer says passes for other columns, or another line."""
         environ = {"REQUEST_METHOD": "GET", "HTTP_HOST": "localhost"}
         with caplog.at_level("INFO", "mcp_lite.http"):
             for more in (
@@ -4552,7 +4552,7 @@ class TestHttpServer:
 
     @staticmethod
     def is_closed(site):
-        """Whether the port takes no more connections."""
+        """Return whether the port takes no more connections."""
         try:
             socket.create_connection(("127.0.0.1", site.port), SECONDS).close()
         except OSError:
@@ -4561,7 +4561,7 @@ class TestHttpServer:
 
     @staticmethod
     def has_ended_well(process):
-        """Whether it has ended as a supervisor expects, with what follows run()."""
+        """Return whether it ended as a supervisor expects, and run() returned."""
         out, err = process.communicate(timeout=SECONDS)
         return (process.returncode, out) == (0, b"after\n") and b"Traceback" not in err
 
@@ -4699,7 +4699,7 @@ class TestWsgi:
             assert ran == [1, 0][: 1 + known]
 
     def test_refusals(self, server):
-        """What is refused elsewhere is refused here; no body is read to its end."""
+        """The refusals are those of a port, and no body is read beyond the limit."""
         claims = {"good": {"sub": "ada"}}
         hosts = ["example.com"]
         app = server.wsgi_app(max_body=1000, verify=claims.get, allowed_hosts=hosts)
@@ -4756,7 +4756,7 @@ class TestWsgi:
             assert self.ask(app, call, **more) == status
 
     def test_odd_environments(self, server):
-        """Whatever a server hands over is answered: never by an exception, or a 500."""
+        """Any environment is answered: never by an exception, or a 500."""
         app = server.wsgi_app(path="/mcp")
         for change, status in (
             ({"CONTENT_LENGTH": "x"}, 400),
@@ -4826,7 +4826,7 @@ def methods_in(seen):
 
 
 def shown_in(seen, header):
-    """What each request showed in a header."""
+    """Return the value of a header in each request."""
     return [each["headers"].get(header) for each in seen]
 
 
@@ -4884,8 +4884,8 @@ class TestHttpClient:
         ],
     )
     def test_it_falls_back_to_a_session(self, status, body):
-        """Whatever a legacy server says to a modern request, initialize comes next, on
-        the same URL; then every request names the session and the revision."""
+        """After any refusal of a modern request, initialize comes next, on the same
+        URL; then every request names the session and the revision."""
 
         def discover(seen, sock):
             if isinstance(body, bytes):
@@ -5451,7 +5451,7 @@ class TestHttpClient:
     # The way there
     def test_proxies_of_the_environment(self, monkeypatch):
         """http_proxy gets the whole URL; https_proxy is asked for a tunnel; no_proxy is
-        obeyed. What a proxy refuses is told."""
+        obeyed. A proxy's refusal is told."""
         site = modern_site(tools_call=called("far"))
         refusing = []
 
@@ -5633,7 +5633,7 @@ class TestHttpClient:
 
 
 def agreeing(url):
-    """What is asked of the user by a URL, as a dict."""
+    """Return what a URL asks of the user, as a dict."""
     return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
 
 
@@ -6200,7 +6200,7 @@ class TestAuthorization:
 
 
 class Promise:
-    """What can be awaited, and is no coroutine."""
+    """It can be awaited, and is no coroutine."""
 
     def __await__(self):
         yield
@@ -6440,7 +6440,7 @@ class TestServerInProcess:
         assert text_of(answered["result"]) == "2"
 
     def test_nothing_is_asked_after_the_end(self):
-        """Who keeps a context beyond its request gets Cancelled; the client nothing."""
+        """A context that outlives its request raises Cancelled, and sends nothing."""
         server = Server("s")
         kept = []
 
@@ -6500,8 +6500,8 @@ class TestServerInProcess:
 
     @staticmethod
     def asked_in(version, question, answer):
-        """What a handler's question(ctx) sends to a client of this revision, and what
-        it gets: a value, or an exception."""
+        """Return what a handler's question(ctx) sends to a client of this revision, and
+        what it gets: a value, or an exception."""
         server = Server("s")
         ends = []
 
@@ -6786,8 +6786,8 @@ class TestServerInProcess:
 
 
 class TestExtending:
-    """The rooms Features and Server: middleware, methods of extensions, and what some
-    callers do not see."""
+    """The room Server: middleware, methods of extensions, and what some callers do not
+    see."""
 
     @pytest.fixture
     def seen(self):
@@ -6822,9 +6822,8 @@ class TestExtending:
     # Middleware
     @pytest.mark.parametrize("over_http", [False, True])
     def test_middleware_is_around_every_request(self, noting, seen, over_http, era):
-        """The first registered is outermost; the handshake, lists and pings pass it,
-        and so does what handle() answers. What a caller puts into `_meta` reaches it.
-        """
+        """The first registered is outermost; the handshake, lists, pings and what
+        handle() answers pass it. A caller's `_meta` reaches it."""
         told = []
 
         @noting.middleware
@@ -6849,7 +6848,7 @@ class TestExtending:
         assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
 
     def test_middleware_and_rounds(self, noting, seen, era):
-        """Where a handler runs again for an answer, so does the middleware around it; a
+        """When a handler runs again for an answer, so does the middleware around it; a
         question passes `except Exception`."""
 
         @noting.middleware
@@ -6908,8 +6907,8 @@ class TestExtending:
             assert wire.read()["id"] == 1
 
     def test_middleware_answers_by_itself(self):
-        """Who does not call call_next() answers: the result gets what the era wants,
-        and is itself not changed; lists are private then, unless it says otherwise."""
+        """Without call_next(), middleware answers: its result is completed in a copy,
+        and lists are private, unless it says otherwise."""
         server = Server("answering")
         kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
         server.add_tool(lambda: "no", name="x")
@@ -7209,7 +7208,7 @@ class TestExtending:
             assert list(heard(told_less)) == ["x://open"]
 
     def test_visible_functions_that_fail(self):
-        """What they raise is the answer; they may be async."""
+        """Their exception is the answer; they may be async."""
         server = Server("failing")
 
         def broken(ctx):
@@ -7229,8 +7228,8 @@ class TestExtending:
 
 
 def modern_server(**answers):
-    """The same of a modern server, which has tools and prompts. What is missing in an
-    answer of server/discover is added."""
+    """The same of a modern server, which has tools and prompts; an answer of
+    server/discover is completed."""
     declared = {"tools": {"listChanged": True}, "prompts": {}}
     about = {"supportedVersions": [MODERN], "capabilities": declared}
     discover = answers.pop("server_discover", {})
@@ -7575,8 +7574,8 @@ class TestClient:
         assert [each.get("method") for each in sent] == ["server/discover"] * 3
 
     def test_capabilities_are_enforced(self):
-        """What the server did not declare, or this revision does not have, is not
-        sent; what the library does not know, the server is to judge."""
+        """A request that the server did not declare, or this revision does not have, is
+        not sent; an unknown one is the server's to judge."""
         with talking_to(legacy_server()) as client:
             with pytest.raises(MethodNotFound, match="did not declare prompts"):
                 client.get_prompt("x")
@@ -7770,7 +7769,7 @@ class TestClient:
         ],
     )
     def test_questions_are_checked(self, version, options, method, params, code):
-        """What was not declared, or is no form, is refused without a callback."""
+        """A question that was not declared, or is no form, is refused uncalled."""
         told = []
         base = {"message": "m", "messages": [], "maxTokens": 1}
 
@@ -7793,7 +7792,7 @@ class TestClient:
 
     @pytest.mark.parametrize("given", NO_ANSWERS)
     def test_what_a_callback_answers_is_checked(self, given, era):
-        """What is wrong is the callback's failure, and not sent."""
+        """A wrong answer is the callback's failure, and not sent."""
         options = {"version": era, "on_elicit": lambda params: given}
         failure = pytest.raises(McpError, match="callback")
         with Client(build_server(), **options) as client, failure:
@@ -8233,7 +8232,7 @@ server.run()
         assert line.endswith(f"by --header, or python3 -m mcp_lite login {http.url})")
 
     def at_terminal(self, *arguments, answers=()):
-        """What a command shows at a terminal, where each answer follows its question."""
+        """Return what a command shows at a terminal, with answers as it asks."""
         import pty
 
         parent, child = pty.openpty()
@@ -8337,7 +8336,7 @@ server.run()
         assert self.prints("--version") == f"{mcp_lite.__version__}\n"
 
     def test_an_old_code_page(self, script):
-        """What it has no characters for is escaped, and JSON stays JSON."""
+        """A character that it lacks is escaped, and JSON stays JSON."""
         told = "\u00e9 \u0081 \u4f60 \U0001f600"
         env = {"PYTHONIOENCODING": "cp1252"}
         printed = self.prints("call", script, "echo", f"text={told}", **env)
@@ -8720,7 +8719,7 @@ class TestEverywhere:
 
 
 def hosted(main, fn):
-    """What fn() gives or raises on a thread, while this one is the host's main loop."""
+    """Give or raise what fn() does on a thread, while this one is the main loop."""
     found = []
 
     def drive():
@@ -9354,7 +9353,7 @@ ANSWERS = {
 
 
 class TestFaults:
-    """What must never end, hang or corrupt anything, each met for real."""
+    """Nothing of this may end, hang or corrupt anything; each is met for real."""
 
     @pytest.fixture(autouse=True)
     def quiet(self, caplog):
@@ -9773,7 +9772,7 @@ class TestFaults:
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="POSIX")
     @pytest.mark.parametrize("wire", ["file", "socket"])
     def test_the_input_ends_and_somebody_reads(self, tmp_path, wire):
-        """What is at work then is answered, also where the output is a file, or a
+        """Work that goes on then is answered, also where the output is a file, or a
         socket as some clients have it."""
         go = tmp_path / "go"
         answers = tmp_path / "answers"
@@ -9993,7 +9992,7 @@ class Fuzz:
         return data
 
     def check(self, came):
-        """What came are messages, and no id is answered more often than sent."""
+        """All that came are messages, and no id is answered more often than sent."""
         for message in came if isinstance(came, list) and came else [came]:
             assert message["jsonrpc"] == "2.0", f"{message}; {self}"
             if "method" in message:
@@ -10541,7 +10540,7 @@ class TestFuzz:
 
 
 class TestPublicFace:
-    """What users see can be asked for help, and is typed."""
+    """Everything public can be asked for help, and is typed."""
 
     @staticmethod
     def things():
@@ -10681,7 +10680,7 @@ class TestPublicFace:
 
 
 class TestReadme:
-    """What README.md and the examples say works."""
+    """README.md and the examples work as they say."""
 
     @staticmethod
     def blocks(kind):
@@ -10693,7 +10692,7 @@ class TestReadme:
 
     @staticmethod
     def run(*words, variables=(), **options):
-        """What a program prints; "python3" is this Python."""
+        """Return what a program prints; "python3" is this Python."""
         words = [{"python3": sys.executable}.get(word, word) for word in words]
         return run(*words, env={**os.environ, **dict(variables)}, **options)[0]
 
@@ -11384,7 +11383,7 @@ class TestExplain:
 
     @pytest.mark.parametrize("version, over", [("2025-11-25", "http"), (MODERN, "")])
     def test_each_thing_once(self, version, over):
-        """What each method is for, with the page of the revision that is spoken."""
+        """It says what each method is for, and where the revision's pages tell it."""
         written = []
         server = Server("shop")
 
@@ -11676,7 +11675,7 @@ class TestInspector:
         return json.loads(text)
 
     def follow(self, page, wanted):
-        """What the page shows, {(kind, key): value}, once wanted(that) is true."""
+        """Return what the page shows, {(kind, key): value}, once it is wanted."""
         shown = {}
 
         def is_there():
@@ -11732,7 +11731,7 @@ class TestInspector:
 
     @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
     def test_a_conversation(self, open_page, version):
-        """What the server lists, does, says and asks is shown; answers go back."""
+        """It shows what the server lists, does, says and asks; answers go back."""
         server = self.bakery()
         page = open_page(server, version=version)
         shown = self.follow(page, lambda shown: ("list", "prompts") in shown)
@@ -11809,7 +11808,7 @@ class TestSoak:
         assert re.search(r"FAILED: [1-9]\d* losses.*\n$", lies), lies
 
     def test_the_verdict_of_a_soak(self):
-        """Whatever is lost, left or still growing fails it."""
+        """A loss, a leftover or growth fails it."""
         verdict = example("soak").verdict
         assert verdict(9, 0, 1.0, 32.0, (1, 1), (5, 5)).startswith("ok: 9 calls")
         for wrong, why in (
