@@ -7746,10 +7746,14 @@ class _Trip:
     # Its head is read.
     response: Any = None
 
-    def __init__(self, method: str, url: SplitResult, key: object) -> None:
+    def __init__(
+        self, method: str, url: SplitResult, server: SplitResult, key: object
+    ) -> None:
         self.secrets: list[str] = []
         self.method = method
         self.url = url
+        # The Authorizer knows the server by this URL.
+        self.server = server
         # A thread that gives up the request knows it by this.
         self.key = key
 
@@ -7935,7 +7939,7 @@ class Authorizer:
     """Has a client's requests let in: the seam between HTTP and OAuth.
 
         headers(method, url)    returns the headers that let a request in. The URL is
-                                that of the server, as the user gave it, without query
+                                that of the server, without its query
         mend(refusal, shown, refused, asking)
                                 is called after a 401, or a 403 for want of scope, and
                                 returns whether to send the request again. `shown` are
@@ -7997,8 +8001,6 @@ class HttpCaller:
     ) -> None:
         # A redirect that has served changes its path.
         self.url = parse_url(url)
-        # The Authorizer knows the server by this URL, wherever a request goes.
-        self._place = show_url(self.url)
         self.timeout = timeout
         self.pool = _HttpPool(self.url, ssl_context, timeout)
         self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
@@ -8028,13 +8030,14 @@ class HttpCaller:
     ) -> Iterator[_Trip]:
         """Send an HTTP request, and yield it with its response, whose head is read.
         Raises HttpFailure for whatever goes wrong, inside the `with` as well."""
-        trip = _Trip(method, url or self.url, key)
+        trip = _Trip(method, url or self.url, self.url, key)
         try:
             self._send_until_let_in(trip, headers, body)
             target = trip.redirect()
             if target is not None:
                 self.pool.give_back(trip)
                 trip.url = target
+                trip.server = target
                 self._send_until_let_in(trip, headers, body)
                 if trip.response.status < 300:
                     self.url = target
@@ -8057,7 +8060,7 @@ class HttpCaller:
         refused: list[int] = []
         while True:
             given = self._headers()
-            shown = self._authorizer.headers(trip.method, self._place)
+            shown = self._authorizer.headers(trip.method, show_url(trip.server))
             words = map(str, [*given.values(), *shown.values()])
             trip.secrets = [*re.split("[&=]", trip.url.query), *words]
             sent = merge_headers(given, shown, headers)
@@ -8071,7 +8074,7 @@ class HttpCaller:
         """Have the Authorizer get what lets the next try in. Raises the refusal."""
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
-        refusal.url = self._place
+        refusal.url = show_url(trip.server)
         asking = partial(answering, self.connection)
         if len(refused) == MAX_FAILURES or not self._authorizer.mend(
             refusal, shown, refused, asking

@@ -5730,6 +5730,14 @@ class TestAuthorization:
                 assert len(site.paths("/token")) == wave
                 site.tokens.clear()
 
+    def test_a_redirect_comes_before_the_login(self, site):
+        """The login is for the URL that the redirect leads to, and once is enough."""
+        site.pages["/"] = (307, {"Location": "/mcp"}, b"")
+        auth = OAuth(redirect=visit)
+        with Client(site.url + "/", auth=auth, version=MODERN) as client:
+            assert client.call("x") == "let in"
+        assert len(site.paths("/authorize")) == 1
+
     def test_no_login_begins_where_none_may(self, site):
         """Tokens are shown and renewed; without any no user is asked, and the client
         registers nowhere."""
