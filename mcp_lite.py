@@ -4163,6 +4163,9 @@ def tracer(trace: _Trace) -> Trace | None:
         trace = os.environ.get("MCP_LITE_TRACE")
     if trace in (None, False, "", "0"):
         return None
+    if isinstance(trace, (str, os.PathLike)) and trace != "1":
+        # The program may go to another folder.
+        trace = os.path.abspath(trace)
     return partial(_call_trace, trace)
 
 
