@@ -7881,12 +7881,9 @@ class TestClient:
         here, there = map(os.path.realpath, (str(home), str(folder)))
         entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
         run = {**entry, "cwd": str(folder), "env": {"N": "7"}, "type": "stdio"}
-        for target, options, told in (
-            (
-                "program.py --flag \"a b\" '' #",
-                {},
-                [here, None, "--flag", "a b", "", "#"],
-            ),
+        line = "program.py --flag \"a b\" '' #"
+        rows = [
+            (line, {}, [here, None, "--flag", "a b", "", "#"]),
             ("~/program.py", {"env": {"N": "5"}}, [here, "5"]),
             ("program.py x", {"cwd": folder}, [there, None, "x"]),
             (home / "program.py", {}, [here, None]),
@@ -7894,9 +7891,13 @@ class TestClient:
             (run, {}, [there, "7", "1", "2.5", "~x"]),
             (run, {"cwd": home, "env": {"N": "8"}}, [here, "8", "1", "2.5", "~x"]),
             ({"command": "program.py", "env": None}, {}, [here, None]),
-        ):
+        ]
+
+        def ask(target, options, told):
             with Client(target, **options) as client:
                 assert ast.literal_eval(client.instructions) == told, (target, options)
+
+        at_once(ask, rows)
 
     @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
     def test_a_batch_file_is_a_server(self, tmp_path):
@@ -7953,6 +7954,14 @@ class TestClient:
         def watch(*line):
             told.append(line)
 
+        def fail(target, more):
+            with pytest.raises(Exception) as caught:  # noqa: PT011
+                client = Client(target, trace=watch, **more)
+                told.append(repr(client))
+                client.connect()
+            told.extend([caught.value, repr(caught.value)])
+            told.extend(traceback_of(caught.value))
+
         def refuse(seen, sock):
             # As some do that want to help.
             words = json.dumps(seen["headers"]).encode()
@@ -7971,7 +7980,7 @@ class TestClient:
             nobody = f"http://127.0.0.1:{silent_site.getsockname()[1]}/"
             file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
             program = {"command": str(script), "args": options, "env": env}
-            for target, more in (
+            rows = [
                 (program, {}),
                 ({**program, "command": str(silent)}, {"timeout": 0.3}),
                 ({**program, "command": "/no/such/program"}, {}),
@@ -7983,13 +7992,8 @@ class TestClient:
                 ({"url": secret_url, "headers": secrets}, {"version": "2025-11-25"}),
                 (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
                 (url, {"headers": secrets, "stderr": file}),
-            ):
-                with pytest.raises(Exception) as caught:  # noqa: PT011
-                    client = Client(target, trace=watch, **more)
-                    told.append(repr(client))
-                    client.connect()
-                told += [caught.value, repr(caught.value)]
-                told += traceback_of(caught.value)
+            ]
+            at_once(fail, rows)
         for auth in (
             {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
             {"redirect_uri": "http://u:s3cret@x/?s3cret"},
@@ -8335,13 +8339,13 @@ server.run()
 
     def test_help(self):
         """Each command is explained; nothing of it is imported with mcp_lite."""
-        overview = self.prints("--help")
-        assert self.prints() == overview
+        asked = [("--help",), (), ("--version",)]
+        overview, nothing, version = at_once(self.prints, asked)
+        assert (nothing, version) == (overview, f"{mcp_lite.__version__}\n")
         for name in ("list", "call", "read", "prompt", "run", "login", "logout"):
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
         run(*PYTHON, "-c", code)
-        assert self.prints("--version") == f"{mcp_lite.__version__}\n"
 
     def test_an_old_code_page(self, script):
         """A character that it lacks is escaped, and JSON stays JSON."""
@@ -10516,7 +10520,7 @@ def fuzz_web_client(seed, version, count):
 
 
 class TestFuzz:
-    """Some 6,000 messages, most of them wrong, the same in each run: a failure tells
+    """Some 3,000 messages, most of them wrong, the same in each run: a failure tells
     the seed. Nothing is left open behind them, as behind no test."""
 
     @pytest.fixture(autouse=True)
@@ -10527,16 +10531,16 @@ class TestFuzz:
     @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
     def test_a_server_on_stdio(self, number, version):
         """No id is answered twice, all that comes is JSON, and it lives."""
-        fuzz = fuzz_stdio(FUZZ + number, version, 500)
+        fuzz = fuzz_stdio(FUZZ + number, version, 400)
         assert len(fuzz.answered) > 100, str(fuzz)
 
-    @pytest.mark.parametrize("number", range(3))
+    @pytest.mark.parametrize("number", range(2))
     def test_a_server_over_http(self, number):
         """In every revision, all that comes is HTTP and JSON, and it lives."""
         fuzz = fuzz_http(FUZZ + number, 400)
         assert len(fuzz.answered) > 60, str(fuzz)
 
-    @pytest.mark.parametrize("number", range(3))
+    @pytest.mark.parametrize("number", range(2))
     def test_a_client_over_streams(self, number):
         """Every call ends, with a result or an exception that is documented."""
         assert fuzz_client(FUZZ + number, 100) > 50
@@ -11002,10 +11006,12 @@ class TestLessons:
             exit code 0""",
     }
 
-    @pytest.mark.parametrize("name", SHOWS)
-    def test_a_lesson(self, name):
+    def test_each_lesson(self):
         """It begins with what it teaches, shows it in lines that fit on a screen, and
         ends with two exercises."""
+        at_once(self.try_out, zip(self.SHOWS))
+
+    def try_out(self, name):
         path = os.path.join(self.FOLDER, name)
         with open(path, encoding="utf-8") as file:
             text = file.read()
