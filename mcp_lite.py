@@ -487,7 +487,9 @@ RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 
 def fit_code(code: Any, version: str) -> Any:
     """Return the code of a handler's error, or the one that a revision has for it."""
-    return code if version < FIRST_MODERN else RETIRED_CODES.get(code, code)
+    if version < FIRST_MODERN:
+        return code
+    return RETIRED_CODES.get(code, code)
 
 
 class ToolError(Exception):
@@ -551,8 +553,10 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
             words.append("...")
-        ending = "" if exit_code is None else f"; exit code {exit_code}"
-        details = f" (command: {printable(' '.join(words))}{ending})"
+        details = f" (command: {printable(' '.join(words))}"
+        if exit_code is not None:
+            details += f"; exit code {exit_code}"
+        details += ")"
     if stderr:
         details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
     return details
@@ -3394,7 +3398,9 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     # Text goes as text, and a list of anything may hold images.
     is_vague = described.get("type") in (None, "null", "array", "string")
     says_no_more = described.keys() <= {"type", "description"}
-    return None if is_vague and says_no_more and not structured else described
+    if is_vague and says_no_more and not structured:
+        return None
+    return described
 
 
 # One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
@@ -3574,7 +3580,9 @@ class Request:
 
     def failure(self, error: McpError) -> Json | None:
         """Return the error to answer with, if this is to be answered at all."""
-        return None if self.is_notification else error_message(self.id, error)
+        if self.is_notification:
+            return None
+        return error_message(self.id, error)
 
     def advance(self, progress: float) -> bool:
         """Note what is told of its progress. False if that does not increase."""
@@ -6238,7 +6246,9 @@ def parse_head(lines: list[bytes]) -> Head:
         value = field[2].decode("latin-1").strip(" \t")
         if name in fields and name not in _LISTS:
             raise HttpError(400, f"{name}: came twice")
-        fields[name] = f"{fields[name]}, {value}" if name in fields else value
+        if name in fields:
+            value = f"{fields[name]}, {value}"
+        fields[name] = value
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
     return Head(method, target, version, fields, _body_size(fields, version), last)
 
@@ -9507,8 +9517,10 @@ class ServerEndpoint(Endpoint):
         resource, arguments = self._find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
         # A list of these is several contents; any other is one value, as JSON.
-        kinds = set(map(type, value)) if isinstance(value, (list, tuple)) else set()
-        parts = value if kinds == {EmbeddedResource} else [value]
+        parts = [value]
+        is_list = isinstance(value, (list, tuple))
+        if is_list and set(map(type, value)) == {EmbeddedResource}:
+            parts = value
         mime_type = resource.wire.get("mimeType")
         contents = [read_contents(uri, each, mime_type) for each in parts]
         return {"contents": contents}
@@ -11013,7 +11025,9 @@ class Client:
         return HttpTransport(caller, self._learn_server, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._headers() if callable(self._headers) else self._headers
+        more = self._headers
+        if callable(more):
+            more = more()
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
