@@ -6888,10 +6888,10 @@ class HttpEndpoint:
 
     # Admission
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
-        """Find the method that answers this request, if it may be made. Raises HttpError."""
+        """Return the method that answers this request. Raises HttpError if the request
+        may not be made."""
         path = exchange.path
-        anywhere = self._routes.get(None, {})
-        route = self._routes.get(path.rstrip("/"), anywhere)
+        route = self._routes.get(path.rstrip("/")) or self._routes.get(None, {})
         serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
         if serve == self._get_health:
             return self._get_health
@@ -6908,8 +6908,8 @@ class HttpEndpoint:
         raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
 
     def _check_place(self, exchange: Exchange) -> None:
-        """Raise HttpError unless it is this host that is asked, and by no page of
-        another: "to prevent DNS rebinding attacks"."""
+        """Raise HttpError unless this host is asked, and by no page of another one: "to
+        prevent DNS rebinding attacks"."""
         headers = exchange.headers
         host = headers.get("host", "")
         if _host_name(host) not in self.hosts and "*" not in self.hosts:
