@@ -6587,7 +6587,9 @@ class Stream:
     def leave(self, retry_ms: int) -> None:
         """End the response, and have the client come back for the answer in so long.
         Without an id to come back to, nothing happens."""
-        if self._is_primed:
+        exchange = self.exchange
+        if self._is_primed and exchange is not None:
+            exchange.is_last = True
             self.flush(b"retry: %d\n\n" % retry_ms, ending=True)
 
     def end(self) -> None:

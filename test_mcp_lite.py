@@ -3672,6 +3672,26 @@ class TestHttpServer:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
 
+    def test_a_question_to_a_client_that_polls(self, server):
+        """A tool may ask behind ctx.close_stream(). The client comes back for the
+        question on another connection, as the tool holds the thread of the first."""
+
+        @server.tool
+        def poll(ctx: Context) -> str:
+            ctx.info("begun")
+            ctx.close_stream(retry_ms=20)
+            return ctx.elicit("Go on?", {"type": "object", "properties": {}})["action"]
+
+        with server.start_http() as http:
+            client = Client(
+                http.url,
+                version="2025-11-25",
+                timeout=SECONDS,
+                on_elicit=lambda params: {"action": "decline"},
+            )
+            with client:
+                assert client.call("poll") == "decline"
+
     def test_what_is_kept_is_bounded(self, web):
         """A client that comes back finds the last 1,000 events that it was sent."""
         session = Web(web).open()
