@@ -3052,11 +3052,8 @@ class TestServerOnTheWire:
             assert answer["error"]["code"] == -32602, bad
         moved = call("form", requestState=state, inputResponses=good)
         assert moved["error"]["code"] == -32602
-        for forged in (
-            5,
-            {"action": "maybe"},
-            {"action": "accept", "content": {"name": 1}},
-        ):
+        wrong = {"action": "accept", "content": {"name": 1}}
+        for forged in (5, {"action": "maybe"}, wrong):
             answer = call(requestState=state, inputResponses={"elicit-1": forged})
             assert answer["error"]["code"] == -32602
         ignored = call(requestState=state, inputResponses={"wrong": {}})["result"]
@@ -3594,11 +3591,8 @@ class TestHttpServer:
             first, last = (json.loads(event["data"]) for event in events_of(response))
         assert first["method"] == "notifications/progress"
         assert sorted(each["id"] for each in last) == [1, 2]
-        for version, batch in (
-            ("2025-03-26", []),
-            ("2025-06-18", [ping]),
-            ("2025-11-25", [ping]),
-        ):
+        wrong = {"2025-03-26": [], "2025-06-18": [ping], "2025-11-25": [ping]}
+        for version, batch in wrong.items():
             status, _, body = Web(web).open(version).post(batch)
             assert (status, body["error"]["code"]) == (400, -32600)
 
@@ -3716,11 +3710,8 @@ class TestHttpServer:
             for session in [Web(http).open() for _ in range(5)]:
                 with session.stream("POST", call_legacy("draw")) as response:
                     streams.append((session, events_of(response)[0]["id"]))
-            statuses = [
-                session.send("GET", Last_Event_ID=primer)[0]
-                for session, primer in streams
-            ]
-            assert statuses == [405, 405, 200, 200, 200]
+            for (session, primer), status in zip(streams, [405, 405, 200, 200, 200]):
+                assert session.send("GET", Last_Event_ID=primer)[0] == status
 
     @pytest.mark.parametrize("version", LEGACY[1:])
     def test_a_stream_that_is_over_is_no_lost_session(self, web, version):
@@ -9520,9 +9511,7 @@ class TestFaults:
 
     def test_a_client_that_never_reads(self, tmp_path):
         """It is cut off after a minute (here, a moment), and the server ends."""
-        command = program(
-            tmp_path,
-            """
+        script = """
             mcp_lite.WRITE_SECONDS = mcp_lite.TIDY_SECONDS = 0.1
             server = Server("s")
             @server.tool
@@ -9530,8 +9519,8 @@ class TestFaults:
                 while True:
                     ctx.info("x" * 1000)
             server.run()
-            """,
-        )
+        """
+        command = program(tmp_path, script)
         with Wire(command) as wire:
             wire.open()
             wire.send(call_legacy("flood"))
