@@ -65,8 +65,8 @@ the modern era nothing is remembered between requests, so any process may answer
 them.
 
 How two sides agree: to a server, a request with a version in `_meta` is modern; any
-other belongs to the session. A client begins with `server/discover`, which only modern
-servers know; if a server does not know it, or is silent, the client goes on with
+other belongs to the session. This client begins with `server/discover`, which only
+modern servers know; if a server does not know it, or is silent, the client goes on with
 `initialize`. With `version=` a program tells its client which revision to speak. For a
 legacy one the client begins with `initialize`. For a modern one it asks
 `server/discover`, never `initialize`, and gives up unless the server offers that very
@@ -121,7 +121,7 @@ One conversation of each era on the wire, a message a line, --> from the client:
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
                 Client._start       looks in METHODS: may it be asked? adds _meta
-                Call                is the call in flight; it has a Waiter for the answer
+                Call                is the call in flight, with a Waiter for the answer
                 Connection.request  registers the Waiter, encodes, and writes, by
                 Child.write         into the server's stdin
                 Connection.wait     lets the caller sleep
@@ -142,16 +142,18 @@ In memory it is the same without the pipe; over HTTP, HttpTransport takes the pl
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 A path through the protocol, of less than 3,000 lines:
-    rooms 1 to 4   the words, the errors, the messages, the table of all that can be said
+    rooms 1 to 4   words, errors, messages, and the table of all that can be said
     room 8         what may be said when
     room 10        a conversation
     in room 19     the class ServerEndpoint, which answers requests
     in room 20     the class Call, which waits for an answer
-It can be walked without the other rooms. This is what it borrows from them:
+It can be walked without the other rooms, but how a handler asks the client is in room
+11. At first, pass over what makes error texts safe to show, at the end of room 2, and
+the parsers of lines and events, at the end of room 3. The path borrows
     Workers, Outbox, log_line (9)  a pool of threads, the queue of lines that go out, a
                                    line of log
-    Context, Signer (11)           what a handler sees of its request, the seal on what a
-                                   server asks its client to keep
+    Context, Signer (11)           what a handler sees of its request, the seal on what
+                                   a server asks its client to keep
     call_function, run_job and run_in_time (11)   run a handler
     fit_result and the other functions of room 6  make values as on the wire
 
@@ -187,11 +189,11 @@ There are six kinds of threads. The names of all but yours begin with "mcp-":
     one-off     does one thing and ends, such as a timer
     http        accepts connections; one more for each connection reads its requests,
                 runs their handlers and writes their answers
-Four locks guard what several threads change: the jobs of Workers, the open requests of a
-Connection, the connections that an HTTP client keeps, and the one of a Client. No thread
-takes another lock, does I/O or runs your code while it holds one of them. Every other
-lock is a turn: the thread that holds it is the one that reads, writes, logs in, or runs
-the host's jobs.
+Four locks guard what several threads change: the jobs of Workers, the open requests of
+a Connection, the connections that an HTTP client keeps, and the one of a Client. No
+thread takes another lock, does I/O or runs your code while it holds one of them. Every
+other lock is a turn: the thread that holds it is the one that reads, writes, logs in,
+or runs the host's jobs.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -360,8 +362,8 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 
 # This room has the exceptions, and says what each is on the wire: a code, a message,
 # data, and the status of an HTTP response. McpError and its subclasses say what went
-# wrong in the protocol; the others say what became of a call or a connection. At the end
-# stand the functions that make a text safe to show, whoever wrote it.
+# wrong in the protocol; the others say what became of a call or a connection. At the
+# end stand the functions that make a text safe to show, whoever wrote it.
 
 
 class McpError(Exception):
@@ -447,8 +449,8 @@ class InternalError(_CodedError, code=-32603, status=500):
 
 
 class NotFound(InvalidParams):
-    """There is no such tool, prompt, or resource; of a resource, a legacy revision has
-    the code -32002."""
+    """Nothing has this name, or URI. For a resource, legacy revisions have the code
+    -32002."""
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
@@ -464,7 +466,8 @@ class UnsupportedVersion(_CodedError, code=-32022, status=400):
 
 
 class RequestCancelled(_CodedError, code=-32800):
-    """The answer to `$/cancelRequest`, which some old peers send."""
+    """The request was cancelled, but its sender still wants an answer. Its code is none
+    of the specification's: peers that send `$/cancelRequest` expect it."""
 
 
 ERRORS: dict[int, type[McpError]] = {
@@ -472,8 +475,9 @@ ERRORS: dict[int, type[McpError]] = {
 }
 # "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
-# These codes may mean that as well, or another thing: -32001 is a timeout to some. The
-# words decide, or the data: "uri" for a resource, as the specification says.
+# Some servers say "not found" by these codes, others mean another thing: -32001 may be
+# a timeout. The text decides, or the data: "uri" for a resource, as the specification
+# says.
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
@@ -486,7 +490,8 @@ RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 
 
 def fit_code(code: Any, version: str) -> Any:
-    """Return the code of a handler's error, or the one that a revision has for it."""
+    """Return an error's code; for a modern revision, another in place of a retired
+    one."""
     if version < FIRST_MODERN:
         return code
     return RETIRED_CODES.get(code, code)
@@ -911,8 +916,8 @@ class Method:
     says only those that differ.
     """
 
-    # The method of the receiver's Endpoint that serves a request; of a notification
-    # about an open request, the method of Connection.
+    # The method that serves it: of the receiver's Endpoint, for a request; of
+    # Connection, for a notification about an open request.
     handler = ""
     # A capability that the receiver must have declared, as a path; and the error that
     # it answers with if it has not.
@@ -925,31 +930,35 @@ class Method:
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake; it is part of the handshake.
+    # It may come before the handshake.
     early = False
+    # It is one of the handshake's messages.
     handshake = False
     # The reading thread serves it, so that the next message finds it done.
     inline = False
-    # Its answer comes at its end only.
+    # Its handler returns no answer: it stays open until one of the sides ends it.
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
-    # The result says how long it may be reused, and by whom: its `cacheScope`, which is
-    # "public", or "private" where it may depend on who asks; "" if it says neither.
+    # The result may be reused. This is its `cacheScope`: by everybody ("public"), or
+    # only by the client that has asked ("private"). With "" the result gives no
+    # permission.
     cache_scope = ""
-    # The parameter that the header Mcp-Name mirrors; Mcp-Param-* mirror its arguments.
+    # The header Mcp-Name mirrors this parameter.
     mirrored = ""
+    # Headers Mcp-Param-* mirror arguments.
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
     # It is a log message.
     logs = False
-    # It ends the request that it is about, which this member names; its sender expects an
-    # answer to that request all the same.
+    # It ends another request.
     cancels = False
+    # The parameter with the id of that request.
     subject = "requestId"
+    # Its sender still wants an answer to that request.
     expects_answer = False
-    # It is the first on a subscription.
+    # It is the first message on a subscription.
     acknowledges = False
     # For people: what it is for, what its answer brings, and what an error in place of
     # that means; and the page of the specification.
@@ -1025,7 +1034,10 @@ METHODS: dict[str, Method] = {
             "initialized",
             until=LAST_LEGACY,
             handshake=True,
-            purpose="The same as notifications/initialized, as some tutorials say it.",
+            purpose=(
+                "No revision has this: some tutorials say it for "
+                "notifications/initialized."
+            ),
             page="basic/lifecycle",
         ),
         _request(
@@ -1048,9 +1060,9 @@ METHODS: dict[str, Method] = {
             inline=True,
             cache_scope="public",
             purpose=(
-                "Before all else: which revisions does the server speak, and what"
-                " does it offer? Only servers of the modern era know this "
-                "request."
+                "Which revisions does the server speak, and what does it offer? A "
+                "client may ask this first, as only servers of the modern era "
+                "know this request."
             ),
             outcome="It is a modern server: there will be no session.",
             setback=(
@@ -1145,7 +1157,7 @@ METHODS: dict[str, Method] = {
             until=LAST_LEGACY,
             inline=True,
             purpose="The client wants to be told whenever this resource changes.",
-            outcome="It will be.",
+            outcome="The server will tell it of each change.",
             page="server/resources",
         ),
         _request(
@@ -1232,6 +1244,8 @@ METHODS: dict[str, Method] = {
         ),
         # Questions to the client: client/. In the modern era the same three travel
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
+        # 2026-07-28 deprecates roots, sampling and logging: they still work, and will
+        # go one day.
         _request(
             "server",
             "roots/list",
@@ -1283,10 +1297,12 @@ METHODS: dict[str, Method] = {
             handler="_cancelled",
             cancels=True,
             purpose=(
-                "Who has asked does not want the answer any more. The work is to "
-                "stop, and there will be no answer."
+                "The side that sent a request no longer wants its answer: the work "
+                "is to stop. In the modern era only a client on stdio says this, "
+                "and a server that ends a subscription; over HTTP, a client hangs "
+                "up."
             ),
-            page="basic/utilities/cancellation",
+            page="basic/patterns/cancellation",
         ),
         _notification(
             "both",
@@ -1294,15 +1310,21 @@ METHODS: dict[str, Method] = {
             handler="_cancelled",
             subject="id",
             expects_answer=True,
-            purpose="The same as notifications/cancelled, as language servers say it.",
-            page="basic/utilities/cancellation",
+            purpose=(
+                "No revision has this: language servers say it for "
+                "notifications/cancelled."
+            ),
+            page="basic/patterns/cancellation",
         ),
         _notification(
             "both",
             "notifications/progress",
             handler="_progress",
-            purpose="How far a request has come, under the token that came with it.",
-            page="basic/utilities/progress",
+            purpose=(
+                "How far a request has come, under the token that came with it. In "
+                "the modern era only a server says this."
+            ),
+            page="basic/patterns/progress",
         ),
         _notification(
             "server",
@@ -1419,10 +1441,10 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 # This room tells whether a value fits a schema of draft 2020-12, and why not. Older
 # drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
-# `prefixItems` means today. A Schema surveys its parts once; a _Run then takes one value
-# through them, along one table of keywords. Each step has a price, and one meter adds
-# them up, since schemas, patterns and values may come from a stranger. Nothing is ever
-# fetched.
+# `prefixItems` means today. A Schema surveys its parts once; a _Run then takes one
+# value through them, along one table of keywords. Each step has a price, and one meter
+# adds them up, since schemas, patterns and values may come from a stranger. Nothing is
+# ever fetched.
 
 MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
@@ -1585,9 +1607,9 @@ class Schema:
             return [str(error)]
 
 
-# One reason why a value does not fit. `path` is the place: (path of the value around it,
-# key), or None at the root. The argument of the keyword stands for the {} in `text`; the
-# value is told behind it, but for _NOT_SHOWN.
+# One reason why a value does not fit. `path` is the place: (path of the value around
+# it, key), or None at the root. The argument of the keyword stands for the {} in
+# `text`; the value is told behind it, but for _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
@@ -2102,8 +2124,8 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# `argument`: the kind of argument. `concerns`: the types of values that the keyword says
-# something of. `apply`: a method of _Run, as its docstring says; or with a text in
+# `argument`: the kind of argument. `concerns`: the types of values that the keyword
+# says something of. `apply`: a method of _Run, as its docstring says; or with a text in
 # `expects`, a function (run, value, argument) that tells whether the value fits.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
@@ -2404,8 +2426,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Check a URI, and return it. Raises ValueError for a text without a scheme, or with
-    another scheme than these."""
+    """Check a URI, and return it. Raises ValueError for a text without a scheme, or
+    with another scheme than these."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
     if scheme is None or (schemes and scheme[1].lower() not in schemes):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
@@ -2728,8 +2750,8 @@ def unwrap_result(result: Json) -> Any:
 
 
 def value_of(result: Json) -> Any:
-    """Return the Python value in a result, as unwrap_result() does. Raises ToolError, in
-    the tool's words, if the tool says that it failed."""
+    """Return the Python value in a result, as unwrap_result() does. Raises ToolError,
+    in the tool's words, if the tool says that it failed."""
     if not result.get("isError"):
         return unwrap_result(result)
     blocks: list[Json] = result["content"]
@@ -2772,8 +2794,8 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 
-# It stands in the place of a default where a value must come. None stands there where it
-# may stay away.
+# It stands in the place of a default where a value must come. None stands there where
+# it may stay away.
 REQUIRED = object()
 
 # A parameter, or a class's member. Its hint may be text.
@@ -3263,8 +3285,8 @@ class Signature:
             self._convert = lambda wire: {
                 name: wire[name] for name in named & wire.keys()
             }
-        # Most arguments are texts and numbers. One of the class given here needs neither
-        # a check nor a conversion.
+        # Most arguments are texts and numbers. One of the class given here needs
+        # neither a check nor a conversion.
         self._plain = {
             name: each.cls
             for name, each in arguments.items()
@@ -3412,8 +3434,8 @@ _TEMPLATE = (
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# A value that is one step of a path must not lead elsewhere: it is no absolute path, has
-# no drive, no step `..`, no NUL.
+# A value that is one step of a path must not lead elsewhere: it is no absolute path,
+# has no drive, no step `..`, no NUL.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
@@ -3527,8 +3549,8 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 # This room is one side of a conversation, without I/O, locks or clocks. Each message
 # passes one gate, Protocol.receive, which decides what may come now, and what it means.
-# A request is registered before anybody works on it, and ends when it is popped: where
-# two threads race, the dict decides, and only the winner speaks.
+# A request is registered before anybody works on it. It ends when a thread pops it from
+# the dict of open ones; only that thread may still speak about it.
 
 
 class Request:
@@ -3543,8 +3565,8 @@ class Request:
     modern = False
     # It is an extension's notification: served as a request, but not answered.
     is_notification = False
-    # Its work is to stop. The peer does not want it any more, or the time of its handler
-    # was over, and it has been answered without that.
+    # Its work is to stop: the peer no longer wants it, or its handler took too long,
+    # and the server has answered without it.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -3598,13 +3620,14 @@ class Waiter:
         new --request(), hold()--> open --its answer, abandon(), finish()--> over
 
     `inbox` gets any number of (params, None), one for each progress notification, then
-    one (None, Answer). on_end(answer) is called before, as a rule on the reading thread,
-    so it must not block.
+    one (None, Answer). on_end(answer) is called before that last item is put, mostly on
+    the reading thread, so it must not block.
     """
 
     # The id of the request; no request has the id 0.
     id: RequestId = 0
-    # Whether a request may have left. If not, this waits for the connection's end.
+    # Whether its request may be on the wire. If there is none, this waits for the
+    # connection's end.
     sent = False
 
     def __init__(
@@ -3633,8 +3656,8 @@ Notification = namedtuple("Notification", "method params row")
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now: why, and the reply, if
-# there is to be one. `is_late` marks an answer that comes too late, which is no fault of
-# the peer's.
+# there is to be one. `is_late` marks an answer that comes too late, which is no fault
+# of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
 # Every modern request says this in `_meta`: basic/index.md#meta.
@@ -3753,7 +3776,7 @@ class Protocol:
         if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
-        # statelessly". A method that only that era has wants it.
+        # statelessly". A method that only the modern era has must carry it.
         meta = request.meta
         is_modern = META_VERSION in meta or META_CAPABILITIES in meta
         if is_modern or row.since >= FIRST_MODERN:
@@ -3954,8 +3977,8 @@ class Workers:
     An idle worker waits for its bell, a lock; the latest is woken first.
 
     flush(is_patient) writes what jobs have queued. A worker calls flush(True) after a
-    job, unless another worker is called, which will write it. So a slow reader slows the
-    workers. A worker that is woken calls flush(False), which waits for no reader:
+    job, unless another worker is called, which will write it. So a slow reader slows
+    the workers. A worker that is woken calls flush(False), which waits for no reader:
     another thread may be waiting for its job.
     """
 
@@ -4063,8 +4086,8 @@ WRITE_SECONDS = 60.0
 class Outbox:
     """Keeps lines until they are written. One thread at a time writes all that wait.
 
-    A thread that may block calls flush(). Any other calls flush_soon(), which leaves the
-    work to a writer thread. While one thread writes, others add lines and go: the
+    A thread that may block calls flush(). Any other calls flush_soon(), which leaves
+    the work to a writer thread. While one thread writes, others add lines and go: the
     writing one takes these along. Only when MAX_LINES wait does flush() wait for its
     turn, and so a slow reader slows the handlers that write to it.
     """
@@ -4100,7 +4123,7 @@ class Outbox:
                 self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have the lines written without blocking; by this thread if none can be had."""
+        """Have the lines written without blocking, if a thread can be had for that."""
         if not self._writer.submit(self.flush):
             self.flush()
 
@@ -4289,8 +4312,8 @@ class Endpoint:
     none of them to raise:
         serve_request       once for each request, on a thread that is free to take its
                             time; but on the reading thread, so it must not block, where
-                            the row of the method says `inline`. If it `may_block` there
-                            all the same, only a handshake is served so
+                            the row of the method says `inline`. If the endpoint sets
+                            `may_block`, only a handshake is served so
         serve_notification  on the reading thread, in order, so it must not block; not
                             for one about an open request, which the Connection serves
     The thread that reads calls input_ended when the other end says no more, but may
@@ -4367,7 +4390,7 @@ class Connection:
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
 
-    # Reading: feed() and receive() run no user code, but see `inline`.
+    # Reading: feed() and receive() run the user's code only where a row is `inline`.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve."""
         ready = []
@@ -4402,8 +4425,10 @@ class Connection:
     def receive_batch(self, messages: list[Any]) -> list[Event]:
         """Judge the messages of a batch. They are in flight from now on: the next
         message may cancel one of them. Raises InvalidRequest."""
-        if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
+        if self.protocol.version != BATCH_VERSION:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+        if not 0 < len(messages) <= MAX_BATCH:
+            raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
         return list(map(self.protocol.receive, messages))
 
     def _serve_batch(self, events: list[Event]) -> None:
@@ -4466,8 +4491,8 @@ class Connection:
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
 
-    # For notifications about what is open here, the rows of METHODS name these. Each
-    # returns whether it was open.
+    # The rows of METHODS name these two: they serve notifications about an open
+    # request. Each returns whether it was open.
     def _cancelled(self, notification: Notification) -> bool:
         _, params, row = notification
         request = find_by_id(self.protocol.in_flight, params.get(row.subject))
@@ -4489,7 +4514,8 @@ class Connection:
             put_bounded(waiter.inbox, (params, None))
         return True
 
-    # Ending the peer's requests
+    # Ending requests. The peer's end by respond(), cut_short() and cancel_all(); our
+    # own by finish(), abandon() and fail_pending().
     def respond(self, request: Request, message: Json | None) -> bool:
         """Take the peer's request out of flight, and queue its answer, if there is one.
         The thread that has served the request writes it.
@@ -4500,7 +4526,7 @@ class Connection:
         if message is not None:
             answer = encode_answer(message, about=request.about)
         with self._lock:
-            # cancellation: "MUST NOT send any further messages for it"
+            # basic/transports/stdio.md: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
                 return False
             if answer is not None and request.answers is not None:
@@ -4541,7 +4567,7 @@ class Connection:
     def _add(
         self, line: bytes, about: Request | None = None, progress: float | None = None
     ) -> None:
-        """Queue a line; one about a request of the peer's only while it is in flight."""
+        """Queue a line; one about a peer's request only while that is in flight."""
         with self._lock:
             # progress: "MUST stop after completion".
             if about is not None and self._is_ended(about):
@@ -4609,7 +4635,7 @@ class Connection:
         return time.monotonic() - self._outbox.begun > WRITE_SECONDS
 
     def carries_changes(self, request: Request) -> bool:
-        """Return whether the peer can be told of changes after this request's answer."""
+        """Return whether the peer can hear of changes after this request's answer."""
         # Server.handle sets a reason: nothing leaves it but the answer.
         return self.reason is None
 
@@ -4653,8 +4679,9 @@ class Connection:
         return waiter
 
     def hold(self, waiter: Waiter, request_id: Any) -> None:
-        """Register a waiter for the answer to the request with this id. Where no such
-        request is sent, it waits for the end alone. Raises ConnectionClosed."""
+        """Register a waiter for the answer to the request with this id. If no
+        request with this id is sent, it waits for the connection's end. Raises
+        ConnectionClosed."""
         # Rule: register first, look afterwards. close() sets the reason before it looks
         # for waiters, so one of the two threads sees the other.
         waiter.id = request_id
@@ -4677,9 +4704,9 @@ class Connection:
         """Block for the result; on_progress(progress, total, message) runs here.
 
         Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. These
-        start again with each progress notification, and if they run out while another
-        thread answers a question of the peer's: a user may think for long. All the
-        same, it is over at the `deadline`, by time.monotonic().
+        start again when progress is told, and when they run out while another thread
+        answers a question of the peer's: a user may think for long. All the same, it is
+        over at the `deadline`, by time.monotonic().
         """
         try:
             return self._take_result(waiter, seconds, on_progress, deadline)
@@ -5185,7 +5212,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether it was cancelled, or its client is gone: the answer is dropped."""
+        """Tell whether it was cancelled, or its client has gone: no answer is sent."""
         return self._request.cancelled
 
     def check_cancelled(self) -> None:
@@ -5427,7 +5454,7 @@ class Context:
                 give_up()
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        """Find the answers on record. Raises _InputRequired for questions without one."""
+        """Find the answers on record. Raises _InputRequired if one is missing."""
         asked = {
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
@@ -5450,7 +5477,7 @@ class Context:
 
     @cached_property
     def _record(self) -> Json:
-        """Read the server's memory of this request, which it brings when it comes again:
+        """Read the server's memory of this request, which comes back with it:
 
             answers: key -> [fingerprint of the question, its answer]
             once: key -> value of once()
@@ -5663,7 +5690,7 @@ STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has be
 
 
 def shut(sock: Socket, how: int = 2) -> None:
-    """End a socket under a thread that reads from it (0), or writes (1), or both (2)."""
+    """End a socket under a thread that reads (0), or writes (1), or both (2)."""
     import socket
 
     with suppress(OSError):
@@ -6047,7 +6074,7 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """Tell how this child ended. Waits a moment for its exit code and last words."""
+        """Tell how this child ended. Waits a moment for its exit code and stderr."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
@@ -6258,8 +6285,8 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
     coding = fields.get("transfer-encoding")
     if coding is None:
         return parse_length(fields.get("content-length", "0"))
-    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how requests
-    # are smuggled.
+    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how
+    # requests are smuggled.
     is_chunked = coding.lower() == "chunked" and version != "1.0"
     if "content-length" in fields or not is_chunked:
         raise HttpError(400, "expected one Content-Length, or chunks")
@@ -6434,9 +6461,9 @@ def log_access(exchange: Exchange) -> None:
         127.0.0.1 POST /mcp 403 0.1 - -: host "vm" is not allowed; see allowed_hosts
 
     That is peer, method, path, status, milliseconds, and the method and name of the
-    message. The level is INFO, or WARNING for a request that was refused. "-" stands for
-    a part that is missing: the status, if the client has left before. No query, body or
-    token is told.
+    message. The level is INFO, or WARNING for a request that was refused. "-" stands
+    for a part that is missing: the status, if the client has left before. No query,
+    body or token is told.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
@@ -6609,7 +6636,8 @@ _NO_TRANSPORT = Transport()
 class HttpConnection(Connection):
     """A conversation over HTTP: that of a session, or of one POST without a session. A
     message goes to the stream of the request that it is about. Any other message goes
-    to `listening`, which only sessions have. The threads that bring requests serve them.
+    to `listening`, which only sessions have. The threads that bring requests serve
+    them.
 
     `is_sse` marks a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
     stream takes all that the server says, and the answer to a POST is always 202.
@@ -6687,8 +6715,8 @@ class HttpConnection(Connection):
                 exchange.ring()
 
     def respond(self, request: Request, message: Json | None) -> bool:
-        """As a Connection does. The answer to a handshake names the session; some errors
-        set the HTTP status, which counts if no event went before."""
+        """As a Connection does. The answer to a handshake names the session; some
+        errors set the HTTP status, which counts if no event went before."""
         stream = request.stream
         error = (message or {}).get("error")
         if stream is not None and error is not None and request.modern:
@@ -6776,8 +6804,8 @@ class HttpConnection(Connection):
 # predecessors): it judges who may ask, finds the session, and decides the statuses. The
 # HTTP+SSE of 2024-11-05 has two routes of its own, to sessions of another kind.
 
-# "If the server does not receive an `MCP-Protocol-Version` header [...] the server SHOULD
-# assume protocol version `2025-03-26`": basic/transports.md.
+# "If the server does not receive an `MCP-Protocol-Version` header [...] the server
+# SHOULD assume protocol version `2025-03-26`": basic/transports.md.
 ASSUMED_VERSION = "2025-03-26"
 MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
 MAX_SESSIONS = 1_000  # of the legacy era, open at once
@@ -6939,7 +6967,7 @@ class HttpEndpoint:
     def _authorize(
         self, headers: dict[str, str], verify: Callable[[str], Json | None]
     ) -> Json:
-        """Return the claims of the token in these headers. Raises HttpError without one."""
+        """Return the claims of the token in these headers. Raises HttpError."""
         given = headers.get("authorization", "")
         bearer = re.fullmatch("(?i:bearer) +([!-~]+) *", given)
         if bearer is None:
@@ -7209,8 +7237,8 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
 ###############################################################################
 
 # Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
-# standard library's http.server and socketserver, with a thread for each connection. This
-# room knows no messages, and the endpoint knows no sockets.
+# standard library's http.server and socketserver, with a thread for each connection.
+# This room knows no messages, and the endpoint knows no sockets.
 
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
@@ -7335,7 +7363,7 @@ class _SocketExchange(Exchange):
             shut(self._sock, 1)
 
     def _is_early(self) -> bool:
-        """Return whether the answer goes before the thread of the connection is free."""
+        """Return whether the answer goes before its thread is free for the next."""
         return self.is_last or threading.get_ident() != self.thread
 
     def hung_up(self) -> bool:
@@ -7386,7 +7414,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def set_deadline(self, seconds: float = float("inf")) -> None:
-        """Have the connection cut off in so many seconds, unless this is called again."""
+        """Have the connection cut off in so many seconds, or call this again."""
         self.deadline = time.monotonic() + seconds
 
     def handle_one_request(self) -> None:
@@ -7708,7 +7736,7 @@ def show_url(url: SplitResult) -> str:
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     """Return headers in one: of those with the same name, in upper or lower case, the
-    last. Raises ValueError for one that no request can have; its value may be secret."""
+    last. Raises ValueError for one that no request can have; it may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
@@ -7721,8 +7749,8 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
-    """Return the proxy that the environment has for a URL, as host:port, and the headers
-    that it wants; ("", {}) if there is none."""
+    """Return the proxy that the environment has for a URL, as host:port, and the
+    headers that it wants; ("", {}) if there is none."""
     is_local = url.hostname in _LOOPBACK
     if is_local or not any(name.lower().endswith("_proxy") for name in os.environ):
         return "", {}
@@ -7755,7 +7783,7 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
 
 class _Trip:
-    """One HTTP request and its response, and the secrets that no text of it may show."""
+    """One HTTP request, its response, and the secrets that no text may show."""
 
     connection: HTTPConnection | None = None
     # Its head is read.
@@ -8137,7 +8165,7 @@ def read_body(response: HTTPResponse) -> bytes:
 def read_events(
     response: HTTPResponse, stream: EventParser
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the events of a response, (type, data) each, until it ends or breaks off."""
+    """Yield the events of a response, (type, data) each, until it ends."""
     stream.begin()
     # A stream that breaks off is resumed as one that ends.
     with suppress(Exception):
@@ -8187,8 +8215,8 @@ class _PostingTransport(Transport):
         return f" (url: {show_url(self._caller.url)})"
 
     def write(self, data: bytes) -> None:
-        """Send messages, a line each. Blocks for notifications only, and for the timeout
-        at most, as no other thread would give one up."""
+        """Send messages, a line each. Blocks for notifications only, and for the
+        timeout at most, as no other thread would give one up."""
         caller = self._caller
         for line in data.splitlines():
             post = _Post(line)
@@ -8222,8 +8250,8 @@ class _PostingTransport(Transport):
 
 
 class SseTransport(_PostingTransport):
-    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers come
-    on one stream, whose first event says where to POST."""
+    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers
+    come on one stream, whose first event says where to POST."""
 
     _place: SplitResult | None = None
 
@@ -8295,8 +8323,8 @@ class HttpTransport(_PostingTransport):
         super().__init__(caller)
         self._learn_server = learn_server
         self._on_new_session = on_new_session
-        # The id of the session. None before `initialize` is answered, and where a server
-        # gives none.
+        # The id of the session. None before `initialize` is answered, and where a
+        # server gives none.
         self._session: str | None = None
         # The latest `initialize`; without one, this is the modern era.
         self._opening = b""
@@ -8670,7 +8698,7 @@ class OAuth:
         self._needs_user = grant == "authorization_code"
         if client_secret and not (client_id and issuer):
             raise ValueError(
-                "client_secret: it needs client_id=, and issuer=: the one authorization "
+                "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
         if not (self._needs_user or client_id and (client_secret or assertion)):
@@ -8694,7 +8722,7 @@ class OAuth:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Get another token. Return False if none would do. Raises AuthorizationError."""
+        """Get another token. False if none would do. Raises AuthorizationError."""
         url = refusal.url
         failure = self._failure
         with self._turn:
@@ -8801,7 +8829,7 @@ class OAuth:
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
-        """Return the metadata of the server; {} if it has none, as before 2025-06-18."""
+        """Return the server's metadata; {} if it has none, as before 2025-06-18."""
         name = "oauth-protected-resource"
         places = [
             challenge.get("resource_metadata"),
@@ -9041,7 +9069,7 @@ class OAuth:
 
     @contextmanager
     def _open_door(self, state: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Yield where the browser comes back to, and the function that sends it there."""
+        """Yield where the browser comes back to, and what sends it there."""
         if self._redirect is not None:
             uri = self._redirect_uri or UNHEARD_URI
             yield _check_url("redirect_uri", uri), self._redirect
@@ -9114,8 +9142,9 @@ class OAuth:
 
 
 def _doorstep(state: str, arrived: list[str]) -> Any:
-    """Return the handler of the requests that a browser comes back with on this machine:
-    RFC 8252, section 7.3. A request that does not know the `state` gets 404."""
+    """Return the handler of the requests that a browser comes back with on this
+    machine: RFC 8252, section 7.3. A request that does not know the `state` gets
+    404."""
     from http.server import BaseHTTPRequestHandler
 
     class Doorstep(BaseHTTPRequestHandler):
@@ -9404,14 +9433,15 @@ class ServerEndpoint(Endpoint):
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
         if isinstance(error, NotFound) and "uri" in request.params:
-            # "Resource not found", in the revisions that have this code.
+            # "Resource not found"; for a modern revision, fit_code() changes this.
             error.code = -32002
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         if isinstance(error, McpError):
             return error
         if isinstance(error, ToolError):
             return InternalError(str(error))
-        # A handler may also have heard that of a call of its own to another server.
+        # A handler also raises Cancelled when its own call to another server is
+        # cancelled.
         if isinstance(error, Cancelled) and request.cancelled:
             return RequestCancelled("request cancelled")
         return InternalError(self._report(request, error))
@@ -9472,8 +9502,8 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lists
     def _list(self, ctx: Context, params: Json) -> Json:
-        """Return one page of any list: server/utilities/pagination.md. A cursor names
-        the list, and the place in it."""
+        """Return one page of any list: server/utilities/pagination.md. To a client a
+        cursor is any text; ours names the list, and the place in it."""
         row = ctx._request.row
         cursor = params.get("cursor", f"{row.name}:0")
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
@@ -9591,8 +9621,8 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" it. It is written
-        # when this returns, so no change is missed that comes behind it.
+        # "MUST NOT send any notification on the subscription before" it. It is queued
+        # first; a later change is queued behind it, so none is missed.
         subscription.queue(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
@@ -9956,8 +9986,8 @@ class Server:
                 return {"removed": carts.pop(params["cart"])}
 
         The function runs as a tool's does, and may be `async def`. It returns the
-        result, a dict as on the wire; for a notification, anything. In the modern era it
-        cannot ask the client.
+        result, a dict as on the wire; for a notification, anything. In the modern era
+        it cannot ask the client.
 
         name: the method; ValueError for one of this protocol's own, and for what no
             header can hold
@@ -10213,7 +10243,7 @@ class Server:
 
 
 def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
-    """Register a function, and return it; or return a decorator, if there is none yet."""
+    """Register a function, and return it; without one, return a decorator."""
     registered: Registered = register if fn is None else register(fn)
     return registered
 
@@ -10305,7 +10335,8 @@ class Call:
 
     def _run(self, timeout: float | None) -> Json:
         seconds = self.client.timeout if timeout is None else timeout
-        # A list that is read anew may tell other headers.
+        # The server may have changed which arguments headers mirror: once, the list of
+        # tools is read again.
         may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
             try:
@@ -10344,11 +10375,11 @@ class Call:
         raise InternalError(f"the server's result has an unknown resultType {kind}")
 
     def _answers_to(self, result: Json) -> Json:
-        """Return the members that answer a modern result's questions. Raises McpError."""
+        """Return the members that answer a result's questions. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
         if questions is None:
-            # It says "not yet".
+            # A state without questions: the server says "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
         if not isinstance(questions, dict):
@@ -10418,8 +10449,8 @@ class Listening:
     ends, it raises the reason.
 
     The modern era has a request for it, and all that belongs to it carries the id of
-    that request (basic/patterns/subscriptions.md). A legacy session has no such request:
-    there, each of these is passed every notification, and picks its own.
+    that request (basic/patterns/subscriptions.md). A legacy session has no such
+    request: there, each of these is passed every notification, and picks its own.
 
     take: is called with each notification, on the reading thread, and in place of what
         keeps it for the iterator
@@ -10490,7 +10521,8 @@ class Listening:
             self._take({"method": method, "params": params})
 
     def _wants(self, method: str, params: Json) -> bool:
-        # It "might be a sub-resource of the one that the client actually subscribed to".
+        # It "might be a sub-resource of the one that the client actually subscribed
+        # to".
         uri = f"{params.get('uri')}/"
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
         return method in self._methods or is_inside
@@ -10528,7 +10560,7 @@ class Listening:
 
 # The endpoint
 class ClientEndpoint(Endpoint):
-    """A client's end of its conversations: it hears notifications and answers questions.
+    """A client's end of its conversations: it hears news and answers questions.
 
     Client describes the callbacks. Questions of a modern server are answered on the
     thread that waits for the call, those of a session on workers. Callbacks that only
@@ -10562,7 +10594,7 @@ class ClientEndpoint(Endpoint):
         self._hearers.close(EXIT_SECONDS)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Return the arguments of a tool that HTTP headers mirror, by the latest list."""
+        """Return what HTTP headers mirror of a tool, by the latest list."""
         known = (self.tools or {}).get(tool, {})
         return header_parameters(known.get("inputSchema"))
 
@@ -11332,7 +11364,7 @@ class Client:
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
-        """Return every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
+        """Return every [{"uriTemplate", "name", ...}]. Raises as list_tools."""
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
@@ -11519,7 +11551,7 @@ _ABOUT = f"""\
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
-Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C."""
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 tool failed; 130 Ctrl-C."""
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -11700,7 +11732,7 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """Describe it in a line: forecast(city: string, days: integer = 3)  The forecast."""
+    """Describe it in a line: forecast(city: string, days: integer = 3)  About it."""
     members = item.get("inputSchema", {}).get("properties", {})
     # A schema may be True.
     parameters = [
