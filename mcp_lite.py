@@ -6401,7 +6401,8 @@ class Exchange:
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
-        headers = {**headers, "Content-Length": str(len(body))}
+        if status != 204:
+            headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
         self._start(status, headers, body)
@@ -6531,8 +6532,12 @@ class Stream:
         """Write what waits, if somebody listens; behind it, `more` of a stream. The
         response ends with the last event, or by `ending`."""
         self.connection.dirty.discard(self)
-        with self.writing:
-            lost = self._write_waiting(more, ending)
+        lost = None
+        # The thread that accepts comes here only when lose() has let go of the client:
+        # it must not wait for one that writes.
+        if self.exchange is not None:
+            with self.writing:
+                lost = self._write_waiting(more, ending)
         if lost is not None:
             self.lose(lost)
         if self.complete and self.name in self.connection.streams:
@@ -6854,7 +6859,7 @@ class HttpEndpoint:
             self._verify = dict(verify).get
         self._metadata = resource_metadata or {}
         self.hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self.hosts |= _check_names("allowed_hosts", allowed_hosts)
+        self.hosts |= set(map(_host_name, _check_names("allowed_hosts", allowed_hosts)))
         self._origins = _check_names("allowed_origins", allowed_origins)
         self._stateless = stateless
         # The sessions by id. Here and below, each operation on a dict is atomic.
@@ -6995,9 +7000,10 @@ class HttpEndpoint:
         parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
         told = [f'{name}="{value}"' for name, value in parameters.items() if value]
         challenge = f"Bearer {', '.join(told)}".strip()
-        return HttpError(
-            status, "a bearer token is needed", {"WWW-Authenticate": challenge}
-        )
+        why = "a bearer token is needed"
+        if status == 403:
+            why = "the token does not allow this"
+        return HttpError(status, why, {"WWW-Authenticate": challenge})
 
     def _get_metadata(self, exchange: Exchange) -> None:
         exchange.send(200, _JSON, encode_message(self._metadata))
@@ -7011,7 +7017,9 @@ class HttpEndpoint:
         message = exchange.read_message()
         # The era is that of the message, whatever its client has sent before.
         told = member_at(message, ("params", "_meta", META_VERSION))
-        if told is not None or version not in _SESSION_VERSIONS:
+        row = method_row(object_or_empty(message).get("method"))
+        is_modern = told is not None or row.since >= FIRST_MODERN
+        if is_modern or version not in _SESSION_VERSIONS:
             self._check_modern(object_or_empty(message), told, exchange)
             connection = HttpConnection(self, exchange)
         else:
@@ -7042,7 +7050,8 @@ class HttpEndpoint:
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
-        check_modern_version(header or told)
+        if header or told is not None:
+            check_modern_version(header or told)
         if is_request and told is None:
             meta = object_or_empty(member_at(message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
@@ -7229,7 +7238,7 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
     """Return names in lower case. Raises ValueError."""
     if isinstance(names, str):
         raise ValueError(f"{option}: expected a list, got {show(names)}")
-    return {name.lower() for name in names or ()}
+    return {name.lower().rstrip("/") for name in names or ()}
 
 
 ###############################################################################
@@ -7240,6 +7249,7 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
 # standard library's http.server and socketserver, with a thread for each connection.
 # This room knows no messages, and the endpoint knows no sockets.
 
+MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
@@ -7347,11 +7357,13 @@ class _SocketExchange(Exchange):
         self._send(data, ending)
 
     def _send(self, data: bytes, ending: bool) -> None:
-        # The client must take this, and then send the next request.
+        # The client must take each piece in time, and then send the next request.
         handler = self._handler
-        handler.set_deadline(handler.server.idle_seconds)
+        view = memoryview(data)
         try:
-            self._sock.sendall(data)
+            for start in range(0, len(data), MAX_PIECE):
+                handler.set_deadline(handler.server.idle_seconds)
+                self._sock.sendall(view[start : start + MAX_PIECE])
         except OSError:
             # No other answer can follow one that was half written.
             handler.close_connection = True
@@ -7367,8 +7379,14 @@ class _SocketExchange(Exchange):
         return self.is_last or threading.get_ident() != self.thread
 
     def hung_up(self) -> bool:
+        import select
         import socket
 
+        if hasattr(select, "POLLRDHUP"):
+            # On Linux this is seen behind what is still unread, such as TLS's own end.
+            poll = select.poll()
+            poll.register(self._sock, select.POLLRDHUP)
+            return bool(poll.poll(0))
         # Another thread may take what is_ready() saw: do not wait for more.
         flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
         try:
@@ -7561,6 +7579,8 @@ class HttpServer(ThreadingTCPServer):
         }
         for sock in others:
             shut(sock, 0)  # no more requests
+        # A client that reads nothing holds up the end no longer than this.
+        cutting = start_timer(grace + TIDY_SECONDS, self._cut_off, others)
         for final, seconds in ((False, grace), (True, TIDY_SECONDS)):
 
             def is_over(final: bool = final) -> bool:
@@ -7569,7 +7589,11 @@ class HttpServer(ThreadingTCPServer):
                 return is_hurried or join_all(others.values(), TICK_SECONDS)
 
             wait_until(is_over, seconds)
-        for sock in others:
+        cutting.cancel()
+        self._cut_off(others)
+
+    def _cut_off(self, socks: Iterable[Socket]) -> None:
+        for sock in socks:
             shut(sock)
 
     # socketserver calls these, on the accepting thread.

@@ -4253,6 +4253,65 @@ class TestHttpServer:
             with socket.create_connection(place, SECONDS) as silent, ended:
                 assert silent.recv(1) == b""
 
+    def test_the_end_of_tls_is_a_hang_up(self, server, certificate):
+        """A client that takes leave as TLS says cancels its modern request, too."""
+        theirs, ours = certificate
+        ended = threading.Event()
+
+        @server.tool
+        def work(ctx: Context) -> None:
+            ctx.progress(1)
+            try:
+                ctx.sleep(SECONDS)
+            except Cancelled:
+                ended.set()
+                raise
+
+        with server.start_http(ssl_context=theirs) as site:
+            message = call_tool("work", meta={"progressToken": 1})
+            headers = {
+                "Content-Type": "application/json",
+                "MCP-Protocol-Version": MODERN,
+                "Mcp-Method": "tools/call",
+                "Mcp-Name": "work",
+            }
+            conn = http.client.HTTPSConnection(
+                "localhost", site.port, timeout=SECONDS, context=ours
+            )
+            conn.request("POST", "/mcp", json.dumps(message), headers)
+            response = conn.getresponse()
+            assert response.readline()
+            # The other end has not said its end: it is not waited for.
+            conn.sock.settimeout(0.01)
+            with contextlib.suppress(OSError):
+                conn.sock.unwrap()
+            response.close()
+            conn.close()
+            assert ended.wait(SECONDS)
+
+    def test_a_client_that_takes_nothing_holds_up_nobody(self, server):
+        """Not when it has said its end, nor when the server closes."""
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            ctx.progress(1, message="x" * (16 << 20))
+
+        http = server.start_http()
+        message = call_tool("flood", meta={"progressToken": 1})
+        # The head of the answer has come, so its writer is stuck in the rest.
+        conn, response = Web(http).connect("POST", message)
+        with contextlib.closing(conn), response:
+            conn.sock.shutdown(socket.SHUT_WR)
+            for _ in range(3):
+                with Client(http.url) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+            conn, response = Web(http).connect("POST", message)
+            http.idle_seconds = 10 * SECONDS
+            with contextlib.closing(conn), response:
+                closer = started(http.close)
+                closer.join(SECONDS)
+                assert not closer.is_alive()
+
     # The end
     def test_close_frees_the_port(self, server):
         """Again and again, with clients that listen, or have sent half a request."""
