@@ -606,7 +606,8 @@ class _InputRequired(BaseException):
 # line, or another order of writing: C0 and C1 but for the tab, marks of direction, line
 # separators, halves of surrogates.
 UNPRINTABLE = (
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
@@ -6873,6 +6874,8 @@ class HttpEndpoint:
         place = None if path is None else path.rstrip("/")
         self._routes: dict[str | None, Json] = {place: methods}
         if not stateless:
+            if place in ("/sse", "/messages"):
+                raise ValueError(f"path: {place} is where HTTP+SSE is served")
             methods.update(GET=self._get, DELETE=self._delete)
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
@@ -10163,6 +10166,7 @@ class Server:
         max_body: the most bytes of a request; more are refused (413)
         ssl_context: an ssl.SSLContext: serve https
         """
+        path = "/" + path.lstrip("/")
         endpoint = HttpEndpoint(
             self._endpoint,
             path=path,

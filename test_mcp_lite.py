@@ -3869,8 +3869,9 @@ class TestHttpServer:
         """Only this machine's names, and those that are allowed: a page elsewhere cannot
         reach any route of the server."""
         app = "https://app.example"
-        options = {"allowed_hosts": ["api.example"], "allowed_origins": [app]}
-        with server.start_http(**options) as http:
+        # As users write them: with a port, with a slash.
+        names = {"allowed_hosts": ["api.example:8443"], "allowed_origins": [f"{app}/"]}
+        with server.start_http(**names) as http:
             web = Web(http)
             found, sent, body = web.post(call_tool("add", a=1), **headers)
             assert (found, "error" in body) == (status, status == 403)
@@ -4392,6 +4393,8 @@ class TestHttpServer:
             with pytest.raises(ValueError) as caught:
                 serve(verify="secret")
             assert "cret" not in str(caught.value)
+        with pytest.raises(ValueError, match="^path: /sse is where HTTP"):
+            server.start_http(path="sse/")
 
     def test_a_port_that_is_taken(self, server):
         """The error says which, of which host."""
