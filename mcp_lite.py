@@ -3937,15 +3937,19 @@ def start_thread(
     return thread
 
 
-def start_timer(
+@contextmanager
+def time_limit(
     seconds: float, job: Callable[..., object], *arguments: Any
-) -> threading.Timer:
-    """Have a thread call job(*arguments) after `seconds`, unless it is cancelled."""
+) -> Iterator[None]:
+    """After `seconds` inside, have another thread call job(*arguments)."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
     timer.start()
-    return timer
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
@@ -5636,11 +5640,8 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
     """Call a user's function, and return its result. When its time is over, `late` is
     the request's answer."""
-    timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
-    try:
+    with time_limit(seconds, ctx._connection.cut_short, ctx._request, late):
         return call_function(ctx, job)
-    finally:
-        timer.cancel()
 
 
 def call_function(ctx: Context, call: Job) -> Any:
@@ -7583,16 +7584,15 @@ class HttpServer(ThreadingTCPServer):
         for sock in others:
             shut(sock, 0)  # no more requests
         # A client that reads nothing holds up the end no longer than this.
-        cutting = start_timer(grace + TIDY_SECONDS, self._cut_off, others)
-        for final, seconds in ((False, grace), (True, TIDY_SECONDS)):
+        with time_limit(grace + TIDY_SECONDS, self._cut_off, others):
+            for final, seconds in ((False, grace), (True, TIDY_SECONDS)):
 
-            def is_over(final: bool = final) -> bool:
-                self.endpoint.close(final)
-                is_hurried = stop is not None and not stop.empty()
-                return is_hurried or join_all(others.values(), TICK_SECONDS)
+                def is_over(final: bool = final) -> bool:
+                    self.endpoint.close(final)
+                    is_hurried = stop is not None and not stop.empty()
+                    return is_hurried or join_all(others.values(), TICK_SECONDS)
 
-            wait_until(is_over, seconds)
-        cutting.cancel()
+                wait_until(is_over, seconds)
         self._cut_off(others)
 
     def _cut_off(self, socks: Iterable[Socket]) -> None:
@@ -7890,7 +7890,7 @@ class _HttpPool:
     def take(self, trip: _Trip) -> HTTPConnection:
         """Return the latest idle connection that still lives, else a new one. Raises
         OSError."""
-        connection = self._pop_alive() or self._connect()
+        connection = self._pop_alive() or self.connect()
         trip.connection = connection
         with self._lock:
             self._busy[trip] = connection.sock
@@ -7907,7 +7907,8 @@ class _HttpPool:
                 connection.close()
         return None
 
-    def _connect(self) -> HTTPConnection:
+    def connect(self) -> HTTPConnection:
+        """Return a new connection, which no timeout bounds. Raises OSError."""
         import http.client
 
         place = self.proxy or self._url.netloc
@@ -8253,9 +8254,8 @@ class _PostingTransport(Transport):
             if post.is_answer or post.request_id is not None:
                 caller.workers.submit(partial(self._send, post))
             else:
-                timer = start_timer(caller.timeout, caller.pool.shut, post.key)
-                self._send(post)
-                timer.cancel()
+                with time_limit(caller.timeout, caller.pool.shut, post.key):
+                    self._send(post)
 
     def _send(self, post: _Post) -> None:
         """POST a message. A request's failure is its answer."""
@@ -8572,7 +8572,7 @@ class HttpTransport(_PostingTransport):
 
 # How a client logs in, by OAuth 2.1 (basic/authorization/): discovery, registration,
 # PKCE, tokens, step-up, and the grants without a user. It stands behind the seam
-# Authorizer, fetches by urllib.request, and knows no message of the protocol.
+# Authorizer, and knows no message of the protocol.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
@@ -8824,24 +8824,27 @@ class OAuth:
         The document is a dict, {} if the answer has no JSON object. Raises
         AuthorizationError for what gives no answer.
         """
-        import urllib.request
-
-        # It follows no redirect, which could lead a secret to another host, and has an
-        # error page come back like any other.
-        opener = urllib.request.OpenerDirector()
-        opener.add_handler(urllib.request.ProxyHandler())
-        opener.add_handler(urllib.request.HTTPHandler())
-        opener.add_handler(urllib.request.HTTPSHandler(context=self._ssl_context))
-        request = urllib.request.Request(url, body, {"Accept": JSON_TYPE, **headers})
+        parts = parse_url(url)
+        target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
+        method = "GET" if body is None else "POST"
+        headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
+        pool = _HttpPool(parts, self._ssl_context, AUTH_SECONDS)
         try:
-            answer: Any = opener.open(request, timeout=AUTH_SECONDS)
+            # It follows no redirect, which could lead a secret to another host. The
+            # time limit is for the whole answer, in however many pieces it comes.
+            with closing(pool.connect()) as connection, time_limit(
+                AUTH_SECONDS, shut, connection.sock
+            ):
+                connection.request(method, target, body, headers)
+                answer = connection.getresponse()
+                text = answer.read(MAX_METADATA)
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
-            place = url.partition("?")[0]
+            place = show_url(parts)
             raise AuthorizationError(f"{place}: {error_text(error)}") from error
         document: Json = {}
-        with answer, suppress(Exception):
-            document = object_or_empty(parse_message(answer.read(MAX_METADATA)))
+        with suppress(McpError):
+            document = object_or_empty(parse_message(text))
         return Reply(answer.status, document, answer.headers)
 
     def _read_first(self, name: str, places: Iterable[str | None]) -> Json:
@@ -9131,8 +9134,10 @@ class OAuth:
         from urllib.parse import urlencode
 
         form["resource"] = plan["resource"]
-        # urllib adds that the body is a form.
-        headers = self._show_client(plan, form)
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            **self._show_client(plan, form),
+        }
         given = {name: value for name, value in form.items() if value is not None}
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))

@@ -5815,6 +5815,15 @@ class TestAuthorization:
             assert client.call("x") == "let in"
         assert len(site.paths("/authorize")) == 1
 
+    def test_a_proxy_sees_nothing_of_this_machine(self, site, monkeypatch):
+        """A login on loopback goes straight there, whatever the environment says."""
+        for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+            monkeypatch.delenv(name, raising=False)
+        with web_server(lambda seen, sock: (502, {}, b"")) as (proxy, seen):
+            monkeypatch.setenv("http_proxy", proxy)
+            assert let_in(site) == "let in"
+        assert seen == []
+
     def test_no_login_begins_where_none_may(self, site):
         """Tokens are shown and renewed; without any no user is asked, and the client
         registers nowhere."""
