@@ -8493,8 +8493,10 @@ class HttpTransport(_PostingTransport):
             post = _Post(self._opening)
             waiter = Waiter("initialize")
             self.connection.hold(waiter, post.request_id)
+            caller = self._caller
             try:
-                self._post_once(post, lost)
+                with time_limit(caller.timeout, caller.pool.shut, post.request_id):
+                    self._post_once(post, lost)
             finally:
                 # Where that has raised, no answer is waited for.
                 self.connection.finish(post.request_id)
@@ -8504,7 +8506,7 @@ class HttpTransport(_PostingTransport):
                 self.connection.protocol.version = version
             self._learn_server(words)
             self.write(encode_message(call_message("notifications/initialized", None)))
-            self._caller.workers.submit(self._on_new_session)
+            caller.workers.submit(self._on_new_session)
 
     # Streams
     def _read_events(

@@ -5436,6 +5436,22 @@ class TestHttpClient:
             assert {text_of(each.result()) for each in calls} == {"s2"}
         assert sessions.opened == 2
 
+    def test_a_new_session_that_nobody_opens(self):
+        """A call has its timeout, and the next one tries again."""
+        sessions = Sessions(good="s3")
+
+        def initialize(seen, sock):
+            answer = sessions.initialize(seen, sock)
+            return never(seen, sock) if sessions.opened == 2 else answer
+
+        site = sessions.site(initialize=initialize)
+        options = {"version": "2025-11-25", "timeout": 0.5}
+        with client_of(site, **options) as (client, _):
+            with pytest.raises((Timeout, HttpFailure)):
+                client.call_tool("x")
+            result = client.call_tool("x", timeout=SECONDS)
+            assert text_of(result) == "s3"
+
     # Headers
     def test_headers_mirror_the_body(self, server, recorded, version):
         """Method and name in every revision, and the arguments that the schema names."""
