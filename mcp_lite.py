@@ -8720,8 +8720,9 @@ class OAuth:
         self._store: Any = {} if store is None else store
         # Held through all of a login.
         self._turn = threading.Lock()
-        # How the last login failed, for the threads that waited for it; by _turn.
-        self._failure: Exception | None = None
+        # The URL of a server -> how the last login there failed, for the threads that
+        # waited for it; by _turn.
+        self._failures: dict[str, Exception] = {}
         # The URL of a server -> what is known of it; each operation is atomic.
         self._records: Json = {}
         self._needs_user = grant == "authorization_code"
@@ -8753,15 +8754,16 @@ class OAuth:
     ) -> bool:
         """Get another token. False if none would do. Raises AuthorizationError."""
         url = refusal.url
-        failure = self._failure
+        failure = self._failures.get(url)
         with self._turn:
             record = self._load().get(url, {})
             self._records[url] = record
             used = shown.get("Authorization", "").partition(" ")[2]
             if used != record.get("access_token", ""):
                 return True  # another thread, or process, has got a new one
-            if self._failure is not failure:
-                raise AuthorizationError(str(self._failure))  # of the thread before
+            if self._failures.get(url) is not failure:
+                # The thread before this one has failed.
+                raise AuthorizationError(str(self._failures[url]))
             if refusal.http_status == 403:
                 # One step up for one request; and what was asked for before, and not
                 # given, would not be given now.
@@ -9017,7 +9019,7 @@ class OAuth:
             form = self._ask_grant(server, plan, record, asking)
             self._ask_tokens(url, plan, form)
         except Exception as error:
-            self._failure = error
+            self._failures[url] = error
             raise
 
     def _ask_grant(

@@ -6053,6 +6053,34 @@ class TestAuthorization:
         shown = set(shown_in(other.seen, "authorization"))
         assert shown == {None, *(f"Bearer {token}" for token in other.tokens)}
 
+    def test_a_failure_is_its_own_server_s_only(self, site):
+        """A thread that waits for its turn logs in, if a login elsewhere has failed."""
+        asked = threading.Event()
+        waiting = threading.Event()
+
+        class Watched(OAuth):
+            def mend(self, refusal, *rest):
+                if refusal.url == site.mcp:
+                    waiting.set()
+                return super().mend(refusal, *rest)
+
+        def fail(seen):
+            asked.set()
+            assert waiting.wait(SECONDS)
+            return 500, {}, b""
+
+        def log_in_elsewhere():
+            with pytest.raises(AuthorizationError, match="HTTP 500"):
+                let_in(other, auth)
+
+        auth = Watched(redirect=visit)
+        with login_site() as other:
+            other.pages[PRM_PATH] = fail
+            elsewhere = started(log_in_elsewhere)
+            assert asked.wait(SECONDS)
+            assert let_in(site, auth) == "let in"
+            elsewhere.join(SECONDS)
+
     @pytest.mark.parametrize("secret", ["access_token", "refresh_token"])
     def test_secrets_are_not_shown(self, site, secret, caplog, capsys):
         """Not in a repr, an error, a log or a trace, even if a server says them."""
