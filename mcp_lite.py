@@ -8952,7 +8952,8 @@ class OAuth:
                 "method": method,
             }
         known = object_or_empty(record.get("client"))
-        if known.get("redirect_uri") == redirect_uri:
+        is_sure = not record.get("is_doubtful")
+        if is_sure and known.get("redirect_uri") == redirect_uri:
             return known
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
@@ -9001,7 +9002,7 @@ class OAuth:
         try:
             # If this fails, the next login registers anew: this client may not be known
             # any more. A store that cannot be written fails before the user is asked.
-            self._keep(url, {**record, "client": None})
+            self._keep(url, {**record, "is_doubtful": True})
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
             if record.get("issuer") != server["issuer"]:
@@ -9043,8 +9044,9 @@ class OAuth:
         token = record.get("refresh_token")
         if token and record.get("client"):
             form = {"grant_type": "refresh_token", "refresh_token": token}
+            plan = {**record, "is_renewed": True, "is_doubtful": False}
             with suppress(AuthorizationError):
-                self._ask_tokens(url, {**record, "is_renewed": True}, form)
+                self._ask_tokens(url, plan, form)
                 return True
         return False
 

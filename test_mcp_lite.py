@@ -6006,6 +6006,19 @@ class TestAuthorization:
         assert let_in(site, auth) == "let in"
         assert len(site.paths("/authorize")) == 2
 
+    def test_a_refresh_token_outlives_an_outage(self, site):
+        """While the authorization server is down, calls fail; then no user is asked."""
+        auth = OAuth(redirect=visit)
+        assert let_in(site, auth) == "let in"
+        site.tokens.clear()
+        for path in ("/token", ASM_PATH):
+            site.pages[path] = (503, {}, b"")
+        with pytest.raises(AuthorizationError, match="HTTP 503"):
+            let_in(site, auth)
+        site.pages.clear()
+        assert let_in(site, auth) == "let in"
+        assert len(site.paths("/authorize")) == 1
+
     def test_a_token_that_the_server_does_not_take(self, site):
         """One login for one request, not one after the other."""
         site.pages["/token"] = (200, {}, {"access_token": "strange-token"})
