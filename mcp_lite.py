@@ -951,6 +951,8 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
+    # A ToolError is answered with a result, which models can read.
+    fails_readably = False
     # It is a log message.
     logs = False
     # It ends another request.
@@ -1097,6 +1099,7 @@ METHODS: dict[str, Method] = {
             mirrored="name",
             mirrors_arguments=True,
             asks=True,
+            fails_readably=True,
             purpose="The model wants this function to be run, with these arguments.",
             outcome="What the function has returned, for the model to read.",
             setback=(
@@ -4653,8 +4656,9 @@ class Connection:
                     self.trace(self._sends, line)
             self.transport.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:
-            self.reason = ConnectionClosed(f"cannot write: {error}")
+            self.reason = self.transport.describe_end(f"cannot write: {error}")
             self.cancel_all()
+            self.fail_pending(self.reason)
 
     # Our own requests
     def request(
@@ -9218,7 +9222,7 @@ def _error_words(said: Mapping[str, object]) -> str:
 # of each method that clients may call, tells subscribers of changes, and is the face
 # that programs see. It knows no transport beyond the seams Transport and HttpEndpoint.
 
-MAX_LISTENERS = 1_000  # open subscriptions
+MAX_LISTENERS = 1_000  # requests that listen
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 # For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
 # the ten seconds that `docker stop` gives.
@@ -9376,6 +9380,10 @@ class ServerEndpoint(Endpoint):
             trace=self.trace,
         )
 
+    def _is_listening(self, request: Request) -> bool:
+        """Return whether a request has opened a subscription."""
+        return any(each.request is request for each in list(self._subscriptions))
+
     def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
         for each in list(self._subscriptions):
@@ -9437,7 +9445,8 @@ class ServerEndpoint(Endpoint):
         ctx = Context(connection, request, self._signer)
         try:
             result = self._go_through(ctx, request.params, 0)
-            if request.row.stays_open:
+            # Middleware may have answered without the handler.
+            if request.row.stays_open and self._is_listening(request):
                 return
             if not isinstance(result, dict):
                 raise TypeError(f"expected a dict, got {show(result)}")
@@ -9445,12 +9454,11 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            failure = self._to_mcp_error(request, error)
-            message = error_message(request.id, failure)
-            message["error"]["code"] = fit_code(failure.code, request.version)
+            message = self._failure_message(request, error)
             if request.row.handshake:
                 # It has opened nothing.
                 connection.protocol.version = ""
+                self.disconnected(connection)
         connection.respond(request, None if request.is_notification else message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
@@ -9467,6 +9475,16 @@ class ServerEndpoint(Endpoint):
             return self._go_through(ctx, others, place + 1) or {}
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
+
+    def _failure_message(self, request: Request, error: BaseException) -> Json:
+        """Make the answer for what a handler, or middleware, has raised."""
+        if isinstance(error, ToolError) and request.row.fails_readably:
+            failed = tool_failure(str(error), error.content)
+            return self._result_message(request, fit_result(failed, request.version))
+        failure = self._to_mcp_error(request, error)
+        message = error_message(request.id, failure)
+        message["error"]["code"] = fit_code(failure.code, request.version)
+        return message
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
@@ -9574,11 +9592,14 @@ class ServerEndpoint(Endpoint):
             return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
-        except (McpError, _InputRequired, Cancelled):
+        except (McpError, _InputRequired):
             raise
         except ToolError as error:
             return fit_result(tool_failure(str(error), error.content), version)
         except BaseException as error:
+            # A call of its own to another server may have been cancelled.
+            if isinstance(error, Cancelled) and ctx.cancelled:
+                raise
             return tool_failure(self._report(ctx._request, error))
         return fit_result(tool.output.result(value), version)
 
@@ -9655,7 +9676,9 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes(ctx._request):
             raise MethodNotFound("listening needs a connection that stays open")
-        if len(self._subscriptions) >= MAX_LISTENERS:
+        # A session, which has no request, does not count.
+        requests = [each.request for each in list(self._subscriptions)]
+        if len(requests) - requests.count(None) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -10061,8 +10084,8 @@ class Server:
 
         fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict:
             that of call_next(), which goes on as it came, or of call_next(params),
-            which goes on with others; or one of its own. Its exceptions are answered
-            as those of a tool's function are
+            which goes on with others; or one of its own. A ToolError or McpError is
+            answered as a tool's is; any other exception is an error of the server
 
         It runs on the thread of the request, not where run_on says, and again for each
         answer of the client's, as the functions do. A question to a modern client

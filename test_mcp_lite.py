@@ -2690,6 +2690,16 @@ class TestSeams:
                 client.ping()
         transport.thread.join(SECONDS)
 
+    def test_a_transport_that_cannot_write(self):
+        """What waits for an answer ends at once, and gets what describe_end() returns."""
+
+        class Deaf(SocketTransport):
+            def write(self, data):
+                raise OSError("wet")
+
+        with pytest.raises(ConnectionClosed, match="^the socket: cannot write: wet"):
+            Client(Deaf(Server("s")), version="2025-11-25").connect()
+
     def test_a_transport_that_cannot_start(self):
         """connect() raises what start() raises."""
 
@@ -6379,6 +6389,10 @@ def waiting_server(seen=None):
         raise asyncio.CancelledError
 
     @server.tool
+    async def is_refused():
+        raise Cancelled("of another server")
+
+    @server.tool
     async def exits():
         sys.exit(3)
 
@@ -6549,6 +6563,8 @@ class TestServerInProcess:
                 client.call("raises")
             with pytest.raises(ToolError, match="gives_up: CancelledError"):
                 client.call("gives_up")
+            with pytest.raises(ToolError, match="is_refused: Cancelled: of another"):
+                client.call("is_refused")
             with pytest.raises(ToolError, match="exits: SystemExit: 3"):
                 client.call("exits")
 
@@ -7098,6 +7114,8 @@ class TestExtending:
                     raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
                 if how == "fail":
                     raise KeyError("oops")
+                if how == "tell":
+                    raise ToolError("not on Sundays")
                 return how
             return call_next()
 
@@ -7105,6 +7123,7 @@ class TestExtending:
             with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
                 client.call_tool("x", {"how": "refuse"})
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
+            assert client.call_tool("x", {"how": "tell"})["isError"]
             for how, why in (("fail", "oops"), ("text", "expected a dict")):
                 with pytest.raises(mcp_lite.InternalError):
                     client.call_tool("x", {"how": how})
@@ -7118,9 +7137,10 @@ class TestExtending:
 
         @server.middleware
         def only_some(ctx, method, params, call_next):
+            result = call_next()
             if method == "initialize" and ctx.client_info["name"] not in names:
                 raise mcp_lite.InvalidRequest("who are you?")
-            return call_next()
+            return result
 
         hello = opening("2025-11-25")
         with LocalWire(server) as wire:
@@ -7130,6 +7150,13 @@ class TestExtending:
             names.add("t")
             assert wire.ask("initialize", hello, 3)["result"]
             assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
+            # The new session is told of a change once.
+            wire.send(notice("initialized"))
+            assert wire.ask("ping", id=5)["result"] == {}
+            server.add_tool(lambda: "out", name="y")
+            assert wire.read()["method"] == "notifications/tools/list_changed"
+            wire.send(request("ping", id=6))
+            assert wire.read()["id"] == 6
         names.clear()
         with server.start_http() as http:
             status, headers, body = Web(http).post(request("initialize", hello))
@@ -7156,6 +7183,16 @@ class TestExtending:
             with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
                 next(client.listen())
         assert results == [{}, {}]
+
+    def test_middleware_that_answers_for_the_listener(self, noting):
+        """Its result is the answer: nothing is open."""
+
+        @noting.middleware
+        def closed(ctx, method, params, call_next):
+            return {} if method == "subscriptions/listen" else call_next()
+
+        with Client(noting) as client:
+            assert list(client.listen()) == []
 
     def test_middleware_asks_where_it_may(self):
         """While a tool is called; about a list, nothing can be asked in the modern era:
