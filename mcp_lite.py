@@ -8028,6 +8028,8 @@ class Authorizer:
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
+        # Held while the user's function is asked.
+        self._turn = threading.Lock()
 
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that the user's function gave last."""
@@ -8041,12 +8043,13 @@ class Authorizer:
         asking: Callable[[], Any],
     ) -> bool:
         """Ask the user's function, unless another thread has asked meanwhile."""
-        if shown is not self._headers:
-            return True
-        with asking():
-            headers = self._ask(refusal.challenge)
-        self._headers = dict(headers or {})
-        return headers is not None
+        with self._turn:
+            if shown is not self._headers:
+                return True
+            with asking():
+                headers = self._ask(refusal.challenge)
+            self._headers = dict(headers or {})
+            return headers is not None
 
 
 def authorizer_for(auth: Any) -> Any:

@@ -6312,6 +6312,32 @@ class TestAuthorization:
                 client.call("x")
         assert len(asked) == 2
 
+    def test_a_function_is_asked_once(self, site):
+        """However many calls wait for its answer."""
+        asked = []
+        gate = threading.Barrier(4)
+
+        def answer(challenge):
+            asked.append(challenge)
+            # The others come meanwhile, if they can.
+            threading.Event().wait(0.1)
+            site.tokens["mine"] = {}
+            return {"Authorization": "Bearer mine"}
+
+        def refuse_together(seen):
+            page = site.answer_mcp(seen)
+            if page[0] == 401:
+                gate.wait(SECONDS)
+            return page
+
+        with Client(site.mcp, auth=answer, version=MODERN) as client:
+            site.tokens.clear()
+            asked.clear()
+            site.pages["/mcp"] = refuse_together
+            calls = [client.start_call("x") for _ in range(4)]
+            assert {text_of(call.result()) for call in calls} == {"let in"}
+        assert len(asked) == 1
+
     def test_headers_that_change(self):
         """headers=fn is called for each request."""
         numbers = map(str, itertools.count())
