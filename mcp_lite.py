@@ -8880,8 +8880,9 @@ class OAuth:
         document = self._read_first("resource_metadata", places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
         # in the response MUST NOT be used". A path above it will do, too.
-        resource = document.get("resource") if document else url
-        if not f"{url}/".startswith(str(resource).rstrip("/") + "/"):
+        resource = str(document.get("resource")) if document else url
+        is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
+        if not is_ours or _origin_of(resource) != _origin_of(url):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
         return document
 

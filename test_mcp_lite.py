@@ -5905,6 +5905,7 @@ class TestAuthorization:
         [
             (PRM, {"resource": "{url}/mcp/deeper"}, "resource: expected"),
             (PRM, {"resource": None}, "resource: expected"),
+            (PRM, {"resource": "http:"}, "resource: expected"),
             (PRM, {"authorization_servers": None}, "authorization_servers"),
             (PRM, {"authorization_servers": ["http://evil.example"]}, "an https URL"),
             (PRM, {"authorization_servers": ["{url}/elsewhere"]}, "no metadata"),
