@@ -11033,9 +11033,10 @@ class Client:
         transport = self._open_transport()
         try:
             self._open(transport, self._version, until)
-        except ConnectionClosed:
-            # Some old servers end when anything comes before `initialize`.
-            if self._version != "auto" or isinstance(self._target, Transport):
+        except ConnectionClosed as error:
+            # Some old servers end when anything comes before `initialize`. Only of a
+            # child that ended by itself the command is told.
+            if self._version != "auto" or error.command is None:
                 raise
             self._open(self._open_transport(), LAST_LEGACY, until)
         return self

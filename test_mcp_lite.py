@@ -7603,6 +7603,23 @@ class TestClient:
         with Client(command) as client:
             assert client.protocol_version == "2025-11-25"
 
+    def test_close_while_a_child_is_probed(self, tmp_path):
+        """connect() ends with the reason, and the child is not started again."""
+        script = """
+            sys.stdin.readline()
+            print("probed", file=sys.stderr, flush=True)
+            sys.stdin.read()
+        """
+        said = queue.SimpleQueue()
+        client = Client(program(tmp_path, script), stderr=said.put)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            connecting = pool.submit(client.connect)
+            assert said.get(timeout=SECONDS) == "probed"
+            client.close()
+            with pytest.raises(ConnectionClosed, match="the client is closed"):
+                connecting.result(SECONDS)
+        assert said.empty()
+
     # What is no answer
     def test_an_answer_that_cannot_be_read(self):
         """The call that it should have answered ends; the next one is answered."""
