@@ -10567,8 +10567,13 @@ class Listening:
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
         params = self._client._endpoint.add_meta(params, NEWEST)
         self._connection.request(self._waiter, params)
-        # For the acknowledgement, which hear() passes on.
-        self._connection.wait(self._waiter, self._client.timeout)
+        # For the acknowledgement, which hear() passes on. Kinds that are left out are
+        # never heard of; but a resource was named, and may be a typing error.
+        agreed = self._connection.wait(self._waiter, self._client.timeout)
+        told = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
+        refused = [uri for uri in self._uris if uri not in told]
+        if refused:
+            raise NotFound(f"the server does not tell of {', '.join(refused)}")
 
     def hear(self, subscription: object, notification: Notification) -> None:
         """Take a notification if it belongs to this one. Called on the reading thread.
@@ -10927,7 +10932,8 @@ class Client:
             start anew with each progress notification, and while a session's
             question is answered
         total_timeout: seconds that a call may take all the same: its rounds, questions
-            and progress; None for no such limit
+            and progress; None for no such limit. A callback that answers a modern
+            server's question is not interrupted: the call ends behind it
         headers: of every HTTP request: a dict, or a function that returns one, and is
             called for each of them
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
@@ -11387,9 +11393,10 @@ class Client:
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Call:
-        """Start a tool call and return at once. Its result() is not checked against the
-        tool's outputSchema, as its value() is. A modern server's questions are answered
-        while a thread waits in one of these.
+        """Start a tool call and return without its result. This result() is not checked
+        against the tool's outputSchema, as value() is. A modern server's questions are
+        answered while a thread waits in one of these. Over HTTP, a modern server's list
+        of tools comes first, unless it is known: this blocks until it is read.
 
         name: the tool's
         arguments: as JSON has them
@@ -11490,7 +11497,8 @@ class Client:
         value: what is written of it so far
         context: the other arguments, as far as they are known
         """
-        if isinstance(ref, str) and ":" in ref:
+        # The name of a prompt may have a colon.
+        if isinstance(ref, str) and ("{" in ref or "://" in ref):
             ref = {"type": "ref/resource", "uri": ref}
         elif isinstance(ref, str):
             ref = {"type": "ref/prompt", "name": ref}
@@ -11565,6 +11573,8 @@ class Client:
         """Have on_notification hear of a resource's changes. Blocks until it is agreed.
 
         uri: the resource's
+
+        Raises as listen().
         """
         if self._subscriptions.get(uri) not in self._endpoint.listenings:
             # on_notification hears all that comes, so nothing is kept here.
@@ -11587,6 +11597,9 @@ class Client:
         uris: Iterable[str] = (),
     ) -> Listening:
         """Hear of changes: {"method", "params"} each. Blocks until that is agreed.
+
+        Lists of which the server does not tell are left out. Raises NotFound, or
+        MethodNotFound, when it does not tell of one of the resources.
 
         tools: whether to hear that the list of tools has changed
         prompts: the same for the list of prompts

@@ -8044,7 +8044,26 @@ class TestClient:
             client.notify("notifications/roots/list_changed")
             assert client.call("where") == told[1:]
 
+    def test_completion_of_a_name_with_a_colon(self):
+        """It is a prompt's name, and no URI."""
+        server = Server("s")
+        server.add_prompt(lambda kind: kind, name="git:commit")
+        server.completion("git:commit", "kind")(lambda value: ["feat", "fix"])
+        with Client(server) as client:
+            assert client.complete("git:commit", "kind", "f") == ["feat", "fix"]
+
     # Listening
+    def test_a_resource_that_is_not_there(self, era):
+        """The server tells of no such resource, and the client says so."""
+        server = Server("s")
+        server.add_resource("x://note", lambda: "note")
+        with Client(server, version=era) as client:
+            with pytest.raises(NotFound, match="x://nota"):
+                client.subscribe("x://nota")
+            with pytest.raises(NotFound, match="x://nota"):
+                client.listen(uris=["x://note", "x://nota"])
+            client.listen(prompts=True, uris=["x://note"]).close()
+
     @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
     def test_a_server_may_end_a_subscription(self, how):
         """It may by a result, by a cancellation, before its acknowledgement or after;
@@ -11434,7 +11453,9 @@ class TestBridge:
             with pytest.raises(MethodNotFound):
                 client.request("resources/subscribe", {"uri": "far://x"})
             if era == MODERN:
-                with client.listen(uris=["far://x"]) as changes:
+                with pytest.raises(NotFound):
+                    client.listen(uris=["far://x"])
+                with client.listen() as changes:
                     far.add_tool(lambda: "", name="another")
                     assert next(changes)["method"].endswith("tools/list_changed")
 

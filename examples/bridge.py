@@ -258,11 +258,10 @@ class Bridge:
 
     def agree(self, link, wanted):
         """Subscribe, or leave out what the other server does not tell of."""
-        try:
-            for uri in wanted.get("resourceSubscriptions", []):
+        for uri in wanted.pop("resourceSubscriptions", []):
+            with suppress(MethodNotFound, NotFound):
                 link.subscribe(uri)
-        except MethodNotFound:
-            del wanted["resourceSubscriptions"]
+                wanted.setdefault("resourceSubscriptions", []).append(uri)
 
     def introduce(self, client, result):
         """Say of the bridge what the other server says of itself."""
