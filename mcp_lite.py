@@ -8610,13 +8610,15 @@ UNHEARD_URI = "http://127.0.0.1:33418/callback"
 Reply = namedtuple("Reply", "status document headers")
 
 
-def _check_url(name: str, url: Any) -> str:
-    """Return a URL that may see secrets: over https, or on this machine. Raises
+def _check_url(name: str, url: Any, source: str) -> str:
+    """Return a URL that may see secrets: over https, or on this machine, where the
+    server at the URL `source`, which has named it, must be as well. Raises
     AuthorizationError for any other."""
     with suppress(ValueError):
         if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
             parts = parse_url(url)
-            if parts.scheme == "https" or parts.hostname in _LOOPBACK:
+            hosts = {parts.hostname, parse_url(source).hostname}
+            if parts.scheme == "https" or hosts <= set(_LOOPBACK):
                 return url
     raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
 
@@ -8747,7 +8749,7 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that let a request to this server in."""
         if url not in self._records:
-            _check_url("auth", url)
+            _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
         token = self._records[url].get("access_token")
         return {"Authorization": f"Bearer {token}"} if token else {}
@@ -8789,7 +8791,7 @@ class OAuth:
 
         Raises AuthorizationError, and what redirect() and the store raise.
         """
-        place = _check_url("url", show_url(parse_url(url)))
+        place = _check_url("url", show_url(parse_url(url)), url)
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
         challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
         with self._turn:
@@ -8851,17 +8853,19 @@ class OAuth:
                 text = answer.read(MAX_METADATA)
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
-            place = show_url(parts)
-            raise AuthorizationError(f"{place}: {error_text(error)}") from error
+            raise AuthorizationError(
+                f"{show_url(parts)}: {error_text(error)}"
+            ) from error
         document: Json = {}
         with suppress(McpError):
             document = object_or_empty(parse_message(text))
         return Reply(answer.status, document, answer.headers)
 
-    def _read_first(self, name: str, places: Iterable[str | None]) -> Json:
-        """Return the first document that there is at these places; or {}."""
+    def _read_first(self, name: str, url: str, places: Iterable[str | None]) -> Json:
+        """Return the first document that there is at these places, of which the server
+        at this URL told; or {}."""
         for place in filter(None, dict.fromkeys(places)):
-            reply = self.fetch(_check_url(name, place), {})
+            reply = self.fetch(_check_url(name, place, url), {})
             if reply.status >= 500:
                 # There is one, perhaps: no time to guess.
                 raise AuthorizationError(f"{place}: HTTP {reply.status}")
@@ -8877,7 +8881,7 @@ class OAuth:
             _well_known(url, name),
             _well_known(_origin_of(url), name),
         ]
-        document = self._read_first("resource_metadata", places)
+        document = self._read_first("resource_metadata", url, places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
         # in the response MUST NOT be used". A path above it will do, too.
         resource = str(document.get("resource")) if document else url
@@ -8904,7 +8908,7 @@ class OAuth:
             _well_known(issuer, "openid-configuration"),
             f"{issuer.rstrip('/')}/.well-known/openid-configuration",
         ]
-        server = self._read_first("issuer", places)
+        server = self._read_first("issuer", url, places)
         if not server and not resource:
             server = {
                 "issuer": issuer,
@@ -8981,7 +8985,9 @@ class OAuth:
             "response_types": ["code"],
             "token_endpoint_auth_method": wanted[0],
         }
-        place = _check_url("registration_endpoint", server["registration_endpoint"])
+        place = _check_url(
+            "registration_endpoint", server["registration_endpoint"], server["issuer"]
+        )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         told = reply.document
         if reply.status not in (200, 201) or "client_id" not in told:
@@ -9022,7 +9028,7 @@ class OAuth:
                 "scopes": self._choose_scopes(challenge, resource, server, record),
                 "resource": resource.get("resource", url),
             }
-            _check_url("token_endpoint", plan["token_endpoint"])
+            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             if not self._send_resource:
                 plan["resource"] = None
             form = self._ask_grant(server, plan, record, asking)
@@ -9069,7 +9075,7 @@ class OAuth:
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
         page = server.get("authorization_endpoint")
-        page = _check_url("authorization_endpoint", page)
+        page = _check_url("authorization_endpoint", page, server["issuer"])
         verifier = secrets.token_urlsafe(48)
         state = secrets.token_urlsafe(32)
         with self._open_door(state) as (redirect_uri, visit):
@@ -9116,7 +9122,7 @@ class OAuth:
         """Yield where the browser comes back to, and what sends it there."""
         if self._redirect is not None:
             uri = self._redirect_uri or UNHEARD_URI
-            yield _check_url("redirect_uri", uri), self._redirect
+            yield _check_url("redirect_uri", uri, uri), self._redirect
             return
 
         from http.server import HTTPServer

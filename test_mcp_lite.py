@@ -5932,6 +5932,14 @@ class TestAuthorization:
             let_in(site)
         assert {each["path"] for each in site.seen} == {"/mcp"}
 
+    def test_a_server_elsewhere_that_leads_here(self, site):
+        """Services of this machine are none of a remote server's business."""
+        challenge = {"resource_metadata": site.url + PRM_PATH}
+        refusal = AuthorizationError("", "https://evil.example/mcp", 401, challenge)
+        with pytest.raises(AuthorizationError, match="resource_metadata: expected an"):
+            OAuth().mend(refusal, {}, [], contextlib.nullcontext)
+        assert not site.seen
+
     AWAY = {"Location": "https://evil.example/"}
 
     @pytest.mark.parametrize(
