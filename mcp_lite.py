@@ -8990,6 +8990,11 @@ class OAuth:
         )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         told = reply.document
+        if reply.status == 404:
+            # Where there are no metadata, this place is a guess.
+            raise AuthorizationError(
+                f"{place}: HTTP 404: there is no login, or none for new clients"
+            )
         if reply.status not in (200, 201) or "client_id" not in told:
             raise AuthorizationError(
                 f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"

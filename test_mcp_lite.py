@@ -5997,6 +5997,12 @@ class TestAuthorization:
             site.pages[path] = (404, {}, b"")
         assert let_in(site) == "let in"
 
+    def test_a_server_without_a_login(self, server):
+        """login() says so."""
+        said = "there is no login"
+        with server.start_http() as http, pytest.raises(HttpFailure, match=said):
+            OAuth(redirect=visit).login(http.url)
+
     def test_several_authorization_servers(self, site):
         """The first one is taken, issuer= chooses; a secret is shown to no other one.
         Without issuer= there is no secret: "*" says that any server will do."""
