@@ -6409,6 +6409,10 @@ class Promise:
         return "given"
 
 
+def promised() -> str:
+    return Promise()
+
+
 def waiting_server(seen=None):
     """A server of `async def` handlers; `seen` gets what becomes of some."""
     import asyncio
@@ -6456,10 +6460,7 @@ def waiting_server(seen=None):
 
     server.add_tool(forever)
     server.add_tool(forever, name="late", timeout=0.05)
-
-    @server.tool
-    def promised() -> str:
-        return Promise()
+    server.add_tool(promised)
 
     @server.resource("x://slow")
     async def slow():
