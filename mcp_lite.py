@@ -492,9 +492,7 @@ RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 def fit_code(code: Any, version: str) -> Any:
     """Return an error's code; for a modern revision, another in place of a retired
     one."""
-    if version < FIRST_MODERN:
-        return code
-    return RETIRED_CODES.get(code, code)
+    return code if version < FIRST_MODERN else RETIRED_CODES.get(code, code)
 
 
 class ToolError(Exception):
@@ -558,10 +556,8 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
             words.append("...")
-        details = f" (command: {printable(' '.join(words))}"
-        if exit_code is not None:
-            details += f"; exit code {exit_code}"
-        details += ")"
+        ending = "" if exit_code is None else f"; exit code {exit_code}"
+        details = f" (command: {printable(' '.join(words))}{ending})"
     if stderr:
         details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
     return details
