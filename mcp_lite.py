@@ -3987,14 +3987,19 @@ class Workers:
     """
 
     def __init__(
-        self, name: str, limit: int, flush: Callable[[bool], Any] = do_nothing
+        self,
+        name: str,
+        limit: int,
+        flush: Callable[[bool], Any] = do_nothing,
+        most_jobs: int | None = None,
     ) -> None:
         self._name = name
         self._limit = limit
         self._flush = flush
         # This lock guards the attributes below.
         self._lock = threading.Lock()
-        self._jobs: deque[Job] = deque()
+        # Of more than `most_jobs` that wait, the oldest goes.
+        self._jobs: deque[Job] = deque(maxlen=most_jobs)
         self._threads: set[threading.Thread] = set()
         # The bells of the idle workers.
         self._idle: list[threading.Lock] = []
@@ -10664,12 +10669,12 @@ class ClientEndpoint(Endpoint):
 
     def connected(self, connection: Connection) -> None:
         """Have a thread for callbacks: one, so that they run in order."""
-        self._hearers = Workers("mcp-callbacks", 1)
+        self.hearers = Workers("mcp-callbacks", 1, most_jobs=MAX_QUEUED)
         self.tools = None
 
     def disconnected(self, connection: Connection) -> None:
         """Let the callbacks run that wait, for a while."""
-        self._hearers.close(EXIT_SECONDS)
+        self.hearers.close(EXIT_SECONDS)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return what HTTP headers mirror of a tool, by the latest list."""
@@ -10732,15 +10737,17 @@ class ClientEndpoint(Endpoint):
 
     def call_soon(self, job: Job) -> None:
         """Have the thread for callbacks do a job, in turn."""
-        if len(self._hearers) < MAX_QUEUED:
-            self._hearers.submit(job)
-        else:
-            log_line(WARNING, "a notification was dropped: too many wait")
+        if len(self.hearers) >= MAX_QUEUED:
+            log_line(WARNING, f"of {MAX_QUEUED} callbacks that wait, the oldest goes")
+        self.hearers.submit(job)
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
+        # The server waits, even if a callback raises SystemExit: this is for that.
+        failure = InternalError(f"{request.method}: the callback ended its thread")
+        message = error_message(request.id, failure)
         try:
             if request.row.capability:
                 with answering(connection):
@@ -10750,7 +10757,8 @@ class ClientEndpoint(Endpoint):
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
-        connection.respond(request, message)
+        finally:
+            connection.respond(request, message)
 
     def answer(self, method: str, params: Json, version: str) -> Json:
         """Have a callback answer a question, and check its answer.
@@ -11077,15 +11085,18 @@ class Client:
         self._endpoint.disconnected(connection)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
-        """Block until on_log and on_notification were told of all that has come so far.
+        """Block until on_log and on_notification were told of all that has come.
 
-        Returns whether they were. It must not be called by one of them.
+        Returns whether they were. It must not be called by one of them. Raises
+        ConnectionClosed before connect() and after close(), which has waited itself.
 
         timeout: in seconds; None waits without end
         """
-        told = threading.Event()
-        self._endpoint.call_soon(told.set)
-        return told.wait(timeout)
+        self._require_connection()
+        self._endpoint.call_soon(do_nothing)
+        # That is the last job: when none waits any more, the others were done.
+        seconds = float("inf") if timeout is None else timeout
+        return wait_until(lambda: len(self._endpoint.hearers) == 0, seconds)
 
     def __enter__(self) -> Client:
         return self if self._is_connected() else self.connect()

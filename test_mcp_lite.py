@@ -7972,6 +7972,45 @@ class TestClient:
         assert len(logs) >= 20 * 7
         assert cancelled.wait(SECONDS)
 
+    def test_a_flood_for_a_slow_callback(self):
+        """Of a flood of logs that on_log cannot keep up with, the oldest go."""
+        server = Server("s")
+        heard = []
+        go_on = threading.Event()
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            for n in range(11_000):
+                ctx.info(n)
+
+        def on_log(level, data, logger):
+            go_on.wait(SECONDS)
+            heard.append(data)
+
+        client = Client(server, version="2025-11-25", on_log=on_log)
+        with pytest.raises(ConnectionClosed):
+            client.flush_callbacks()
+        with client:
+            client.call("flood")
+            assert not client.flush_callbacks(0.01)
+            go_on.set()
+            assert client.flush_callbacks(SECONDS)
+            assert heard == sorted(heard)
+            assert (len(heard) <= 10_001, heard[-1]) == (True, 10_999)
+        with pytest.raises(ConnectionClosed):
+            client.flush_callbacks()
+
+    def test_a_callback_that_wants_to_end_its_thread(self):
+        """The session's server gets an error for an answer all the same."""
+
+        def on_elicit(params):
+            sys.exit(1)
+
+        options = {"version": "2025-11-25", "on_elicit": on_elicit}
+        failure = pytest.raises(McpError, match="callback")
+        with Client(build_server(), **options) as client, failure:
+            client.call("form")
+
     # Questions
     def test_endless_questions_are_left(self):
         """A call is sent again some ten times; then it ends with an error."""

@@ -178,7 +178,8 @@ class Link:
             except Exception as error:
                 relay.outcome.set_exception(error)
             # Logs that came before the result are told before it.
-            client.flush_callbacks(timeout=1.0)
+            with suppress(ConnectionError):
+                client.flush_callbacks(timeout=1.0)
             self.relays.remove(relay)
             relay.events.put(None)
 
