@@ -937,10 +937,9 @@ class Method:
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
-    # The result may be reused. This is its `cacheScope`: by everybody ("public"), or
-    # only by the client that has asked ("private"). With "" the result gives no
-    # permission.
-    cache_scope = ""
+    # The client that has asked may reuse the result, but no other one: its
+    # `cacheScope` is "private".
+    cached = False
     # The header Mcp-Name mirrors this parameter.
     mirrored = ""
     # Headers Mcp-Param-* mirror arguments.
@@ -1057,7 +1056,7 @@ METHODS: dict[str, Method] = {
             "_discover",
             since=FIRST_MODERN,
             inline=True,
-            cache_scope="public",
+            cached=True,
             purpose=(
                 "Which revisions does the server speak, and what does it offer? A "
                 "client may ask this first, as only servers of the modern era "
@@ -1078,7 +1077,7 @@ METHODS: dict[str, Method] = {
             capability=("tools",),
             params=_PAGE,
             paged="tools",
-            cache_scope="public",
+            cached=True,
             purpose=(
                 "Which functions may the model call? It reads their descriptions,"
                 " and the schemas of their arguments, to choose."
@@ -1112,7 +1111,7 @@ METHODS: dict[str, Method] = {
             capability=("resources",),
             params=_PAGE,
             paged="resources",
-            cache_scope="public",
+            cached=True,
             purpose=(
                 "Which texts and data are there to show to the model? The "
                 "program, or its user, will choose."
@@ -1127,7 +1126,7 @@ METHODS: dict[str, Method] = {
             capability=("resources",),
             params=_PAGE,
             paged="resourceTemplates",
-            cache_scope="public",
+            cached=True,
             purpose=(
                 "Which resources are there whose URIs have blanks to be filled in?"
             ),
@@ -1139,7 +1138,7 @@ METHODS: dict[str, Method] = {
             "_resources_read",
             capability=("resources",),
             params=_URI,
-            cache_scope="private",
+            cached=True,
             mirrored="uri",
             asks=True,
             purpose=(
@@ -1179,7 +1178,7 @@ METHODS: dict[str, Method] = {
             capability=("prompts",),
             params=_PAGE,
             paged="prompts",
-            cache_scope="public",
+            cached=True,
             purpose=(
                 "Which prepared messages are there for the user to pick, as slash"
                 " commands, say?"
@@ -3241,6 +3240,7 @@ class Signature:
     context: the name of the parameter that takes the Context, which is no argument; or
         None.
     returns, names: its return hint, and the names that this may use.
+    completers: by argument, the fn(ctx, text, others) that completes it.
 
     Raises TypeError, naming function and parameter, for what the wire cannot say.
     Arguments are checked by the `schema` if one is given, and not converted; those that
@@ -3252,6 +3252,7 @@ class Signature:
         self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
     ) -> None:
         self.fn = fn
+        self.completers: dict[str, Callable[..., Any]] = {}
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
             parameters, self.returns, self.names = read_parameters(fn)
@@ -3994,7 +3995,7 @@ class Workers:
         most_jobs: int | None = None,
     ) -> None:
         self._name = name
-        self._limit = limit
+        self.limit = limit
         self._flush = flush
         # This lock guards the attributes below.
         self._lock = threading.Lock()
@@ -4031,7 +4032,7 @@ class Workers:
         if self._idle:
             self._is_called = True
             self._idle.pop().release()
-        elif len(self._threads) < self._limit:
+        elif len(self._threads) < self.limit:
             self._is_called = True
             try:
                 # A job may be in input() when Python ends: stdin must not be freed
@@ -4262,7 +4263,7 @@ class Transport:
     target; it carries one conversation (basic/transports.md#custom-transports). Write
     `write`, `close`, and `read` unless it `feeds`. The library calls
         start(connection)  once, on the thread of connect(), before all else. If it
-                           raises, so does connect(), and nothing else is called
+                           raises, so does connect(); only close() is called then
         read()             to block for the next bytes, any number of them; b"" is the
                            end. One thread of the client's own calls it, in a loop
         write(data)        to send all of it, whole lines; it may block. One thread at a
@@ -4721,10 +4722,12 @@ class Connection:
         try:
             return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
-            # Ctrl-C, too, or what on_progress raised: it cancels the request. The
-            # details of a Timeout are none of the peer's business.
-            reason = getattr(error, "message", str(error))
-            self.abandon(waiter, reason or type(error).__name__)
+            # Ctrl-C, too, or what on_progress raised: it cancels the request. The text
+            # of that, and the details of a Timeout, are none of the peer's business.
+            reason = type(error).__name__
+            if isinstance(error, Timeout):
+                reason = error.message
+            self.abandon(waiter, reason)
             raise
 
     def _take_result(
@@ -4886,9 +4889,12 @@ def check_question(method: str, params: Json) -> None:
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
     elif mode == "form":
-        errors = Schema(_FORM).errors(params.get("requestedSchema"))
+        form = params.get("requestedSchema")
+        errors = Schema(_FORM).errors(form)
         if errors:
             raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
+        # It raises ValueError for a pattern that is none.
+        Schema(form)
     else:
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
 
@@ -4901,14 +4907,16 @@ _FIELD = {
     "properties": {
         "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
         "items": {"anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]},
+        "oneOf": {"items": {"required": ["const", "title"]}},
     },
     "if": {"properties": {"type": {"const": "array"}}},
     "then": {"required": ["items"]},
 }
 _FORM = {
     "type": "object",
-    "required": ["properties"],
+    "required": ["type", "properties"],
     "properties": {
+        "type": {"const": "object"},
         "properties": {"type": "object", "additionalProperties": _FIELD},
         "required": {"type": "array", "items": {"type": "string"}},
     },
@@ -5043,10 +5051,17 @@ def principal(auth: Json | None) -> Json | None:
 
 
 def fingerprint(value: object) -> str:
-    """Make a short text that no other JSON value has."""
+    """Make a short text that no other value has, which is JSON but for sets, and for
+    objects that have a text: a token's claims may have such."""
     import hashlib
 
-    text = json.dumps(value, sort_keys=True)
+    def spell(value: object) -> object:
+        if isinstance(value, (set, frozenset)):
+            # Its own order is another one in each process.
+            return sorted(map(str, value))
+        return str(value)
+
+    text = json.dumps(value, sort_keys=True, default=spell)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
@@ -5134,7 +5149,7 @@ class Context:
     BEWARE: in the modern era a handler runs again from its top for every answer, so
     what stands before a question happens again. Ask first and act afterwards, or wrap
     the act in `once`. Questions without a `key` are told apart by their order, so that
-    must be the same in each run.
+    must be the same in each run. To ask again is another question, with another key.
     """
 
     # Where progress and questions go once detach() was called.
@@ -5157,6 +5172,8 @@ class Context:
         self._signer = signer
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
+        # The keys of the questions in this run of the handler.
+        self._keys: set[str] = set()
 
     # Telling
 
@@ -5299,7 +5316,8 @@ class Context:
         message: what the user is told
         schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
             what elicitation does not allow
-        key: what the answer is known by if the handler runs again
+        key: what the answer is known by if the handler runs again: another for each
+            question; ValueError for one that was used
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
         None unless accepted; it is a dataclass or TypedDict if that was the schema.
@@ -5322,7 +5340,8 @@ class Context:
 
         message: what the user is told
         url: where to go: https, or http; ValueError for another
-        key: what the answer is known by if the handler runs again
+        key: what the answer is known by if the handler runs again: another for each
+            question; ValueError for one that was used
 
         Returns {"action", "content": None}. "accept" means that the user agreed to go,
         not that they have been there.
@@ -5345,21 +5364,24 @@ class Context:
         messages: text, a Message, or a list of those; audio is since 2025-03-26, tools
             and lists of content are since 2025-11-25
         max_tokens: the most that the answer may have
-        key: what the answer is known by if the handler runs again
+        key: what the answer is known by if the handler runs again: another for each
+            question; ValueError for one that was used
         params: the wire's others: system_prompt= becomes systemPrompt, and so on
 
         Returns {"role", "content", "model", "stopReason"}.
         """
         question = {"messages": to_messages(messages), "maxTokens": max_tokens}
         for name, value in params.items():
-            camel_case = re.sub("_(.)", lambda match: match[1].upper(), name)
+            # Not the first one, of `_meta`.
+            camel_case = re.sub("(?!^)_(.)", lambda match: match[1].upper(), name)
             question[camel_case] = value
         return self._ask_one(key, "sample", "sampling/createMessage", question)
 
     def roots(self, key: str | None = None) -> list[Json]:
         """Ask which directories the client works in: client/roots.md.
 
-        key: what the answer is known by if the handler runs again
+        key: what the answer is known by if the handler runs again: another for each
+            question; ValueError for one that was used
 
         Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files,
         and have no ".." in them; how much is behind them is not checked.
@@ -5371,7 +5393,7 @@ class Context:
 
         questions: {key: (method, params)}, as the wire has them, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for others, and as elicit and elicit_url say
+            for others, for a key that was used, and as elicit and elicit_url say
 
         Returns {key: result}, each checked. In a legacy session all the answers have
         ten minutes, from now on.
@@ -5387,6 +5409,11 @@ class Context:
             check_question(method, params)
             self._require_capability(method, params)
             fitted[key] = method, fit_question(params, self.protocol_version)
+        used = self._keys & questions.keys()
+        if used:
+            # On record, the first question's answer would be that of the second, too.
+            raise ValueError(f"key used twice: {show(sorted(used))}; give another one")
+        self._keys.update(questions)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
         return {
@@ -5767,6 +5794,8 @@ class Pump:
         self._signals = signals
         # Held by the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
+        # With one worker alone, functions run one after another: readers serve none.
+        self._may_serve = connection.workers.limit > 1
         # Requests that readers serve, also the readers that were replaced.
         self._serving: list[Request] = []
         self._is_parked = False
@@ -5838,7 +5867,8 @@ class Pump:
             ready = connection.feed(data)
             # A request is lone if nothing else is open.
             others = len(connection.protocol.in_flight) - 1
-            if len(ready) == 1 and not others and not self._serving:
+            is_lone = len(ready) == 1 and not others and not self._serving
+            if is_lone and self._may_serve:
                 self._serve(ready[0])
             else:
                 connection.dispatch(ready)
@@ -9328,8 +9358,6 @@ class ServerEndpoint(Endpoint):
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # Of extensions: a method's row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
-        # (a prompt's name or a template's URI, its argument) -> fn(ctx, text, others).
-        self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
         # A set of listeners: each step on a dict is atomic.
@@ -9536,7 +9564,7 @@ class ServerEndpoint(Endpoint):
         if request.modern:
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
-            if request.row.cache_scope and kind == "complete":
+            if request.row.cached and kind == "complete":
                 result.setdefault("ttlMs", self._cache_ttl_ms)
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
@@ -9666,7 +9694,7 @@ class ServerEndpoint(Endpoint):
         offer = self.offers[kind].get(key)
         if offer is None or not self._may_see(ctx, offer):
             raise InvalidParams(f"ref: no such prompt or template: {show(ref)}")
-        completer = self.completers.get((key, name))
+        completer = offer.signature.completers.get(name)
         if completer is None:
             allowed = offer.signature.completions(name)
             values = [each for each in allowed if each.lower().startswith(text.lower())]
@@ -9789,7 +9817,9 @@ class Server:
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
             submit of an executor; the default is a worker thread
-        max_workers: how many functions run at once for one connection
+        max_workers: how many functions run at once for a client on stdio, and one more,
+            which was called alone; with 1 they run one after another. Over HTTP it does
+            not apply: each request has a thread, see max_connections
         mask_errors: keep the texts of unexpected exceptions from clients
         extensions: what to declare of extensions of the protocol: {"com.example/thing":
             {}}, with their settings; see method()
@@ -9861,7 +9891,9 @@ class Server:
         meta: the wire's `_meta`
         structured: whether results have structured content; else the return hint, or
             the value, says so: text and content objects have none
-        timeout: seconds, after which the client gets a failure
+        timeout: seconds, after which the client gets a failure, and the function is
+            cancelled. By handle(), by WSGI and in a batch, which give their answer when
+            the function returns, the failure comes then
         visible: visible(ctx) says whether a caller may see it. It is asked for lists
             and for calls, where run_on says. For those who may not, the tool does not
             exist. Its exception is the answer to the request
@@ -10023,7 +10055,8 @@ class Server:
         if it takes two, the other arguments as a dict. It returns the values, the best
         first. Literal, Enum and bool arguments complete by themselves.
 
-        ref: a prompt's name, or a template's URI; it is registered before
+        ref: a prompt's name, or a template's URI, which is registered already; when
+            that is removed or registered again, its completions are gone
         argument: which of its arguments
 
         Raises ValueError if there is no such argument.
@@ -10046,7 +10079,7 @@ class Server:
                     for value in call_function(ctx, partial(function, *given[:count]))
                 ]
 
-            endpoint.completers[ref, argument] = complete
+            offer.signature.completers[argument] = complete
             return function
 
         return register
@@ -10209,8 +10242,8 @@ class Server:
             server's URL, "authorization_servers": [URLs], ...}
         allowed_hosts: more names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
-        stateless: open no sessions: several processes can share the clients. With
-            sessions, the HTTP+SSE of 2024-11-05 is served at /sse, too
+        stateless: open no sessions: several processes with the same state_key can share
+            the clients. With sessions, the HTTP+SSE of 2024-11-05 is served at /sse, too
         health: a path, such as "/health", which answers 200 without a token
         max_connections: how many may be open; one more is refused (503)
         max_body: the most bytes of a request; more are refused (413)
@@ -10245,8 +10278,8 @@ class Server:
     ) -> Callable[..., list[bytes]]:
         """Return a WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
-        It opens no sessions, so several processes can share the clients. A client that
-        hangs up shows only as a failing write.
+        It opens no sessions, so several processes with the same state_key can share the
+        clients. A client that hangs up shows only as a failing write.
 
         path: where the endpoint is; without one, it answers at whatever path the
             application is mounted
@@ -10290,8 +10323,8 @@ class Server:
 
         transport: see Transport
 
-        Its thread calls feed() of the connection that this returns, and then
-        disconnect().
+        Its thread calls connection.dispatch(connection.feed(data)) for what comes in,
+        and disconnect(connection) at the end.
         """
         return self._endpoint.open_connection(transport)
 
@@ -10310,7 +10343,8 @@ class Server:
         message: a decoded request, or notification
 
         Returns the answer; None where there is none. The client cannot be told of
-        progress or of changes meanwhile.
+        progress or of changes meanwhile. A tool's `timeout` cancels the function, but
+        the answer comes when that returns.
         """
         connection = self._endpoint.open_connection(Transport())
         connection.reason = ConnectionClosed("nothing is sent but the answer")

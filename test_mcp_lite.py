@@ -4234,6 +4234,15 @@ class TestHttpServer:
             renewed = Web(http, Authorization="Bearer a2").post(asking)[2]
             assert "error" not in renewed
 
+    def test_claims_that_are_no_json(self, server):
+        """Those of a program, which bind its requestState, may hold a set."""
+        claims = {"groups": {"a", "b"}, "since": datetime.date(2026, 1, 1)}
+        headers = {"Authorization": "Bearer t"}
+        with server.start_http(verify={"t": claims}) as http:
+            client = Client(http.url, headers=headers, on_elicit=answer)
+            with client:
+                assert client.call("form")
+
     def test_tls(self, server, certificate):
         """With ssl_context= the same goes over TLS. Plain HTTP gets nothing, and ends
         nothing."""
@@ -6434,10 +6443,6 @@ def waiting_server(seen=None):
         raise asyncio.CancelledError
 
     @server.tool
-    async def is_refused():
-        raise Cancelled("of another server")
-
-    @server.tool
     async def exits():
         sys.exit(3)
 
@@ -6591,7 +6596,13 @@ class TestServerInProcess:
         """Of tools, resources, prompts and completions; progress and exceptions are as
         those of others, and so is what any awaitable gives."""
         seen = []
-        with Client(waiting_server(), version=version) as client:
+        server = waiting_server()
+
+        @server.tool
+        async def is_refused():
+            raise Cancelled("of another server")
+
+        with Client(server, version=version) as client:
             result = client.call_tool(
                 "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
             )
@@ -6768,9 +6779,9 @@ class TestServerInProcess:
         answer["model"] = "m"
         messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
         asked, end = self.asked_in(
-            era, lambda ctx: ctx.sample(messages, key="k"), answer
+            era, lambda ctx: ctx.sample(messages, key="k", _meta={"x": 1}), answer
         )
-        assert end == answer
+        assert end == answer and asked["_meta"] == {"x": 1}
         contents = [each["content"] for each in asked["messages"]]
         assert [each["type"] for each in contents[0]] == ["text", "audio"]
         assert [each["role"] for each in asked["messages"]] == ["assistant", "user"]
@@ -6795,6 +6806,30 @@ class TestServerInProcess:
         for wrong in (*smuggled, "/home/ada", "https://example.com/", ""):
             error = ask(wrong)["error"]
             assert error["code"] == -32602 and "roots" in error["message"]
+
+    def test_completions_go_with_their_prompt(self):
+        """A prompt of the same name that comes later has none of them."""
+        server = Server("s")
+        server.add_prompt(lambda a: a, name="p")
+        server.completion("p", "a")(lambda value: ["old"])
+        with Client(server) as client:
+            assert client.complete("p", "a", "") == ["old"]
+            server.remove_prompt("p")
+            server.add_prompt(lambda a: a, name="p")
+            assert client.complete("p", "a", "") == []
+
+    def test_a_key_names_one_question(self, era):
+        """A handler that asks twice under one key is wrong: it is told, in both eras."""
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context):
+            ctx.elicit("?", FORM, key="k")
+            ctx.elicit("?", FORM, key="k")
+
+        at = Client(server, version=era, on_elicit=answer)
+        with at as client, pytest.raises(ToolError, match="key used twice: .*k"):
+            client.call("ask")
 
     def test_a_form_is_flat(self):
         """Nested objects and lists of objects are refused; a class becomes a form, and
@@ -6826,8 +6861,11 @@ class TestServerInProcess:
             {"type": "object"},
             form({"type": "object"}),
             form({"type": "array", "items": {"type": "object"}}),
+            form({"type": "string", "oneOf": [{"const": "x"}]}),
+            {"properties": {}},
         ):
             assert "requestedSchema" in elicit(wrong)
+        assert "pattern" in elicit(form({"type": "string", "pattern": "("}))
         for fine in (
             form({"type": "array", "items": {"enum": ["x"]}}),
             form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
@@ -7915,7 +7953,7 @@ class TestClient:
         told = []
 
         def raise_it(progress, total, message):
-            raise error
+            raise error("hush")
 
         def call(message, read, write):
             token = message["params"]["_meta"]["progressToken"]
@@ -8833,8 +8871,10 @@ class TestEverywhere:
                 client.call_tool("wait", timeout=0.02)
             client.ping()
 
-    def test_what_is_cancelled_in_the_queue_never_runs(self):
-        """A handler that has not begun when it is cancelled does not begin."""
+    @pytest.mark.parametrize("over_a_stream", [False, True])
+    def test_what_is_cancelled_in_the_queue_never_runs(self, over_a_stream):
+        """A handler that has not begun when it is cancelled does not begin. One worker
+        runs one at a time."""
         server = Server("s", max_workers=1)
         ran = []
         gate = threading.Event()
@@ -8845,10 +8885,12 @@ class TestEverywhere:
             gate.wait(SECONDS)
             return n
 
-        with Client(server) as client:
+        target = SocketTransport(server) if over_a_stream else server
+        with Client(target) as client:
             first = client.start_call("work", {"n": 1})
-            second = client.start_call("work", {"n": 2})
             eventually(lambda: ran)
+            second = client.start_call("work", {"n": 2})
+            client.ping()
             second.cancel()
             # What is read in turn: then the cancellation has been read, too.
             client.ping()
