@@ -7459,10 +7459,13 @@ class TestExtending:
     def test_updates_of_what_is_not_seen(self, selective):
         """They are not told; what is not seen is as what is not there."""
         server, url = selective
-        uris = ["x://secret", "x://open", "x://nowhere"]
+        uris = ["x://secret", "x://open"]
         with self.client_of(url, "1", MODERN) as ann, self.client_of(
             url, "2", MODERN
-        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris) as told_less:
+        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris[1:]) as told_less:
+            for uri in ("x://secret", "x://nowhere"):
+                with pytest.raises(NotFound, match=f"does not tell of {uri}"):
+                    bob.listen(uris=[uri])
             for uri in uris:
                 server.resource_updated(uri)
 
@@ -7472,7 +7475,7 @@ class TestExtending:
                     if event["params"].get("uri") == "x://open":
                         return
 
-            assert list(heard(told)) == ["x://secret", "x://open"]
+            assert list(heard(told)) == uris
             assert list(heard(told_less)) == ["x://open"]
 
     def test_visible_functions_that_fail(self):
