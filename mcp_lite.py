@@ -10660,13 +10660,19 @@ class Listening:
         raise event or StopIteration
 
     def close(self) -> None:
-        """Tell the server, and end the iteration. Idempotent, from any thread."""
+        """Tell the server, and end the iteration. Idempotent, from any thread.
+
+        Blocks until a session's server has answered, for some seconds at most.
+        """
         if self._connection.abandon(self._waiter, None) and not self._waiter.sent:
             others = [each._uris for each in self._client._endpoint.listenings]
-            for uri in set(self._uris).difference(*others):
+            with suppress(ConnectionError, McpError):
+                calls = [
+                    self._client._start("resources/unsubscribe", {"uri": uri})
+                    for uri in set(self._uris).difference(*others)
+                ]
                 # A refusal is of no use here: nothing is heard of the URI anyway.
-                with suppress(ConnectionError, McpError, Timeout):
-                    self._client.request("resources/unsubscribe", {"uri": uri})
+                wait_until(lambda: all(call.done() for call in calls), EXIT_SECONDS)
 
     def __enter__(self) -> Listening:
         return self
@@ -10780,8 +10786,10 @@ class ClientEndpoint(Endpoint):
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
         # The server waits, even if a callback raises SystemExit: this is for that.
-        failure = InternalError(f"{request.method}: the callback ended its thread")
-        message = error_message(request.id, failure)
+        message = error_message(
+            request.id,
+            InternalError(f"{request.method}: the callback ended its thread"),
+        )
         try:
             if request.row.capability:
                 with answering(connection):
@@ -11129,8 +11137,10 @@ class Client:
         self._require_connection()
         self._endpoint.call_soon(do_nothing)
         # That is the last job: when none waits any more, the others were done.
-        seconds = float("inf") if timeout is None else timeout
-        return wait_until(lambda: len(self._endpoint.hearers) == 0, seconds)
+        return wait_until(
+            lambda: len(self._endpoint.hearers) == 0,
+            float("inf") if timeout is None else timeout,
+        )
 
     def __enter__(self) -> Client:
         return self if self._is_connected() else self.connect()
@@ -11267,8 +11277,9 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            seconds = until - time.monotonic()
-            words = self._ask(connection, "initialize", params, seconds)
+            words = self._ask(
+                connection, "initialize", params, until - time.monotonic()
+            )
         except (
             MethodNotFound,
             InvalidParams,
@@ -11288,7 +11299,14 @@ class Client:
     ) -> Json:
         """Send a request that opens a conversation, and block for its result."""
         waiter = connection.request(Waiter(method), params)
-        return connection.wait(waiter, max(0.0, round(seconds, 2)))
+        try:
+            return connection.wait(waiter, max(0.0, seconds))
+        except Timeout:
+            # It names the time for all of connect(), of which this had a part.
+            raise Timeout(
+                f"{method}: no answer within {self.timeout:g} seconds",
+                connection.transport.details(),
+            ) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
@@ -11667,9 +11685,9 @@ class Client:
 ###############################################################################
 
 # `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
-# A command's result alone goes to stdout. Progress, logs, questions and failures go to
-# stderr. A terminal gets the control characters of a server escaped. Nothing of this
-# room is imported with mcp_lite.
+# A command's result alone goes to stdout. Progress, questions and failures go to stderr.
+# A terminal gets the control characters of a server escaped. Nothing of this room is
+# imported with mcp_lite.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
@@ -11696,12 +11714,16 @@ _EXIT_CODES = (
 
 def main() -> int:
     """Run the command of `python3 -m mcp_lite ...`. Returns its exit code."""
+    import inspect
+
     # A file that is served imports the same module.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
         options = _parse_arguments(argv)
-        _COMMANDS[options.command](options, *options.words)
+        command = _COMMANDS[options.command]
+        # bind() tells of words that are missing, or too many.
+        command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, "--json" in argv)
@@ -11932,7 +11954,7 @@ def _list(options: Any, target: Any) -> None:
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     """Call a tool. Its schema says how each value is read."""
     text = sys.stdin.read() if options.input == "-" else options.input
-    given = dict(json.loads(text))
+    given = {**json.loads(text)}
     words = dict(_split_pair(each, "=") for each in pairs)
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
@@ -11980,7 +12002,7 @@ def _run(options: Any, file: Any) -> None:
         run(servers[0])
     else:
         host, _, port = options.http.rpartition(":")
-        run(servers[0], "http", host=host or "127.0.0.1", port=int(port))
+        run(servers[0], "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
 
 
 def _tokens(options: Any, url: str) -> None:

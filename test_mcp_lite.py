@@ -7569,7 +7569,7 @@ class TestClient:
         script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
         with pytest.raises(Timeout) as caught:
             Client(["sh", script], timeout=0.5).connect()
-        assert str(caught.value).startswith("initialize: no answer within 0.")
+        assert str(caught.value).startswith("initialize: no answer within 0.5 ")
         assert str(caught.value).endswith(
             f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
         )
@@ -8531,11 +8531,12 @@ server.run()
             [
                 (4, "no answer within 2", *stays),
                 (1, "invalid choice: 'nosuch'", "nosuch"),
-                (1, "missing 1 required positional argument: 'target'", "list"),
-                (1, "missing 1 required positional argument: 'tool'", "call", script),
-                (1, "takes 3 positional", "read", script, "config://app", "x"),
+                (1, "missing a required argument: 'target'", "list"),
+                (1, "missing a required argument: 'tool'", "call", script),
+                (1, "too many positional", "read", script, "config://app", "x"),
                 (1, "expected NAME=VALUE", "call", script, "echo", "text"),
                 (1, "Expecting value", "call", script, "echo", "--input", "x"),
+                (1, "is not a mapping", "call", script, "echo", "--input", "[1]"),
                 (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
                 (1, "version: expected", "list", script, "--protocol", "2024-11-06"),
                 (1, "No such file or directory: ", "run", "nofile.py"),
