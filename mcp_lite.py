@@ -4724,10 +4724,8 @@ class Connection:
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request. The text
             # of that, and the details of a Timeout, are none of the peer's business.
-            reason = type(error).__name__
-            if isinstance(error, Timeout):
-                reason = error.message
-            self.abandon(waiter, reason)
+            told = error.message if isinstance(error, Timeout) else type(error).__name__
+            self.abandon(waiter, told)
             raise
 
     def _take_result(
@@ -4889,12 +4887,11 @@ def check_question(method: str, params: Json) -> None:
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
     elif mode == "form":
-        form = params.get("requestedSchema")
-        errors = Schema(_FORM).errors(form)
+        errors = Schema(_FORM).errors(params.get("requestedSchema"))
         if errors:
             raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
         # It raises ValueError for a pattern that is none.
-        Schema(form)
+        Schema(params["requestedSchema"])
     else:
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
 
@@ -5051,17 +5048,11 @@ def principal(auth: Json | None) -> Json | None:
 
 
 def fingerprint(value: object) -> str:
-    """Make a short text that no other value has, which is JSON but for sets, and for
-    objects that have a text: a token's claims may have such."""
+    """Make a short text that no other value with a JSON form has: a token's claims may
+    hold sets and dates."""
     import hashlib
 
-    def spell(value: object) -> object:
-        if isinstance(value, (set, frozenset)):
-            # Its own order is another one in each process.
-            return sorted(map(str, value))
-        return str(value)
-
-    text = json.dumps(value, sort_keys=True, default=spell)
+    text = json.dumps(to_plain(value), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
@@ -5408,12 +5399,11 @@ class Context:
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
+            if key in self._keys:
+                # The answer on record would be that of both questions.
+                raise ValueError(f"key used twice: {show(key)}; give another one")
             fitted[key] = method, fit_question(params, self.protocol_version)
-        used = self._keys & questions.keys()
-        if used:
-            # On record, the first question's answer would be that of the second, too.
-            raise ValueError(f"key used twice: {show(sorted(used))}; give another one")
-        self._keys.update(questions)
+        self._keys.update(fitted)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
         return {
@@ -5794,8 +5784,6 @@ class Pump:
         self._signals = signals
         # Held by the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
-        # With one worker alone, functions run one after another: readers serve none.
-        self._may_serve = connection.workers.limit > 1
         # Requests that readers serve, also the readers that were replaced.
         self._serving: list[Request] = []
         self._is_parked = False
@@ -5865,10 +5853,11 @@ class Pump:
             except (OSError, ValueError):
                 data = b""
             ready = connection.feed(data)
-            # A request is lone if nothing else is open.
+            # A request is lone if nothing else is open. One worker alone serves all,
+            # so that functions run one after another.
             others = len(connection.protocol.in_flight) - 1
             is_lone = len(ready) == 1 and not others and not self._serving
-            if is_lone and self._may_serve:
+            if is_lone and connection.workers.limit > 1:
                 self._serve(ready[0])
             else:
                 connection.dispatch(ready)
@@ -9424,9 +9413,9 @@ class ServerEndpoint(Endpoint):
             trace=self.trace,
         )
 
-    def _is_listening(self, request: Request) -> bool:
-        """Return whether a request has opened a subscription."""
-        return any(each.request is request for each in list(self._subscriptions))
+    def _listening(self) -> list[Request]:
+        """Return the requests that have opened subscriptions."""
+        return [each.request for each in list(self._subscriptions) if each.request]
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
@@ -9490,7 +9479,7 @@ class ServerEndpoint(Endpoint):
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
-            if request.row.stays_open and self._is_listening(request):
+            if request.row.stays_open and request in self._listening():
                 return
             if not isinstance(result, dict):
                 raise TypeError(f"expected a dict, got {show(result)}")
@@ -9498,7 +9487,15 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = self._failure_message(request, error)
+            failure = self._to_mcp_error(request, error)
+            message = error_message(request.id, failure)
+            message["error"]["code"] = fit_code(failure.code, request.version)
+            if isinstance(error, ToolError) and request.row.fails_readably:
+                # Middleware has raised it: the function's own are results already.
+                failed = tool_failure(str(error), error.content)
+                message = self._result_message(
+                    request, fit_result(failed, request.version)
+                )
             if request.row.handshake:
                 # It has opened nothing.
                 connection.protocol.version = ""
@@ -9519,16 +9516,6 @@ class ServerEndpoint(Endpoint):
             return self._go_through(ctx, others, place + 1) or {}
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
-
-    def _failure_message(self, request: Request, error: BaseException) -> Json:
-        """Make the answer for what a handler, or middleware, has raised."""
-        if isinstance(error, ToolError) and request.row.fails_readably:
-            failed = tool_failure(str(error), error.content)
-            return self._result_message(request, fit_result(failed, request.version))
-        failure = self._to_mcp_error(request, error)
-        message = error_message(request.id, failure)
-        message["error"]["code"] = fit_code(failure.code, request.version)
-        return message
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
@@ -9720,9 +9707,7 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes(ctx._request):
             raise MethodNotFound("listening needs a connection that stays open")
-        # A session, which has no request, does not count.
-        requests = [each.request for each in list(self._subscriptions)]
-        if len(requests) - requests.count(None) >= MAX_LISTENERS:
+        if len(self._listening()) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
