@@ -237,7 +237,7 @@ if TYPE_CHECKING:
     # A trace is a function (direction, line); trace= may be other things, too.
     Trace = Callable[[str, bytes], Any]
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
-    # What Protocol.receive() makes of a message.
+    # Protocol.receive() makes one of these of a message.
     Event = Union["Request", "Notification", "Answer", "Refusal"]
     # A decorator returns the function that it gets.
     Function = TypeVar("Function", bound=Callable[..., Any])
@@ -299,7 +299,8 @@ __all__ = [
 #
 # A new revision begins here. The tables of what differs between revisions are METHODS
 # (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability (11) and
-# ClientEndpoint.capabilities (20).
+# ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one that is
+# made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -1496,7 +1497,7 @@ class Schema:
         self._paid = 0
         references = self._survey("schema", schema, "")
         while references:
-            # Everything is named by now. What this one leads to may bring more.
+            # Everything is named by now. The target may bring more references.
             source, text = references.pop()
             target, uri = self._find(text, self.rules[id(source)][0])
             self.targets[id(source), text] = target
@@ -3561,6 +3562,9 @@ class Request:
                            \\--cut_short()--> cancelled, answered or not
 
     When `cancelled` turns true, each of the `callbacks` is called once.
+
+    The defaults stand in the class, so that a request is cheap to make. None of them is
+    ever changed in place: a request gets its own value by an assignment.
     """
 
     modern = False
@@ -3985,6 +3989,9 @@ class Workers:
     job, unless another worker is called, which will write it. So a slow reader slows
     the workers. A worker that is woken calls flush(False), which waits for no reader:
     another thread may be waiting for its job.
+
+    Two more places decide which thread runs a handler: the Pump serves a lone request
+    itself, and over HTTP the thread of the connection does.
     """
 
     def __init__(
@@ -6191,7 +6198,7 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     return list(parameters.values())
 
 
-# What Mcp-Name mirrors of the requests of the Tasks extension (SEP-2663).
+# Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
 _TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
 
@@ -6340,7 +6347,7 @@ MAX_EVENTS = 1_000
 # many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
-# Bytes of the message that opens a session. What it says stays as long as the session.
+# Bytes of the message that opens a session: its words stay as long as the session.
 MAX_HELLO = 16 << 10
 
 JSON_TYPE = "application/json"
@@ -10228,7 +10235,7 @@ class Server:
         allowed_hosts: more names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions: several processes with the same state_key can share
-            the clients. With sessions, the HTTP+SSE of 2024-11-05 is served at /sse, too
+            the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse, too
         health: a path, such as "/health", which answers 200 without a token
         max_connections: how many may be open; one more is refused (503)
         max_body: the most bytes of a request; more are refused (413)
@@ -11670,7 +11677,7 @@ class Client:
 ###############################################################################
 
 # `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
-# A command's result alone goes to stdout. Progress, questions and failures go to stderr.
+# A command's result alone goes to stdout; progress, questions, failures go to stderr.
 # A terminal gets the control characters of a server escaped. Nothing of this room is
 # imported with mcp_lite.
 
