@@ -693,8 +693,8 @@ TYPE_NAMES: dict[type, str] = {
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
     one that would take too much memory."""
-    brackets = data.count(b"[") + data.count(b"{")
-    if brackets > MAX_BRACKETS:
+    is_long = len(data) > MAX_BRACKETS
+    if is_long and data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
         raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
         return _DECODER.decode(data.decode("utf-8"))
@@ -4111,7 +4111,7 @@ class Outbox:
 
     def __init__(self, write: Callable[[list[bytes]], object]) -> None:
         self._write = write
-        # Those that wait. Any thread may append one: that is one step of Python.
+        # The lines that wait. Any thread may append one: that is one step of Python.
         self.lines: deque[bytes] = deque()
         self._writing = threading.Lock()
         self._writer = Workers("mcp-writer", 1)
@@ -4555,7 +4555,8 @@ class Connection:
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
         """End a request, with this answer if there is one, and tell its work to stop.
 
-        False if the request has ended before. Never blocks.
+        False if the request has ended before. Never blocks, but over HTTP it may write
+        the end of a stream, which a slow client holds up.
         """
         if not self.respond(request, message):
             return False
@@ -4697,9 +4698,8 @@ class Connection:
         return waiter
 
     def hold(self, waiter: Waiter, request_id: Any) -> None:
-        """Register a waiter for the answer to the request with this id. If no
-        request with this id is sent, it waits for the connection's end. Raises
-        ConnectionClosed."""
+        """Register a waiter for the answer to the request with this id. If that is
+        never sent, it waits for the connection's end. Raises ConnectionClosed."""
         # Rule: register first, look afterwards. close() sets the reason before it looks
         # for waiters, so one of the two threads sees the other.
         waiter.id = request_id
@@ -7376,7 +7376,7 @@ class _SocketExchange(Exchange):
         handler = self._handler
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        if self._is_early() or not self.is_read:
+        if self._ends_connection() or not self.is_read:
             handler.close_connection = True
         if handler.close_connection:
             headers["Connection"] = "close"
@@ -7405,12 +7405,13 @@ class _SocketExchange(Exchange):
             raise
         if not ending:
             handler.set_deadline()
-        elif self._is_early():
+        elif self._ends_connection():
             handler.close_connection = True
             shut(self._sock, 1)
 
-    def _is_early(self) -> bool:
-        """Return whether the answer goes before its thread is free for the next."""
+    def _ends_connection(self) -> bool:
+        """Return whether the connection ends with this answer, as its thread is not
+        free for the next request."""
         return self.is_last or threading.get_ident() != self.thread
 
     def hung_up(self) -> bool:
@@ -7467,7 +7468,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def set_deadline(self, seconds: float = float("inf")) -> None:
-        """Have the connection cut off in so many seconds, or call this again."""
+        """Have the connection cut off in so many seconds, unless this is set anew."""
         self.deadline = time.monotonic() + seconds
 
     def handle_one_request(self) -> None:
@@ -7743,10 +7744,10 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # 17. HTTP client #############################################################
 ###############################################################################
 
-# A client's way to an HTTP server: URLs and proxies, a small pool of connections, the
-# challenges of a server that wants a login, and the two Transports that POST messages.
-# It feeds what comes to the Connection, and knows no more of a message than its method,
-# its id and its mirrored headers.
+# This room is a client's way to an HTTP server. It has URLs and proxies, a small pool
+# of connections, the challenges of a server that wants a login, and the two Transports
+# that POST messages. It feeds what comes to the Connection, and knows no more of a
+# message than its method, its id and its mirrored headers.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
@@ -8606,9 +8607,9 @@ class HttpTransport(_PostingTransport):
 # 18. Authorization ###########################################################
 ###############################################################################
 
-# How a client logs in, by OAuth 2.1 (basic/authorization/): discovery, registration,
-# PKCE, tokens, step-up, and the grants without a user. It stands behind the seam
-# Authorizer, and knows no message of the protocol.
+# This room has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
+# registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
+# the seam Authorizer, and knows no message of the protocol.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
@@ -10066,10 +10067,8 @@ class Server:
             count = len(read_parameters(function)[0])
 
             def complete(ctx: Context, *given: object) -> list[str]:
-                return [
-                    str(value)
-                    for value in call_function(ctx, partial(function, *given[:count]))
-                ]
+                values = call_function(ctx, partial(function, *given[:count]))
+                return [str(value) for value in values]
 
             offer.signature.completers[argument] = complete
             return function
@@ -10191,9 +10190,8 @@ class Server:
                 http.serve_until(stop, grace)
             return
         if transport != "stdio" or options:
-            raise ValueError(
-                f'run({show(transport)}): for HTTP, write run("http", port=8000)'
-            )
+            told = 'for HTTP, write run("http", port=8000)'
+            raise ValueError(f"run({show(transport)}): {told}")
         if os.isatty(0):
             told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(told), file=sys.stderr, flush=True)
@@ -10525,9 +10523,8 @@ class Call:
         reason: for the server's log
         """
         self._is_cancelled = True
-        self._connection.abandon(
-            self._waiter, reason, Cancelled("the request was cancelled")
-        )
+        error = Cancelled("the request was cancelled")
+        self._connection.abandon(self._waiter, reason, error)
 
     def done(self) -> bool:
         """Return whether the server has answered. result() does not wait any longer
@@ -10675,11 +10672,12 @@ class Listening:
 
 # The endpoint
 class ClientEndpoint(Endpoint):
-    """A client's end of its conversations: it hears news and answers questions.
+    """A client's end of its conversations.
 
-    Client describes the callbacks. Questions of a modern server are answered on the
-    thread that waits for the call, those of a session on workers. Callbacks that only
-    hear run in order on a thread of their own.
+    It hears notifications and answers questions. Client describes the callbacks.
+    Questions of a modern server are answered on the thread that waits for the call,
+    those of a session on workers. Callbacks that only hear run in order on a thread of
+    their own.
     """
 
     def __init__(
@@ -11269,9 +11267,8 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            words = self._ask(
-                connection, "initialize", params, until - time.monotonic()
-            )
+            seconds = until - time.monotonic()
+            words = self._ask(connection, "initialize", params, seconds)
         except (
             MethodNotFound,
             InvalidParams,
@@ -11500,7 +11497,10 @@ class Client:
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
-        """Return every [{"uriTemplate", "name", ...}]. Raises as list_tools."""
+        """Return every template: [{"uriTemplate", "name", ...}].
+
+        Raises as list_tools().
+        """
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
@@ -11540,10 +11540,8 @@ class Client:
 
         Raises NotFound, InvalidParams.
         """
-        return _with_objects(
-            self.request("prompts/get", {"name": name, "arguments": arguments or {}}),
-            "messages",
-        )
+        params = {"name": name, "arguments": arguments or {}}
+        return _with_objects(self.request("prompts/get", params), "messages")
 
     def complete(
         self,

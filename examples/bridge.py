@@ -289,8 +289,7 @@ class Bridge:
         # Where the caller can be asked, each has a Link to itself while it is at work.
         must_be_idle = relays and declared and ctx.headers and not caller
         with self.lock:
-            busy = [each for each in self.links if self.links[each].relays]
-            while must_be_idle and key in busy:
+            while must_be_idle and key in self.links and self.links[key].relays:
                 key += ("another",)
             link = self.links.pop(key, None) or Link(self, declared)
             link.relays.extend(relays)
