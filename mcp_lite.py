@@ -5411,7 +5411,9 @@ class Context:
                 raise ValueError(f"key used twice: {show(key)}; give another one")
             fitted[key] = method, fit_question(params, self.protocol_version)
         self._keys.update(fitted)
-        ask = self._ask_modern if self._request.modern else self._ask_legacy
+        ask = self._ask_legacy
+        if self._request.modern:
+            ask = self._ask_modern
         answers = ask(fitted)
         return {
             key: check_answer(key, method, params, answers[key])
@@ -8780,7 +8782,9 @@ class OAuth:
             _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
         token = self._records[url].get("access_token")
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        if not token:
+            return {}
+        return {"Authorization": f"Bearer {token}"}
 
     def mend(
         self,
@@ -10341,7 +10345,9 @@ class Server:
         event = connection.protocol.receive(message)
         answers = connection.answer_batch([event], do_nothing)
         self.disconnect(connection)
-        return dict(json.loads(answers)[0]) if answers else None
+        if not answers:
+            return None
+        return dict(json.loads(answers)[0])
 
 
 def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
@@ -11300,7 +11306,9 @@ class Client:
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
         UnsupportedVersion."""
-        wanted = spoken if self._version == "auto" else (self._version,)
+        wanted = spoken
+        if self._version != "auto":
+            wanted = (self._version,)
         common = [version for version in wanted if version in offered]
         if common:
             return common[-1]
