@@ -150,8 +150,7 @@ A path through the protocol, of less than 3,000 lines:
 It can be walked without the other rooms, but how a handler asks the client is in room
 11. At first, pass over what makes error texts safe to show, at the end of room 2, and
 the parsers of lines and events, at the end of room 3. The path borrows
-    Workers, Outbox, log_line (9)  a pool of threads, the queue of lines that go out, a
-                                   line of log
+    Workers, log_line (9)          a pool of threads, a line of log
     Context, Signer (11)           what a handler sees of its request, the seal on what
                                    a server asks its client to keep
     call_function, run_job and run_in_time (11)   run a handler
@@ -166,7 +165,7 @@ The rooms, in reading order. Each uses only the rooms above it.
      6. Content         values as JSON; text, images, links as blocks, by revision
      7. Functions       hints and docstrings as schemas; arguments, results, URIs
      8. Protocol        one conversation without I/O, locks or clocks: what may come now
-     9. Threads         one way to wait, one pool, one queue of what goes out
+     9. Threads         one way to wait, one pool of threads, lines of log and trace
     10. Connection      the conversation with threads; the seams Transport and Endpoint
     11. Context         what a handler sees; how it asks the client; where it runs
     12. stdio           clean standard streams; a server as a child process
@@ -3695,8 +3694,6 @@ class Protocol:
 
     version = ""
     initialized = False
-    # The capabilities that a server has declared in the handshake.
-    declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
     log_level = "info"
 
@@ -3826,15 +3823,14 @@ class Protocol:
         """Take what a modern request says of itself in `_meta`."""
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
-        version = meta[META_VERSION]
-        check_modern_version(version)
+        request.version = meta[META_VERSION]
+        check_modern_version(request.version)
         level = meta.get(META_LOG_LEVEL, "")
         if level != "" and level not in LOG_LEVELS:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
             )
         request.modern = True
-        request.version = version
         request.log_level = level
         request.capabilities = meta[META_CAPABILITIES]
         request.client_info = meta.get(META_CLIENT_INFO) or {}
@@ -3891,10 +3887,9 @@ class Protocol:
 # 9. Threads ##################################################################
 ###############################################################################
 
-# This room has the waits that end, the threads that do jobs, the queue of lines that go
-# out, and the ways to stderr for a line of log and a line of trace. It knows nothing of
-# messages. Each class says what guards its attributes. No lock here is held while a job
-# runs.
+# This room has the waits that end, the threads that do jobs, and the ways to stderr for
+# a line of log and a line of trace. It knows nothing of messages. No lock here is held
+# while a job runs.
 
 
 def do_nothing(*ignored: object) -> None:
@@ -4094,65 +4089,6 @@ class Workers:
         return join_all(others, seconds)
 
 
-# So many lines may wait for a slow reader; beyond that, those who write wait, too.
-MAX_LINES = 100
-# A reader that reads nothing for so long is cut off.
-WRITE_SECONDS = 60.0
-
-
-class Outbox:
-    """Keeps lines until they are written. One thread at a time writes all that wait.
-
-    A thread that may block calls flush(). Any other calls flush_soon(), which leaves
-    the work to a writer thread. While one thread writes, others add lines and go: the
-    writing one takes these along. Only when MAX_LINES wait does flush() wait for its
-    turn, and so a slow reader slows the handlers that write to it.
-    """
-
-    def __init__(self, write: Callable[[list[bytes]], object]) -> None:
-        self._write = write
-        # The lines that wait. Any thread may append one: that is one step of Python.
-        self.lines: deque[bytes] = deque()
-        self._writing = threading.Lock()
-        self._writer = Workers("mcp-writer", 1)
-        # By time.monotonic(), when the present write began; infinite between writes.
-        self.begun = float("inf")
-
-    def flush(self, is_patient: bool = False) -> None:
-        """Write the lines that wait, or leave them to the thread that is writing.
-
-        is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
-            say is as slow as its reader
-        """
-        # A writer releases _writing before it looks for more lines. So one of the two
-        # threads sees a line that was added during the write.
-        while self.lines and self._writing.acquire(
-            is_patient and len(self.lines) > MAX_LINES
-        ):
-            try:
-                # No other thread takes lines out.
-                lines = [self.lines.popleft() for _ in range(len(self.lines))]
-                if lines:
-                    self.begun = time.monotonic()
-                    self._write(lines)
-            finally:
-                self.begun = float("inf")
-                self._writing.release()
-
-    def flush_soon(self) -> None:
-        """Have the lines written without blocking, if a thread can be had for that."""
-        if not self._writer.submit(self.flush):
-            self.flush()
-
-    def is_idle(self) -> bool:
-        """Return whether all is written."""
-        return not (self.lines or self._writing.locked())
-
-    def close(self) -> None:
-        """End the writer thread, when it has written what waits."""
-        self._writer.close(0.0)
-
-
 # Levels of Python's logging, which is slow to import.
 DEBUG = 10
 INFO = 20
@@ -4240,13 +4176,18 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 ###############################################################################
 
 # A Connection is a Protocol with threads around it. The thread that reads passes bytes
-# to feed(), workers serve the requests, and an Outbox writes. There are two seams: a
-# Transport carries the bytes, an Endpoint knows what the messages mean. This room
-# opens no file and no socket, and runs no user code but through its Endpoint.
+# to feed(), workers serve the requests, and one thread at a time writes all lines that
+# wait. There are two seams: a Transport carries the bytes, an Endpoint knows what the
+# messages mean. This room opens no file and no socket, and runs no user code but
+# through its Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
 MAX_BACKLOG = 10_000
+# So many lines may wait for a slow reader; beyond that, those who write wait, too.
+MAX_LINES = 100
+# A reader that reads nothing for so long is cut off.
+WRITE_SECONDS = 60.0
 # A trace tells the first of these about messages that this side sends, the second about
 # those that it receives. "-->" goes to the server.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
@@ -4404,8 +4345,15 @@ class Connection:
         """Make what reads lines, serves them, and writes the answers."""
         self._sends, self._receives = _DIRECTIONS[self.protocol.role]
         self._framer = LineFramer(MAX_MESSAGE)
-        self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
+        # The lines that wait to be written.
+        self._lines: deque[bytes] = deque()
+        # Held by the thread that writes.
+        self._writing = threading.Lock()
+        # By time.monotonic(), when the present write began; infinite between writes.
+        self._write_began = float("inf")
+        # Writes for the threads that must not block.
+        self._writer = Workers("mcp-writer", 1)
 
     # Reading: feed() and receive() run the user's code only where a row is `inline`.
     def feed(self, data: bytes) -> list[Request]:
@@ -4598,7 +4546,7 @@ class Connection:
         self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
         """Queue a line while _lock is held."""
-        self._outbox.lines.append(line)
+        self._lines.append(line)
 
     def notify(
         self,
@@ -4624,7 +4572,7 @@ class Connection:
         `progress` increases.
         """
         # A peer that reads nothing is not told of any number of changes.
-        is_full = len(self._outbox.lines) >= MAX_QUEUED
+        is_full = len(self._lines) >= MAX_QUEUED
         if is_full or self.reason is not None:
             return
         self._add(encode_message(call_message(method, params)), request, progress)
@@ -4637,20 +4585,40 @@ class Connection:
             self.flush_soon()
 
     def flush(self, is_patient: bool = False) -> None:
-        """Write what is queued, or leave it to the thread that is writing."""
-        self._outbox.flush(is_patient)
+        """Write the lines that wait, or leave them to the thread that is writing: it
+        takes along what others add meanwhile.
+
+        is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
+            say is as slow as its reader
+        """
+        # A thread that writes lets go of _writing before it looks for more lines. So
+        # one of the two threads sees a line that was added during the write.
+        while self._lines and self._writing.acquire(
+            is_patient and len(self._lines) > MAX_LINES
+        ):
+            try:
+                # No other thread takes lines out.
+                lines = [self._lines.popleft() for _ in range(len(self._lines))]
+                if lines:
+                    self._write_began = time.monotonic()
+                    self._write(lines)
+            finally:
+                self._write_began = float("inf")
+                self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have it written, without blocking."""
-        self._outbox.flush_soon()
+        """Have the lines written without blocking, if a thread can be had for that."""
+        if not self._writer.submit(self.flush):
+            self.flush()
 
     def is_written(self) -> bool:
         """Return whether all is written, or the peer has gone."""
-        return self.reason is not None or self._outbox.is_idle()
+        is_idle = not (self._lines or self._writing.locked())
+        return is_idle or self.reason is not None
 
     def is_stuck(self) -> bool:
         """Return whether the peer reads nothing for too long."""
-        return time.monotonic() - self._outbox.begun > WRITE_SECONDS
+        return time.monotonic() - self._write_began > WRITE_SECONDS
 
     def carries_changes(self, request: Request) -> bool:
         """Return whether the peer can hear of changes after this request's answer."""
@@ -4812,7 +4780,8 @@ class Connection:
 
     def _close_wire(self, seconds: float) -> None:
         self.workers.close(seconds)
-        self._outbox.close()
+        # It still writes what waits.
+        self._writer.close(0.0)
 
 
 def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
@@ -6456,9 +6425,8 @@ class Exchange:
 
     def _start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.status = status
-        if self.trace is not None:
-            told = f"HTTP {status} {headers.get('Content-Type', '')}"
-            self.trace("<--", told.strip().encode("ascii"))
+        told = f"HTTP {status} {headers.get('Content-Type', '')}"
+        self.tell("<--", told.strip().encode("ascii"))
         self.start(status, {**headers, **self.extra}, body)
 
     def ring(self) -> None:
@@ -6521,8 +6489,8 @@ def log_access(exchange: Exchange) -> None:
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
-    is_refused = exchange.status >= 400
-    log_line(WARNING if is_refused else INFO, line, logger=ACCESS_LOGGER)
+    level = WARNING if exchange.status >= 400 else INFO
+    log_line(level, line, logger=ACCESS_LOGGER)
 
 
 class Stream:
@@ -6718,8 +6686,8 @@ class HttpConnection(Connection):
         self.streams[self.listening.name] = self.listening
 
     # It has no workers, and streams carry what it says: a conversation of one request
-    # is cheap to make.
-    _outbox = Outbox(do_nothing)
+    # is cheap to make. No line ever waits here.
+    _lines: deque[bytes] = deque()
 
     def _open_wire(self, name: str, max_workers: int) -> None:
         pass
@@ -6806,12 +6774,12 @@ class HttpConnection(Connection):
             stream = Stream(self)
             stream.attach(exchange)
         self._prepare(exchange, stream, request)
-        # Another POST of the session may have cancelled it already.
-        if not request.cancelled:
+        if request.cancelled:
+            # Another POST of the session has cancelled it, before it had a stream.
+            self.tell_cancelled(request)
+        else:
             self.endpoint.serve_request(self, request)
         self.flush()
-        if request.cancelled and stream is not None:
-            stream.end()  # no answer will end it
 
     def _prepare(
         self, exchange: Exchange, stream: Stream | None, request: Request
@@ -6821,8 +6789,6 @@ class HttpConnection(Connection):
         request.stream = stream
 
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
-        if self.is_sse:
-            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         events = self.receive_batch(messages)
         stream = Stream(self)
         stream.attach(exchange)
@@ -6859,7 +6825,6 @@ _PREFLIGHT = {
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # The values of MCP-Protocol-Version in sessions; "" stands for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
-_OVER = ConnectionClosed("the conversation is over")
 
 
 class HttpEndpoint:
@@ -6885,10 +6850,8 @@ class HttpEndpoint:
     ) -> None:
         self.server = server
         self.max_body = max_body
-        self._verify: Callable[[str], Json | None] | None = None
-        if callable(verify):
-            self._verify = verify
-        elif verify is not None:
+        self._verify: Any = verify
+        if verify is not None and not callable(verify):
             # A look-up compares hashes first, whose key is random: its time tells
             # nothing.
             self._verify = dict(verify).get
@@ -6938,9 +6901,8 @@ class HttpEndpoint:
         try:
             if error is not None:
                 raise error
-            if exchange.trace is not None:
-                asked = f"{exchange.method} {exchange.path}"
-                exchange.trace("-->", asked.encode("utf-8", "replace"))
+            asked = f"{exchange.method} {exchange.path}"
+            exchange.tell("-->", asked.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
             if exchange.method and not exchange.body:
@@ -7037,9 +6999,7 @@ class HttpEndpoint:
         parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
         told = [f'{name}="{value}"' for name, value in parameters.items() if value]
         challenge = f"Bearer {', '.join(told)}".strip()
-        why = "a bearer token is needed"
-        if status == 403:
-            why = "the token does not allow this"
+        why = problem or "a bearer token is needed"
         return HttpError(status, why, {"WWW-Authenticate": challenge})
 
     def _get_metadata(self, exchange: Exchange) -> None:
@@ -7061,19 +7021,20 @@ class HttpEndpoint:
             connection = HttpConnection(self, exchange)
         else:
             self._check_mirrors(object_or_empty(message), exchange)
-            connection = self._legacy_connection(message, version, exchange)
+            opens = row.handshake and exchange.request_id is not None
+            connection = self._legacy_connection(opens, version, exchange)
         self._serve(connection, exchange, connection.take, message, exchange)
 
     def _legacy_connection(
-        self, message: Any, version: str, exchange: Exchange
+        self, opens: bool, version: str, exchange: Exchange
     ) -> HttpConnection:
-        row = method_row(object_or_empty(message).get("method"))
-        opening = row.handshake and exchange.request_id is not None
+        """Return the session of a legacy message, which it may open; or, where there
+        are no sessions, a conversation for it alone."""
         if not self._stateless:
-            get = self._open_session if opening else self._find_session
+            get = self._open_session if opens else self._find_session
             return get(exchange)
         connection = HttpConnection(self, exchange)
-        if not opening:
+        if not opens:
             connection.protocol.version = version or ASSUMED_VERSION
         return connection
 
@@ -7139,7 +7100,7 @@ class HttpEndpoint:
                 # Its client has hung up, or its stream goes on elsewhere.
                 with suppress(OSError), exchange.stream.writing:
                     exchange.write(b"", True)
-            if connection.session_id is None:
+            if connection.session_id is None or connection.is_sse:
                 self._close_connection(connection)
 
     # Sessions: basic/transports.md of 2025-03-26 to 2025-11-25
@@ -7184,7 +7145,7 @@ class HttpEndpoint:
     def _close_connection(self, connection: HttpConnection) -> None:
         self._sessions.pop(connection.session_id, None)
         self.server.disconnected(connection)
-        connection.close(_OVER)
+        connection.close(ConnectionClosed("the conversation is over"))
         for stream in list(connection.streams.values()):
             stream.end()
             self._kept.pop(stream, None)
@@ -7227,10 +7188,7 @@ class HttpEndpoint:
         place = (
             f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
         )
-        try:
-            self._serve(connection, exchange, stream.flush, place.encode("ascii"))
-        finally:
-            self._close_connection(connection)
+        self._serve(connection, exchange, stream.flush, place.encode("ascii"))
 
     def _post_message(self, exchange: Exchange) -> None:
         connection = self._find_session(exchange, True)
@@ -7337,7 +7295,7 @@ class _WsgiExchange(Exchange):
             size = min(size, told)
         body: bytes = self._environ["wsgi.input"].read(size)
         if len(body) > self._max_body:
-            raise _too_long(self._max_body)
+            raise HttpError(413, f"a body of more than {self._max_body} bytes")
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
@@ -7350,10 +7308,6 @@ class _WsgiExchange(Exchange):
         except Exception as error:
             # Each server has exceptions of its own for a client that has hung up.
             raise OSError(error_text(error)) from error
-
-
-def _too_long(max_body: int) -> HttpError:
-    return HttpError(413, f"a body of more than {max_body} bytes")
 
 
 class _SocketExchange(Exchange):
@@ -7378,8 +7332,7 @@ class _SocketExchange(Exchange):
         handler = self._handler
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        if self._ends_connection() or not self.is_read:
-            handler.close_connection = True
+        handler.close_connection |= self._ends_connection() or not self.is_read
         if handler.close_connection:
             headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
@@ -7539,7 +7492,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self, size: int, before: int) -> bytes:
         max_body = self.server.endpoint.max_body
         if before + size > max_body:
-            raise _too_long(max_body)
+            raise HttpError(413, f"a body of more than {max_body} bytes")
         data: bytes = self.rfile.read(size)
         if len(data) < size:
             raise HttpError(400, "the body ended early")
@@ -7562,8 +7515,6 @@ class HttpServer(ThreadingTCPServer):
     request_seconds = 60.0
     # A client must send a request, or take what is written, within this time.
     idle_seconds = 30.0
-    daemon_threads = True
-    block_on_close = False
 
     def begin_serving(
         self,
@@ -7571,7 +7522,6 @@ class HttpServer(ThreadingTCPServer):
         url: str,
         is_shared: bool,
         max_connections: int,
-        ssl_context: Any,
     ) -> None:
         # Whether another process may listen at the same socket.
         self._is_shared = is_shared
@@ -7580,7 +7530,6 @@ class HttpServer(ThreadingTCPServer):
         address = self.socket.getsockname()
         self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
         self.max_connections = max_connections
-        self._ssl = ssl_context
         self.closing = threading.Event()
         # {socket: its thread}. Here and below, each operation is atomic by itself.
         self.connections: dict[Socket, threading.Thread] = {}
@@ -7640,11 +7589,6 @@ class HttpServer(ThreadingTCPServer):
         except OSError:
             self.closing.wait(0.05)  # out of descriptors, say: until some are closed
             raise
-        if self._ssl is not None:
-            # The handshake is for the connection's own thread.
-            sock = self._ssl.wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False
-            )
         return sock, address or ("", 0)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -7705,6 +7649,13 @@ def listen_http(
         )
     # Another process may share it, and take the connection that this one was told of.
     sock.setblocking(False)
+    scheme = "http"
+    if ssl_context is not None:
+        scheme = "https"
+        # The handshake is for the connection's own thread.
+        sock = ssl_context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False
+        )
     address = sock.getsockname()
     place = "localhost"
     is_unix = isinstance(address, (str, bytes))
@@ -7720,9 +7671,8 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    scheme = "http" if ssl_context is None else "https"
     server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", is_shared, max_connections, ssl_context
+        endpoint, f"{scheme}://{place}{path}", is_shared, max_connections
     )
     if hasattr(os, "register_at_fork"):
         from weakref import ref

@@ -4443,7 +4443,7 @@ class TestHttpServer:
                 f"127.0.0.1 GET /wp-login.php 403 - -: {host}",
                 "127.0.0.1 POST /mcp 400 - -",
                 "127.0.0.1 POST /mcp 400 tools/call greet",
-                "127.0.0.1 POST /mcp 401 - -: a bearer token is needed",
+                "127.0.0.1 POST /mcp 401 - -: invalid_token",
             ]
         assert {each.levelname for each in caplog.records} == {"WARNING"}
 
