@@ -6318,8 +6318,10 @@ MAX_EVENTS = 1_000
 # many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
-# Bytes of the message that opens a session: its words stay as long as the session.
-MAX_HELLO = 16 << 10
+# Bytes of the message that opens a session: its words stay as long as the session. Each
+# comma counts as MEMBER_SIZE, since what stands behind it is an object of Python.
+MAX_HELLO = 128 << 10
+MEMBER_SIZE = 150
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -6392,9 +6394,9 @@ class Exchange:
         envelope = object_or_empty(message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
-        is_long = len(self.body) > MAX_HELLO
-        if is_long and method_row(envelope.get("method")).handshake:
-            raise HttpError(413, f"{envelope['method']}: more than {MAX_HELLO} bytes")
+        size = len(self.body) + MEMBER_SIZE * self.body.count(b",")
+        if size > MAX_HELLO and method_row(envelope.get("method")).handshake:
+            raise HttpError(413, f"{envelope['method']}: too large to be kept")
         return message
 
     def tell(self, direction: str, line: bytes) -> None:

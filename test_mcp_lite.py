@@ -3259,6 +3259,7 @@ def next_message(response):
 
 
 CANCELLED = notice("cancelled", modern(requestId=5))
+ICON = {"icons": [{"src": "data:image/png;base64," + "A" * 60_000}]}
 # An answer that nobody asked for; no modern client sends one.
 STRAY = {"jsonrpc": "2.0", "id": 5, "result": {}}
 LISTS = request("tools/list", modern())
@@ -3318,7 +3319,9 @@ class TestHttpServer:
             ("PUT", b"", {}, 405),
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             ("POST", CANCELLED, {}, 202),
-            ("POST", request("initialize", {"x": "x" * 20_000}), {}, 413),
+            ("POST", request("initialize", {"x": "x" * 140_000}), {}, 413),
+            ("POST", request("initialize", {"x": [0] * 1_000}), {}, 413),
+            ("POST", request("initialize", {**ICON, **opening(LEGACY[-1])}), {}, 200),
             ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
             ("POST", LISTS, {"Content_Type": "Application/JSON; charset=utf-8"}, 200),
         ],
@@ -11974,20 +11977,15 @@ class TestSoak:
 class TestBenchmark:
     """examples/benchmark.py: it measures and prints."""
 
-    def test_it_prints_every_row(self, monkeypatch, capsys):
+    def test_it_prints_every_row(self):
         """Each row has a figure for each server."""
-        program = example("benchmark")
-        sizes = {"ROUNDS": 1, "STARTS": 1, "LARGE": 1, "WIDTHS": (2,)}
-        for name, size in sizes.items():
-            monkeypatch.setattr(program, name, size)
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", "0.01"])
-        program.main()
-        printed = capsys.readouterr().out
+        program = os.path.join(HERE, "examples", "benchmark.py")
+        printed, _ = run(sys.executable, program, "0.01", "--rounds", "1")
         for row in (
             "one call at a time",
             "64 calls in flight",
-            "1 MiB echoed",
-            "HTTP, connections: 2",
+            "8 MiB echoed",
+            "HTTP, connections: 32",
             "ms, start to the first answer",
         ):
             for server in ("bare", "mcp_lite"):

@@ -9,8 +9,8 @@ A row has, for each server, the answers a second; and on Linux, which tells it, 
 time that an answer costs the server. Each stands beside its ratio to the bare server.
 The CPU time has the least noise of all: compare two versions of the library by that.
 
-Run: python3 examples/benchmark.py [seconds for each row] [--library FOLDER]
-         [--peer NAME=PYTHON]
+Run: python3 examples/benchmark.py [seconds for each row] [--rounds NUMBER]
+         [--library FOLDER] [--peer NAME=PYTHON]
 
 --library is a folder with another version of mcp_lite.py.
 A peer is another library, run by the Python of a venv that has it; its NAME is zeromcp,
@@ -34,9 +34,6 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 20.0  # seconds that a server may be silent
-# How much is measured.
-ROUNDS = 7
-STARTS = 15
 LARGE = 8  # MiB
 WIDTHS = (1, 8, 32)
 
@@ -364,13 +361,13 @@ def one_round(measure, peer, seconds):
     return rate, (cpu_seconds(peer.process) - before) / answers * 1e6
 
 
-def compare(name, kind, measure, seconds, servers):
+def compare(name, kind, measure, options, servers):
     """Measure all servers in turns, and print a row for each."""
-    each = seconds / ROUNDS / len(servers)
+    each = options.seconds / options.rounds / len(servers)
     peers = {server[0]: kind(*server) for server in servers}
     rounds = {server: [] for server in peers}
     # The first is to warm up.
-    for _ in range(1 + ROUNDS):
+    for _ in range(1 + options.rounds):
         for server in rounds:
             rounds[server].append(one_round(measure, peers[server], each))
     for peer in peers.values():
@@ -389,24 +386,24 @@ def print_row(name, server, *figures):
     print(f"{name:34} {server:10}{columns}", flush=True)
 
 
-def median_ms(work):
+def median_ms(work, rounds):
     """Return the milliseconds that this takes: the median of several times."""
     times = []
     # The first may leave the compiled file.
-    for _ in range(1 + STARTS):
+    for _ in range(1 + rounds):
         before = time.perf_counter()
         work()
         times.append((time.perf_counter() - before) * 1000)
     return statistics.median(times[1:])
 
 
-def start_up(server):
+def start_up(server, rounds):
     """Print the time to a first answer, and the MiB that an idle server then has."""
     peers = []
     print_row(
         "ms, start to the first answer",
         server[0],
-        median_ms(lambda: peers.append(Peer(*server))),
+        median_ms(lambda: peers.append(Peer(*server)), rounds),
     )
     with contextlib.suppress(OSError), open(f"/proc/{peers[0].process.pid}/statm") as f:
         print_row("MiB, idle", server[0], int(f.read().split()[1]) / 256)
@@ -414,15 +411,16 @@ def start_up(server):
         peer.close()
 
 
-def run_python(name, *options):
+def run_python(name, rounds, *options):
     """Print the time that a Python process takes."""
     command = [sys.executable, *options]
-    print_row(name, "", median_ms(lambda: subprocess.check_call(command)))
+    print_row(name, "", median_ms(lambda: subprocess.check_call(command), rounds))
 
 
 def main():
     parser = argparse.ArgumentParser(description="mcp_lite beside a bare loop")
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=7, help="7, unless told")
     parser.add_argument("--library", default=os.path.dirname(HERE), metavar="FOLDER")
     parser.add_argument(
         "--peer",
@@ -441,19 +439,18 @@ def main():
         ("64 calls in flight", functools.partial(in_flight, width=64)),
         (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
     ):
-        compare(name, Peer, measure, options.seconds, servers)
+        compare(name, Peer, measure, options, servers)
     for width in WIDTHS:
         measure = functools.partial(over_sockets, width=width)
-        compare(
-            f"HTTP, connections: {width}", HttpPeer, measure, options.seconds, servers
-        )
+        compare(f"HTTP, connections: {width}", HttpPeer, measure, options, servers)
     for server in servers:
-        start_up(server)
-    run_python("ms, import json", "-c", "import json")
+        start_up(server, options.rounds)
+    run_python("ms, import json", options.rounds, "-c", "import json")
     # No compiled file is found or left.
     code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
     unseen = "pycache_prefix=" + os.path.join(folder, "none")
-    run_python("ms, mcp_lite without a .pyc", "-B", "-X", unseen, "-c", code)
+    words = ("-B", "-X", unseen, "-c", code)
+    run_python("ms, mcp_lite without a .pyc", options.rounds, *words)
 
 
 if __name__ == "__main__":
