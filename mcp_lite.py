@@ -547,7 +547,11 @@ class ConnectionClosed(ConnectionError):
         self.stderr = stderr
 
 
-def child_details(command: list[str] | None, exit_code: int | None, stderr: str) -> str:
+def child_details(
+    command: list[str] | None,
+    exit_code: int | None,
+    stderr: str,
+) -> str:
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
@@ -1502,7 +1506,12 @@ class Schema:
             self.targets[id(source), text] = target
             references += self._survey(text, target, uri)
 
-    def _survey(self, place: str, schema: Any, base: str) -> list[tuple[Json, str]]:
+    def _survey(
+        self,
+        place: str,
+        schema: Any,
+        base: str,
+    ) -> list[tuple[Json, str]]:
         """Check a schema, and all inside of it that were not seen before. Returns their
         references: (schema with the reference, its text)."""
         references = []
@@ -1744,7 +1753,11 @@ class _Run:
             text = f"matches {fitting} alternatives of `oneOf`, must match one"
             yield _Failure(path, text, None, _NOT_SHOWN)
 
-    def nearest(self, attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
+    def nearest(
+        self,
+        attempts: list[list[_Failure]],
+        path: Any,
+    ) -> list[_Failure]:
         """Tell why none of the alternatives fits.
 
         The answer is one line if each of them expects one thing here. Else the nearest
@@ -1955,7 +1968,8 @@ class Pattern:
         """Return whether it matches anywhere. `spend` is told the cost, and may
         raise."""
         if self._way is not None:
-            return bool(self._way(text, set(range(len(text) + 1)), spend))
+            everywhere = set(range(len(text) + 1))
+            return bool(self._way(text, everywhere, spend))
         one_try = self._length or len(text)
         spend(1 + (len(text) * one_try >> 8))
         return self._plain.search(text) is not None
@@ -1988,7 +2002,8 @@ def _parse(tokens: deque[str]) -> Way:
         elif repeat and sequence:
             least, comma, most = repeat.groups()
             most = most or (_ENDLESS if comma else least)
-            sequence.append(partial(_repeat, sequence.pop(), int(least), int(most)))
+            repeated = sequence.pop()
+            sequence.append(partial(_repeat, repeated, int(least), int(most)))
         elif token in ("(", "(?:"):
             sequence.append(_parse(tokens))
         elif token in ("(?=", "(?!"):
@@ -1998,7 +2013,12 @@ def _parse(tokens: deque[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
+def _take(
+    piece: re.Pattern[str],
+    text: str,
+    places: Places,
+    spend: Spend,
+) -> Places:
     """Return the places behind one character, or one anchor."""
     spend(2 + len(places))  # the call costs as much as two places
     matches = (piece.match(text, place) for place in places)
@@ -2006,7 +2026,10 @@ def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Pl
 
 
 def _either(
-    sequences: list[list[Way]], text: str, places: Places, spend: Spend
+    sequences: list[list[Way]],
+    text: str,
+    places: Places,
+    spend: Spend,
 ) -> Places:
     ends: Places = set()
     for sequence in sequences:
@@ -2020,7 +2043,12 @@ def _either(
 
 
 def _repeat(
-    way: Way, least: int, most: int, text: str, places: Places, spend: Spend
+    way: Way,
+    least: int,
+    most: int,
+    text: str,
+    places: Places,
+    spend: Spend,
 ) -> Places:
     for _ in range(least):
         behind = way(text, places, spend)
@@ -2338,7 +2366,7 @@ def to_plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):  # a NamedTuple
         return to_plain(value._asdict())
     if isinstance(value, dict):
-        return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
+        return {str(to_plain(key)): to_plain(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(each) for each in value]
     if isinstance(value, (set, frozenset)):
@@ -2507,8 +2535,12 @@ class _Media(_Content):
                 data = file.read()
         data = data or b""
         if mime_type is None:
-            kinds = (each for each in _MAGIC if re.match(_MAGIC[each], data, re.DOTALL))
-            mime_type = next(kinds, None)
+            fit = (
+                each
+                for each, beginning in _MAGIC.items()
+                if re.match(beginning, data, re.DOTALL)
+            )
+            mime_type = next(fit, None)
         if not mime_type:
             raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
         add_given(
@@ -3226,7 +3258,8 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
         deeper = entry["indent"] + " "
         while lines and (lines[0] == "" or lines[0].startswith(deeper)):
             parts.append(lines.popleft())
-        entries.setdefault(entry["name"], " ".join(" ".join(parts).split()))
+        words = " ".join(parts).split()
+        entries.setdefault(entry["name"], " ".join(words))
     return "\n".join(others).strip() or None, entries
 
 
@@ -3249,7 +3282,10 @@ class Signature:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
+        self,
+        fn: Callable[..., Any],
+        context_type: type,
+        schema: Json | None = None,
     ) -> None:
         self.fn = fn
         self.completers: dict[str, Callable[..., Any]] = {}
@@ -3952,12 +3988,14 @@ def time_limit(
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
-    """Block until these threads have ended, for `seconds` in all. Return whether."""
+    """Block until these threads have ended, for `seconds` in all. Return whether they
+    have."""
     return wait_until(lambda: not any(map(threading.Thread.is_alive, threads)), seconds)
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Return whether a read would not block; or, but on Windows, a write of 4 KiB."""
+    """Return whether a read would not block; with `writing`, whether a write of 4 KiB
+    would not. Windows cannot tell that of a write: there, it counts as ready."""
     import select
 
     try:
@@ -4531,7 +4569,10 @@ class Connection:
 
     # Writing
     def _add(
-        self, line: bytes, about: Request | None = None, progress: float | None = None
+        self,
+        line: bytes,
+        about: Request | None = None,
+        progress: float | None = None,
     ) -> None:
         """Queue a line; one about a peer's request only while that is in flight."""
         with self._lock:
@@ -5145,7 +5186,10 @@ class Context:
     # Telling
 
     def progress(
-        self, done: float, total: float | None = None, message: str | None = None
+        self,
+        done: float,
+        total: float | None = None,
+        message: str | None = None,
     ) -> None:
         """Tell the client how far this is, if it asked: basic/patterns/progress.md.
 
@@ -5406,7 +5450,13 @@ class Context:
 
     # How questions are asked
 
-    def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
+    def _ask_one(
+        self,
+        key: str | None,
+        kind: str,
+        method: str,
+        params: Json,
+    ) -> Json:
         if key is None:
             key = f"{kind}-{self._next_number()}"
         return self.ask({key: (method, params)})[key]
@@ -5515,7 +5565,11 @@ class Context:
 
 
 # Where functions run
-def run_there(run_on: Callable[..., Any], call: Job, outcome: SimpleQueue[Any]) -> Any:
+def run_there(
+    run_on: Callable[..., Any],
+    call: Job,
+    outcome: SimpleQueue[Any],
+) -> Any:
     """Have run_on() make a call on another thread. Block for what that returns, and
     raise what it raises.
 
@@ -5951,7 +6005,8 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """Pick the variables of this process that a child gets, but a shell's functions."""
+    """Pick the variables of this process that a child gets. A shell's functions, which
+    some shells export as variables, are not among them."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -5977,7 +6032,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
         return command
     import shutil
 
-    words = [shutil.which(command[0], path=path) or command[0], *command[1:]]
+    program, *others = command
+    words = [shutil.which(program, path=path) or program, *others]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
     # The program behind it reads "" as ", and backslashes before that as half of them.
@@ -6000,7 +6056,11 @@ class Child(StreamTransport):
     _patience = STARTING_SECONDS
 
     def __init__(
-        self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any
+        self,
+        command: list[str],
+        env: dict[str, str],
+        cwd: Any,
+        stderr: Any,
     ) -> None:
         """Start it, with `env` for its whole environment. Raises ConnectionClosed.
 
@@ -6238,7 +6298,10 @@ class HttpError(InvalidRequest):
     """A request that is refused for its HTTP side; `headers` go into the answer."""
 
     def __init__(
-        self, status: int, message: str, headers: dict[str, str] | None = None
+        self,
+        status: int,
+        message: str,
+        headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.http_status = status
@@ -6370,7 +6433,12 @@ class Exchange:
     # The Stream that answers it; None if the answer has no events.
     stream: Any = None
 
-    def __init__(self, method: str, target: str, headers: dict[str, str]) -> None:
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+    ) -> None:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -6404,7 +6472,12 @@ class Exchange:
         if self.trace is not None:
             self.trace(direction, line)
 
-    def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    def send(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes = b"",
+    ) -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
         if status != 204:
@@ -6425,7 +6498,12 @@ class Exchange:
         if ending:
             self.ring()
 
-    def _start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+    def _start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
         self.status = status
         told = f"HTTP {status} {headers.get('Content-Type', '')}"
         self.tell("<--", told.strip().encode("ascii"))
@@ -6446,7 +6524,12 @@ class Exchange:
     def read_body(self) -> bytes:
         raise NotImplementedError
 
-    def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+    def start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
         raise NotImplementedError
 
     def put(self, events: bytes, ending: bool) -> None:
@@ -6971,7 +7054,9 @@ class HttpEndpoint:
                 )
 
     def _authorize(
-        self, headers: dict[str, str], verify: Callable[[str], Json | None]
+        self,
+        headers: dict[str, str],
+        verify: Callable[[str], Json | None],
     ) -> Json:
         """Return the claims of the token in these headers. Raises HttpError."""
         given = headers.get("authorization", "")
@@ -7300,7 +7385,12 @@ class _WsgiExchange(Exchange):
             raise HttpError(413, f"a body of more than {self._max_body} bytes")
         return body
 
-    def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+    def start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
         self.result = body or b""
         self._write = self._start_response(_status_line(status), list(headers.items()))
 
@@ -7330,7 +7420,12 @@ class _SocketExchange(Exchange):
         self._handler.set_deadline()
         return self.body
 
-    def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+    def start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
         handler = self._handler
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
@@ -7775,7 +7870,8 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     address = getproxies().get(url.scheme, "")
     if proxy_bypass(str(url.hostname)):
         address = ""
-    login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
+    place = address.rpartition("//")[2].rstrip("/")
+    login, _, place = place.rpartition("@")
     headers = {}
     if login:
         headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
@@ -7820,7 +7916,10 @@ class _Trip:
         return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
 
     def failure(
-        self, body: bytes, words: str = "", kind: type[HttpFailure] = HttpFailure
+        self,
+        body: bytes,
+        words: str = "",
+        kind: type[HttpFailure] = HttpFailure,
     ) -> HttpFailure:
         """Return the exception for a response that is no answer."""
         response = self.response
@@ -8115,7 +8214,10 @@ class HttpCaller:
             self.pool.give_back(trip)
 
     def _send_until_let_in(
-        self, trip: _Trip, headers: dict[str, str], body: bytes | None
+        self,
+        trip: _Trip,
+        headers: dict[str, str],
+        body: bytes | None,
     ) -> None:
         refused: list[int] = []
         while True:
@@ -8130,7 +8232,12 @@ class HttpCaller:
             self._mend(trip, shown, refused)
             self.pool.give_back(trip)
 
-    def _mend(self, trip: _Trip, shown: dict[str, str], refused: list[int]) -> None:
+    def _mend(
+        self,
+        trip: _Trip,
+        shown: dict[str, str],
+        refused: list[int],
+    ) -> None:
         """Have the Authorizer get what lets the next try in. Raises the refusal."""
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
@@ -8143,7 +8250,10 @@ class HttpCaller:
         refused.append(trip.response.status)
 
     def _send_once(
-        self, trip: _Trip, headers: dict[str, str], body: bytes | None
+        self,
+        trip: _Trip,
+        headers: dict[str, str],
+        body: bytes | None,
     ) -> None:
         url = trip.url
         target = url.path or "/"
@@ -8814,7 +8924,10 @@ class OAuth:
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
-        self, url: str, headers: dict[str, str], body: bytes | None = None
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
     ) -> Any:
         """GET a document, or POST a body. Return (status, document, headers).
 
@@ -8845,7 +8958,12 @@ class OAuth:
             document = object_or_empty(parse_message(text))
         return Reply(answer.status, document, answer.headers)
 
-    def _read_first(self, name: str, url: str, places: Iterable[str | None]) -> Json:
+    def _read_first(
+        self,
+        name: str,
+        url: str,
+        places: Iterable[str | None],
+    ) -> Json:
         """Return the first document that there is at these places, of which the server
         at this URL told; or {}."""
         for place in filter(None, dict.fromkeys(places)):
@@ -8913,7 +9031,11 @@ class OAuth:
         return server
 
     def _choose_scopes(
-        self, challenge: dict[str, str], resource: Json, server: Json, record: Json
+        self,
+        challenge: dict[str, str],
+        resource: Json,
+        server: Json,
+        record: Json,
     ) -> list[str]:
         """Return the scopes to ask for: basic/authorization/index.md says how to select
         them. Those that were asked for before are among them."""
@@ -9027,7 +9149,11 @@ class OAuth:
             raise
 
     def _ask_grant(
-        self, server: Json, plan: Json, record: Json, asking: Callable[[], Any]
+        self,
+        server: Json,
+        plan: Json,
+        record: Json,
+        asking: Callable[[], Any],
     ) -> Json:
         """Return what the token endpoint is to be told, and put the client into the
         plan."""
@@ -9054,12 +9180,16 @@ class OAuth:
         return False
 
     def _ask_user(
-        self, server: Json, plan: Json, record: Json, asking: Callable[[], Any]
+        self,
+        server: Json,
+        plan: Json,
+        record: Json,
+        asking: Callable[[], Any],
     ) -> Json:
         """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
         token endpoint is to be told then."""
         import secrets
-        from urllib.parse import parse_qsl, urlencode
+        from urllib.parse import parse_qsl, urlencode, urlsplit
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
@@ -9083,7 +9213,7 @@ class OAuth:
                 came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
         if not isinstance(came, str):
             raise AuthorizationError("the login was given up")
-        answer = dict(parse_qsl(came.partition("?")[2].partition("#")[0]))
+        answer = dict(parse_qsl(urlsplit(came).query))
         self._check_answer(server, state, answer)
         return {
             "code": answer["code"],
@@ -9091,7 +9221,12 @@ class OAuth:
             "code_verifier": verifier,
         }
 
-    def _check_answer(self, server: Json, state: str, answer: dict[str, str]) -> None:
+    def _check_answer(
+        self,
+        server: Json,
+        state: str,
+        answer: dict[str, str],
+    ) -> None:
         """Raise AuthorizationError for an answer that is not to this login, or no."""
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
@@ -10800,7 +10935,8 @@ class ClientEndpoint(Endpoint):
             for name, field in schema["properties"].items()
             if "default" in field
         }
-        return {**answer, "content": {**content, **(answer.get("content") or {})}}
+        content.update(answer.get("content") or {})
+        return {**answer, "content": content}
 
 
 # Targets
@@ -10881,7 +11017,8 @@ def split_command(text: str) -> list[str]:
 
 def _python() -> str:
     """Return this Python. Inside a host program, sys.executable may be the host."""
-    if re.search("python|pypy", os.path.basename(sys.executable or "").lower()):
+    program = os.path.basename(sys.executable or "")
+    if re.search("python|pypy", program.lower()):
         return sys.executable
     return "python3"
 
@@ -11128,10 +11265,11 @@ class Client:
         if isinstance(target, Transport):
             return target
         if "command" in target:
-            env = {**inherited_environment(), **(target.get("env") or {}), **self._env}
-            return Child(
-                target["command"], env, self._cwd or target.get("cwd"), self._stderr
-            )
+            env = inherited_environment()
+            env.update(target.get("env") or {})
+            env.update(self._env)
+            cwd = self._cwd or target.get("cwd")
+            return Child(target["command"], env, cwd, self._stderr)
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
@@ -11287,7 +11425,10 @@ class Client:
 
     # Requests
     def request(
-        self, method: str, params: Json | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json | None = None,
+        timeout: float | None = None,
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
@@ -11492,7 +11633,11 @@ class Client:
             return "".join(texts)
         return _parse_base64(str(contents[0].get("blob", "")))
 
-    def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
+    def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, str] | None = None,
+    ) -> Json:
         """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}.
 
         name: the prompt's
