@@ -7470,10 +7470,10 @@ class _SocketExchange(Exchange):
         import select
         import socket
 
-        if hasattr(select, "POLLRDHUP"):
-            # On Linux this is seen behind what is still unread, such as TLS's own end.
+        if sys.platform == "linux":
+            # This is seen behind what is still unread, such as TLS's own end.
             poll = select.poll()
-            poll.register(self._sock, select.POLLRDHUP)
+            poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
             return bool(poll.poll(0))
         # Another thread may take what is_ready() saw: do not wait for more.
         flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)

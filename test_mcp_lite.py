@@ -4242,6 +4242,7 @@ class TestHttpServer:
                 sock.settimeout(0.01)
                 with contextlib.suppress(OSError):
                     sock.unwrap()
+                shut(sock)
             assert ended.wait(SECONDS)
 
     def test_a_client_that_takes_nothing_holds_up_nobody(self, server):
@@ -5690,7 +5691,8 @@ class TestAuthorization:
         def get(place, target):
             web = http.client.HTTPConnection(place, timeout=SECONDS)
             web.request("GET", target)
-            statuses.append(web.getresponse().status)
+            with web.getresponse() as response:
+                statuses.append(response.status)
             web.close()
 
         def come_back(url):
@@ -8394,7 +8396,7 @@ server.run()
                 (1, "missing a required argument: 'tool'", "call", script),
                 (1, "too many positional", "read", script, "config://app", "x"),
                 (1, "expected NAME=VALUE", "call", script, "echo", "text"),
-                (1, "Expecting value", "call", script, "echo", "--input", "x"),
+                (1, "line 1 column 1 (char 0)", "call", script, "echo", "--input", "x"),
                 (1, "is not a mapping", "call", script, "echo", "--input", "[1]"),
                 (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
                 (1, "version: expected", "list", script, "--protocol", "2024-11-06"),
