@@ -7222,7 +7222,8 @@ class HttpEndpoint:
             raise HttpError(404, "no such session; initialize again")
         expected = connection.protocol.version
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", expected):
+        # Clients of HTTP+SSE that know later revisions may send it with any of them.
+        if version not in ("", expected) and not is_sse:
             raise HttpError(
                 400, f"MCP-Protocol-Version: expected {expected}, got {show(version)}"
             )

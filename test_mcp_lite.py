@@ -3780,6 +3780,9 @@ class TestHttpServer:
             def post(message, path=where, **headers):
                 return web.send("POST", message, path=path, **headers)[0]
 
+            ask = request("server/discover", modern())
+            assert post(ask, MCP_Protocol_Version=MODERN) == 202
+            assert MODERN in next_message(response)["result"]["supportedVersions"]
             assert post(request("initialize", opening("2024-11-05"))) == 202
             assert next_message(response)["result"]["protocolVersion"] == "2024-11-05"
             call = call_legacy("add", 5, a=1)
