@@ -2768,7 +2768,7 @@ def unwrap_result(result: Json) -> Any:
     its blocks: the only one, or a list.
     """
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
-    if "structuredContent" in result:
+    if result.get("structuredContent") is not None:
         return _unwrap_structured(result["structuredContent"], blocks)
     texts = _texts_of(blocks)
     if not blocks:
@@ -3861,7 +3861,7 @@ class Protocol:
         check_members(MODERN_META, meta, "_meta.")
         request.version = meta[META_VERSION]
         check_modern_version(request.version)
-        level = meta.get(META_LOG_LEVEL, "")
+        level = meta.get(META_LOG_LEVEL) or ""
         if level != "" and level not in LOG_LEVELS:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
@@ -4917,13 +4917,14 @@ def check_question(method: str, params: Json) -> None:
 # a list in it is one of choices.
 _FIELD = {
     "type": "object",
-    "required": ["type"],
+    # Some servers write an optional field as one of its type or null.
+    "anyOf": [{"required": ["type"]}, {"required": ["anyOf"]}],
     "properties": {
         "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
         "items": {"anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]},
         "oneOf": {"items": {"required": ["const", "title"]}},
     },
-    "if": {"properties": {"type": {"const": "array"}}},
+    "if": {"required": ["type"], "properties": {"type": {"const": "array"}}},
     "then": {"required": ["items"]},
 }
 _FORM = {
@@ -5550,7 +5551,7 @@ class Context:
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
-        if "requestState" in params:
+        if params.get("requestState") is not None:
             record = self._signer.open(params["requestState"], self._binding())
         for key, asked in record["asked"].items():
             if key in fresh:
@@ -5724,6 +5725,12 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
         return asyncio.run(coroutine)
     except asyncio.CancelledError:
         ctx.check_cancelled()
+        raise
+    except BaseException as error:
+        # A TaskGroup wraps what comes out of its tasks, a question as well.
+        for each in getattr(error, "exceptions", ()):
+            if isinstance(each, _InputRequired):
+                raise each from None
         raise
     finally:
         # Where this thread runs a loop already, neither of them was begun.
@@ -7804,6 +7811,7 @@ REST_SECONDS = 0.1  # for all that a stream has after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # In a row: of a stream, before it is given up, and of one request by 401 or 403.
 MAX_FAILURES = 3
+MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -7984,11 +7992,13 @@ class _HttpPool:
 
     def _pop_alive(self) -> HTTPConnection | None:
         with self._lock:
+            oldest = time.monotonic() - KEEP_SECONDS
+            while self._idle and self._idle[0][0] < oldest:
+                self._idle.pop(0)[1].close()
             while self._idle:
-                since, connection = self._idle.pop()
+                _, connection = self._idle.pop()
                 # Between requests a server says nothing, unless it ends the connection.
-                is_fresh = time.monotonic() - since < KEEP_SECONDS
-                if is_fresh and not is_ready(connection.sock):
+                if not is_ready(connection.sock):
                     return connection
                 connection.close()
         return None
@@ -8516,7 +8526,8 @@ class HttpTransport(_PostingTransport):
         # Only now, when the next call may have the connection.
         if body and content_type(response) == JSON_TYPE:
             self._feed(body)
-        if stream.last_id and self._opening:
+        is_open = self._caller.is_wanted(post.request_id)
+        if is_open and stream.last_id and self._opening:
             self._follow(stream, session, post.request_id)
         if self._caller.is_wanted(post.request_id):
             raise trip.failure(body, "no answer: ")
@@ -8630,7 +8641,9 @@ class HttpTransport(_PostingTransport):
         self, stream: EventParser, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends: until its request is answered, or
-        as long as the session lasts. Raises what GET does, after MAX_FAILURES."""
+        as long as the session lasts, whether or not the server is away for a while.
+        Raises what GET does, after MAX_FAILURES, if a stream that listens never began,
+        or one with an answer broke off."""
         has_begun = False
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
@@ -8645,13 +8658,14 @@ class HttpTransport(_PostingTransport):
                 failures += 1
                 status = error.http_status or 500
                 if status == 404 and has_begun:
-                    self._renew(session)
+                    with suppress(McpError, HttpFailure):
+                        self._renew(session)
                 elif status < 500:
                     # It has no such stream, or has it no more.
                     return
-                if failures > MAX_FAILURES:
+                if failures > MAX_FAILURES and not has_begun:
                     raise
-            delay = stream.retry * 2**failures
+            delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
 
     def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
@@ -8842,7 +8856,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that let a request to this server in."""
         if url not in self._records:
-            _check_url("auth", url, url)
+            if self._may_log_in:
+                _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
         token = self._records[url].get("access_token")
         if not token:
@@ -9169,8 +9184,8 @@ class OAuth:
         return form
 
     def _refresh(self, url: str, record: Json) -> bool:
-        """Get a token for the refresh token. Return False if that fails: then the user
-        must log in again, unless the authorization server is down."""
+        """Get a token for the refresh token. Return False if it is refused: then the
+        user must log in again. Raises HttpFailure if the authorization server fails."""
         token = record.get("refresh_token")
         if token and record.get("client"):
             form = {"grant_type": "refresh_token", "refresh_token": token}
@@ -9287,12 +9302,13 @@ class OAuth:
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
         answer = reply.document
+        if reply.status >= 500:
+            # Its outage is no reason to send the user there again.
+            raise HttpFailure(f"{place}: HTTP {reply.status}")
         if reply.status != 200 or "access_token" not in answer:
             secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
             said = hide(_error_words(answer), secrets)
-            raise AuthorizationError(
-                f"{place}: HTTP {reply.status}: {said}", place, reply.status
-            )
+            raise AuthorizationError(f"{place}: HTTP {reply.status}: {said}")
         kind = answer.get("token_type", "Bearer")
         if str(kind).lower() not in self.token_types:
             raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
@@ -9486,7 +9502,7 @@ class ServerEndpoint(Endpoint):
             known = [key for key, each in offers if each.visible is None]
             text, names = suggest(name, known)
             told = text.format(show(names, 300))
-            raise NotFound(f"Unknown {noun}: {name}; {told}")
+            raise NotFound(f"Unknown {noun}: {name[:MAX_SHOWN_NAME]}; {told}")
         return offer
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
@@ -9499,7 +9515,7 @@ class ServerEndpoint(Endpoint):
             if values is not None and self._may_see(ctx, offer):
                 with suppress(InvalidParams):
                     return offer, offer.signature.bind(values, values)
-        raise NotFound(f"Resource not found: {uri}")
+        raise NotFound(f"Resource not found: {uri[:MAX_SHOWN_NAME]}")
 
     # Connections
     def open_connection(self, transport: Transport) -> Connection:
@@ -9587,25 +9603,19 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            failure = self._to_mcp_error(request, error)
-            message = error_message(request.id, failure)
-            message["error"]["code"] = fit_code(failure.code, request.version)
-            if isinstance(error, ToolError) and request.row.fails_readably:
-                # Middleware has raised it: the function's own are results already.
-                failed = tool_failure(str(error), error.content)
-                message = self._result_message(
-                    request, fit_result(failed, request.version)
-                )
+            message = self._failure_message(request, error)
             if request.row.handshake:
                 # It has opened nothing.
                 connection.protocol.version = ""
                 self.disconnected(connection)
+            elif request.row.stays_open:
+                connection.tell_cancelled(request)
         connection.respond(request, None if request.is_notification else message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
-            if "requestState" in ctx._request.params:
+            if ctx._request.params.get("requestState") is not None:
                 # One that is not ours is refused before the handler begins.
                 _ = ctx._record
             handler = getattr(self, ctx._request.row.handler)
@@ -9616,6 +9626,17 @@ class ServerEndpoint(Endpoint):
             return self._go_through(ctx, others, place + 1) or {}
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
+
+    def _failure_message(self, request: Request, error: BaseException) -> Json:
+        """Make the answer that a handler's exception stands for."""
+        if isinstance(error, ToolError) and request.row.fails_readably:
+            # Middleware has raised it: the function's own are results already.
+            failed = tool_failure(str(error), error.content)
+            return self._result_message(request, fit_result(failed, request.version))
+        failure = self._to_mcp_error(request, error)
+        message = error_message(request.id, failure)
+        message["error"]["code"] = fit_code(failure.code, request.version)
+        return message
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
@@ -9692,7 +9713,9 @@ class ServerEndpoint(Endpoint):
         """Return one page of any list: server/utilities/pagination.md. To a client a
         cursor is any text; ours names the list, and the place in it."""
         row = ctx._request.row
-        cursor = params.get("cursor", f"{row.name}:0")
+        cursor = params.get("cursor")
+        if cursor is None:
+            cursor = f"{row.name}:0"
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
@@ -9828,7 +9851,9 @@ class ServerEndpoint(Endpoint):
             if wanted.get(change.member) is True
             and has_capability(declared, change.capability)
         }
-        uris = wanted.get("resourceSubscriptions")
+        uris = wanted.get("resourceSubscriptions") or []
+        if not _is_names(uris):
+            raise InvalidParams(f"resourceSubscriptions: not URIs: {show(uris)}")
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
             granted["resourceSubscriptions"] = []
             for uri in uris:
@@ -10403,7 +10428,7 @@ class Server:
     def connect(self, transport: Transport) -> Connection:
         """Begin a conversation with one client, over a transport of your own.
 
-        transport: see Transport
+        transport: see Transport; only its write() and describe_end() are called
 
         Its thread calls connection.dispatch(connection.feed(data)) for what comes in,
         and disconnect(connection) at the end.
@@ -10414,7 +10439,7 @@ class Server:
         """End a conversation that connect() has begun. Idempotent, from any thread.
 
         connection: what connect() returned
-        seconds: how long to wait for handlers that still run
+        seconds: how long to wait for handlers that still run; they are cancelled first
         """
         connection.close(ConnectionClosed("the client closed the connection"), seconds)
         self._endpoint.disconnected(connection)
@@ -10517,8 +10542,8 @@ class Call:
 
         Callbacks that answer questions, and the progress callback, run in this thread;
         what the progress callback raises ends the call. Raises McpError, Timeout (and
-        the call is cancelled), Cancelled, ConnectionClosed. A second result() returns
-        or raises the same.
+        the call is cancelled), Cancelled, ConnectionClosed, HttpFailure. A second
+        result() returns or raises the same.
         """
         if self._outcome is None:
             try:
@@ -10641,7 +10666,7 @@ class Listening:
 
     An iterator over {"method", "params"}, which blocks for the next one, and a context
     manager. It stops when it is closed, or the server ends it. When the conversation
-    ends, it raises the reason.
+    ends, or the stream of a modern server over HTTP breaks off, it raises the reason.
 
     The modern era has a request for it, and all that belongs to it carries the id of
     that request (basic/patterns/subscriptions.md). A legacy session has no such
@@ -10694,7 +10719,8 @@ class Listening:
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
-        params = self._client._endpoint.add_meta(params, NEWEST)
+        version = self._client.protocol_version
+        params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._waiter, params)
         # For the acknowledgement, which hear() passes on. Kinds that are left out are
         # never heard of; but a resource was named, and may be a typing error.
@@ -10728,6 +10754,10 @@ class Listening:
         return method in self._methods or is_inside
 
     def _end(self, answer: Answer) -> None:
+        is_cut = answer.result is not None or isinstance(answer.error, HttpFailure)
+        if is_cut and self._take is do_nothing:
+            told = ", ".join(self._uris)
+            log_line(WARNING, f"the server tells no more of {told}; subscribe again")
         self._events.put(answer.error)
         self._client._endpoint.listenings.pop(self, None)
 
@@ -11118,9 +11148,10 @@ class Client:
             `call` has `client`, `method`, `params` and check_open()
 
         `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
-        In a session they run on workers, while a call to a modern server waits in the
-        thread that waits; so they may call the client. Their exceptions reach the
-        server as errors. on_log and on_notification run in order on a thread of their
+        In a session they run on workers, and their exceptions reach the server as
+        errors. For a call to a modern server they run in the thread that waits, and
+        their exceptions end that call with InternalError. In both they may call the
+        client. on_log and on_notification run in order on a thread of their
         own, on_progress in the thread that waits for the result.
         """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
@@ -11172,8 +11203,8 @@ class Client:
 
         Blocks, for `timeout` at most, and a moment more to end a child that does not
         answer. After close(), or when the server has gone, it connects again. Raises
-        RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure, and
-        UnsupportedVersion.
+        RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure,
+        UnsupportedVersion, and any other McpError with which the server answers.
         """
         if self._is_connected():
             raise RuntimeError("the client is connected already")
@@ -11312,11 +11343,14 @@ class Client:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted, until)
-        seconds = until - time.monotonic()
+        began = time.monotonic()
+        seconds = until - began
         if wanted == "auto":
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
             version, words = self._probe(connection, wanted, seconds)
+            # While a user logs in, no time runs.
+            until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
             if wanted != "auto":
                 raise
@@ -11328,6 +11362,9 @@ class Client:
                 return self._negotiate(connection, NEWEST, until)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version, until)
+        if not words:
+            # It has refused the newest one, and told which it speaks.
+            _, words = self._probe(connection, version, until - time.monotonic())
         connection.protocol.version = version
         return words
 
@@ -11372,6 +11409,11 @@ class Client:
             HeaderMismatch,
             UnsupportedVersion,
         ) as error:
+            told = object_or_empty(error.data).get("supported")
+            if isinstance(told, list) and version not in told:
+                # lifecycle: "Unsupported protocol version" may be an error, too.
+                version = self._choose_version(told, LEGACY_VERSIONS)
+                return self._shake_hands(connection, version, until)
             # A modern server does not know `initialize`, or wants `_meta` with it.
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
@@ -11438,7 +11480,8 @@ class Client:
         timeout: in seconds, else the client's
 
         Raises MethodNotFound for what this server cannot be asked, the McpError that it
-        answers, InternalError for a resultType that is new, Timeout, ConnectionClosed.
+        answers, InternalError for a resultType that is new, Timeout, ConnectionClosed,
+        HttpFailure.
         """
         return self._start(method, params).result(timeout)
 
@@ -11471,7 +11514,8 @@ class Client:
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages, which on_log hears. Raises ValueError.
+        """Ask for log messages, which on_log hears. Raises ValueError, and in a session
+        MethodNotFound if the server declares no logging.
 
         level: the least that matters: one of LOG_LEVELS, "debug" to "emergency"
         """
@@ -11740,6 +11784,7 @@ class Client:
 
         uri: the resource's
 
+        If a modern server ends it, a warning is logged; another subscribe() renews it.
         Raises as listen().
         """
         if self._subscriptions.get(uri) not in self._endpoint.listenings:
