@@ -43,34 +43,36 @@ server has
                which to call
     resources  texts and data under URIs, for the program to show to the model
     prompts    templates of messages, for the user to pick
-and may ask back: the user to fill in a form (elicitation), the model to answer
-(sampling), the program where the work is (roots).
+A server may ask back: it asks the user to fill in a form (elicitation), the model to
+write a text (sampling), or the program which folders it may work on (roots).
 
 Six words:
     revision    a version of the specification, named by its date.
     capability  something that a side declares it can do. The other side asks it for
                 nothing else.
     `_meta`     an object in parameters, or in a result, about the message itself.
+    session     a conversation that begins with a handshake, which fixes the revision
+                and the capabilities. Over stdio it lasts as long as the process, over
+                HTTP it goes by an id in a header.
     legacy      the revisions up to 2025-11-25. An `initialize` handshake opens a
                 session, in which both sides may send requests.
-    modern      the revisions since 2026-07-28. There is no handshake: every request
+    modern      the revisions since 2026-07-28. There is no session: every request
                 carries its revision and the client's capabilities in `_meta`, and
-                stands alone. A server asks its questions in a result; the client then
-                sends the request again, with the answers.
-    session     what a handshake opens: over stdio for the life of the process, over
-                HTTP under an id in a header. It fixes the revision and the
-                capabilities.
+                stands alone. A server asks its questions in a result. The client then
+                sends the request again, with the answers, and the server runs the
+                handler again from its top.
 Why there are two eras: a session ties a client to the one process that remembers it. In
 the modern era nothing is remembered between requests, so any process may answer any of
 them.
 
-How two sides agree: to a server, a request with a version in `_meta` is modern; any
-other belongs to the session. This client begins with `server/discover`, which only
-modern servers know; if a server does not know it, or is silent, the client goes on with
-`initialize`. With `version=` a program tells its client which revision to speak. For a
-legacy one the client begins with `initialize`. For a modern one it asks
-`server/discover`, never `initialize`, and gives up unless the server offers that very
-revision.
+How two sides agree: to a server, a request with a version in `_meta` is modern. Any
+other request belongs to a session, which only `initialize` can open. This client begins
+with `server/discover`, which only modern servers know. If the server answers with an
+error that is not one of the modern era's, or offers none but legacy revisions, or is
+silent, the client goes on with `initialize`. With `version=` a program tells its client
+which revision to speak. For a legacy one the client begins with `initialize`. For a
+modern one it asks `server/discover`, never `initialize`, and gives up unless the server
+offers that very revision.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -147,10 +149,12 @@ A path through the protocol, of less than 3,000 lines:
     room 10        a conversation
     in room 19     the class ServerEndpoint, which answers requests
     in room 20     the class Call, which waits for an answer
-It can be walked without the other rooms, but how a handler asks the client is in room
-11. At first, pass over what makes error texts safe to show, at the end of room 2, and
+It can be walked without the other rooms, but how a handler asks the client is told at
+the beginning of room 11. At first, pass over what makes error texts safe to show, at the end of room 2, and
 the parsers of lines and events, at the end of room 3. The path borrows
     Workers, log_line (9)          a pool of threads, a line of log
+    get_within, do_nothing (9)     a wait for the next item, a function that does nothing
+    Signature, Output (7)          make arguments of JSON, and results of values
     Context, Signer (11)           what a handler sees of its request, the seal on what
                                    a server asks its client to keep
     call_function, run_job and run_in_time (11)   run a handler
@@ -181,18 +185,19 @@ The rooms, in reading order. Each uses only the rooms above it.
 
 There are six kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them
-    reader      reads one input: a server's, where it also serves a request that comes
-                alone; a client's; a child's stderr
+    reader      reads one input: that of a server, that of a client, or the stderr of a
+                child. A server's reader also runs the handler of a lone request: one
+                that comes while no other is open
     writer      writes, for one conversation, what must not block its caller
     worker      runs handlers, and a client's callbacks
     one-off     does one thing and ends, such as a timer
-    http        accepts connections; one more for each connection reads its requests,
-                runs their handlers and writes their answers
+    http        one accepts connections; each connection has another one, which reads
+                its requests, runs their handlers and writes their answers
 Four locks guard what several threads change: the jobs of Workers, the open requests of
-a Connection, the connections that an HTTP client keeps, and the one of a Client. No
-thread takes another lock, does I/O or runs your code while it holds one of them. Every
-other lock is a turn: the thread that holds it is the one that reads, writes, logs in,
-or runs the host's jobs.
+a Connection, the connections that an HTTP client keeps, and the one of a Client. While
+a thread holds one of them, it takes no other lock, does nothing that may block, and
+runs none of your code. Every other lock is a turn: the thread that holds it is the one
+that reads, writes, logs in, or runs jobs on the main thread of a host program.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -296,10 +301,10 @@ __all__ = [
 # in `_meta`, the levels of log messages. Below them stand the few limits that several
 # rooms share; any other limit stands in the one room that needs it.
 #
-# A new revision begins here. The tables of what differs between revisions are METHODS
-# (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability (11) and
-# ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one that is
-# made up.
+# To add a revision, begin with these tuples. The tables of what differs between
+# revisions are METHODS (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
+# (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one
+# that is made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -339,20 +344,20 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Sizes and counts.
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
-MAX_QUEUED = 10_000  # notifications that wait for a slow reader
+MAX_QUEUED = 10_000  # notifications that wait for a slow peer
 MAX_WORKERS = 32  # handlers at once
 MAX_CONNECTIONS = 256  # of an HTTP server at once; each has a thread
 
 # Times, in seconds.
-DRAIN_SECONDS = 5.0  # for work in flight at the end; again, once it was cancelled
-# For what was cancelled before the end, to tidy up. SIGTERM comes from a client that
-# kills a moment later, so this is shorter.
+DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
+# For handlers that were cancelled, to tidy up. SIGTERM comes from a client that kills a
+# moment later, so this is shorter.
 TIDY_SECONDS = 1.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
-# A longer wait is done in slices, between which Python looks whether a signal has come.
-# On Windows no signal interrupts a wait. Elsewhere the main thread may miss one, if the
-# system has interrupted another thread instead.
+# A longer wait is done in slices, since Python runs signal handlers only between them.
+# On Windows a signal never interrupts a wait. Elsewhere it may interrupt the wait of
+# another thread instead.
 WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 
 
@@ -390,8 +395,9 @@ class McpError(Exception):
     def from_wire(error: Json) -> McpError:
         """Return the exception for {"code", "message", "data"}, whatever these are.
 
-        The code decides which class it is. Some servers have no code of their own for
-        something that does not exist: there, the words or the data make it a NotFound.
+        The code decides which class it is. For a tool that does not exist, say, some
+        servers have only a general code. There, the text or the data make it a
+        NotFound.
         """
         code = error.get("code")
         text = str(error.get("message", ""))
@@ -521,7 +527,8 @@ class Timeout(TimeoutError):
 
 
 class Cancelled(Exception):
-    """The client cancelled this handler's request, or `call.cancel()` this call."""
+    """In a handler: the client has cancelled the request. In a client: the program has
+    cancelled the call."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -595,14 +602,15 @@ class AuthorizationError(HttpFailure):
 
 
 class _InputRequired(BaseException):
-    """Leaves a handler, past its own `except Exception`, until the client has answered
-    what `result` asks."""
+    """Ends this run of a handler, past its own `except Exception`. `result` has the
+    questions. When the client has answered, it sends the request again, and the handler
+    runs again from its top."""
 
     def __init__(self, result: Json) -> None:
         self.result = result
 
 
-# A terminal takes some of these for commands; a reader takes the others for another
+# A terminal takes some of these for commands; people take the others for another
 # line, or another order of writing: C0 and C1 but for the tab, marks of direction, line
 # separators, halves of surrogates.
 UNPRINTABLE = (
@@ -660,12 +668,13 @@ def error_text(error: object) -> str:
 ###############################################################################
 
 # This room turns bytes into lines, lines and server-sent events into messages, and
-# messages into bytes. check_envelope is the one check of what makes a message. Its pure
-# functions and two small parsers know nothing of methods, sessions or connections.
+# messages into bytes. check_envelope is the one check of what makes a message. The room
+# has pure functions and two small parsers, which know nothing of methods, sessions or
+# connections.
 
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
-# So many `[` and `{` may be in a message. Each becomes a Python object: 4 MiB of `[],`
-# would take 90 MiB.
+# A message may have at most so many `[` and `{`. Each becomes a Python object: 4 MiB of
+# `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
 
 
@@ -726,8 +735,9 @@ def encode_message(message: object) -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """Return an answer with the id of a line that cannot be decoded, such as one with
-    the NaN that Python writes; {} unless the line begins as an answer with an id."""
+    """Make an empty error of a line that cannot be decoded, such as one with the NaN
+    that Python writes, if it begins as an answer: the request with that id then fails
+    at once. Return {} for any other line."""
     head = re.match(
         rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
     )
@@ -912,9 +922,9 @@ def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]
 class Method:
     """A row of the table: what can be said, who says it, and what follows from that.
 
-    `sender` is "client", "server" or "both". `kind` is "request" or "notification"; an
-    extension's method is "either", as it comes. The traits below have defaults; a row
-    says only those that differ.
+    `sender` is "client", "server" or "both". `kind` is "request" or "notification"; it
+    is "either" for a method of an extension, which may come as both. The attributes
+    below are traits of the method: a row says only those that differ from the default.
     """
 
     # The method that serves it: of the receiver's Endpoint, for a request; of
@@ -958,7 +968,7 @@ class Method:
     cancels = False
     # The parameter with the id of that request.
     subject = "requestId"
-    # Its sender still wants an answer to that request.
+    # Its sender still wants an answer to the request that it cancels.
     expects_answer = False
     # It is the first message on a subscription.
     acknowledges = False
@@ -1239,8 +1249,9 @@ METHODS: dict[str, Method] = {
             inline=True,
             stays_open=True,
             purpose=(
-                "The client wants to hear of changes. There is no session to tell"
-                " it in: so this request stays open, and they come on its stream."
+                "The client wants to hear of changes. As there is no session, this"
+                " request stays open, and the changes come as notifications on its"
+                " stream."
             ),
             outcome="The subscription is over.",
             page="basic/patterns/subscriptions",
@@ -1394,8 +1405,9 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("neither", "nothing", "")
 
-# A client may ask to hear of these changes. Each has a member of the client's filter, a
-# notification, and the capability that promises it. See also DECLARED, in room 19.
+# A client may ask to hear of these changes. Each has a member of the parameters by which
+# subscriptions/listen asks for it, the notification that tells of it, and the
+# capability that promises this. See also DECLARED, in room 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1450,7 +1462,7 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # ever fetched.
 
 MAX_STEPS = 1_000_000  # of work for one value: less than a second
-MAX_ERRORS = 100  # of one value: no reader acts on more
+MAX_ERRORS = 100  # of one value: nobody acts on more
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
 MAX_KNOWN = 20  # names that may be told in place of an unknown one
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
@@ -3666,7 +3678,7 @@ class Waiter:
 
     # The id of the request; no request has the id 0.
     id: RequestId = 0
-    # Whether its request may be on the wire. If there is none, this waits for the
+    # Whether its request may be on the wire. A waiter without a request waits for the
     # connection's end.
     sent = False
 
@@ -3686,7 +3698,7 @@ class Waiter:
         """Hand over the last answer. Called once, by the thread that has ended this."""
         if self.on_end is not None:
             self.on_end(answer)
-        # The copy has no `pending`, so an answer that is never taken forms no cycle.
+        # An answer without `pending`: if it is never taken, it does not keep this alive.
         self.inbox.put((None, Answer(None, answer.result, answer.error)))
 
 
@@ -3695,9 +3707,9 @@ Notification = namedtuple("Notification", "method params row")
 # An answer to a request of ours, and the Waiter that was `pending` for it. It has a
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
-# A refusal of something that is no message, or may not come now: why, and the reply, if
-# there is to be one. `is_late` marks an answer that comes too late, which is no fault
-# of the peer's.
+# A refusal of something that is no message, or may not come now. `why` is the reason;
+# `reply` is the message to send, or None. `is_late` marks an answer that comes too
+# late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
 # Every modern request says this in `_meta`: basic/index.md#meta.
@@ -3730,7 +3742,7 @@ class Protocol:
 
     version = ""
     initialized = False
-    # Before logging/setLevel "the server MAY decide".
+    # Until the client sends logging/setLevel, "the server MAY decide" this.
     log_level = "info"
 
     def __init__(
@@ -3839,7 +3851,8 @@ class Protocol:
             )
 
         # "Extensions are advertised in the `extensions` field": basic/versioning.md. No
-        # legacy revision has it, but their lists of capabilities are not closed.
+        # legacy revision has it. It is accepted there, too, as their lists of
+        # capabilities are not closed.
         extension = ("extensions", row.extension)
         if row.extension and not has_capability(request.capabilities, extension):
             raise MissingCapability(
@@ -3939,7 +3952,7 @@ def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
     """
     until = time.monotonic() + seconds
     while True:
-        # Up to Python 3.12, get(timeout=) may hang, unless this went before.
+        # Up to Python 3.12, get(timeout=) may hang unless get_nowait() was tried first.
         try:
             return inbox.get_nowait()
         except Empty:
@@ -4012,19 +4025,21 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
 class Workers:
     """Threads that do jobs: `limit` at most, each started when it is needed.
 
-        started, or woken --> CALLED --> running --no job is left--> idle --> woken ...
+        started --> waking up --> running --no job is left--> idle --> waking up ...
 
-    Few threads work off a burst, so that its answers share a write: while one worker is
-    called, no second one is, and the called one calls the next if there are more jobs.
-    An idle worker waits for its bell, a lock; the latest is woken first.
+    Few threads work off a burst, so that its answers share a write: one worker at a
+    time is waking up, and when it is awake, it wakes the next one if there are more
+    jobs. An idle worker waits for its bell, a lock. The one that became idle last is
+    woken first.
 
-    flush(is_patient) writes what jobs have queued. A worker calls flush(True) after a
-    job, unless another worker is called, which will write it. So a slow reader slows
-    the workers. A worker that is woken calls flush(False), which waits for no reader:
-    another thread may be waiting for its job.
+    flush(is_patient) writes what jobs have queued. After a job a worker calls
+    flush(True), and so a slow peer slows the workers; but if another worker is waking
+    up, it leaves the lines to that one. A worker that has woken calls flush(False),
+    which does not wait for the peer: another thread may be waiting for its job.
 
-    Two more places decide which thread runs a handler: the Pump serves a lone request
-    itself, and over HTTP the thread of the connection does.
+    Not every handler runs here. The Pump serves a lone request itself, and over HTTP
+    the thread of the connection serves all. A Connection needs submit(), close(),
+    len() and `limit` of its workers.
     """
 
     def __init__(
@@ -4037,14 +4052,15 @@ class Workers:
         self._name = name
         self.limit = limit
         self._flush = flush
-        # This lock guards the attributes below.
+        # It is held while jobs and workers change.
         self._lock = threading.Lock()
         # Of more than `most_jobs` that wait, the oldest goes.
         self._jobs: deque[Job] = deque(maxlen=most_jobs)
         self._threads: set[threading.Thread] = set()
         # The bells of the idle workers.
         self._idle: list[threading.Lock] = []
-        self._is_called = False
+        # Whether a worker is waking up. When it is awake it says so, without the lock.
+        self._is_waking = False
         self._closed = False
 
     def __len__(self) -> int:
@@ -4060,20 +4076,20 @@ class Workers:
             if self._closed:
                 return True
             self._jobs.append(job)
-            self._call_locked()
+            self._wake_locked()
             if not self._threads:
                 self._jobs.clear()
             return bool(self._threads)
 
-    def _call_locked(self) -> None:
+    def _wake_locked(self) -> None:
         """Wake a worker for the jobs that wait, or start another one."""
-        if self._is_called or not self._jobs:
+        if self._is_waking or not self._jobs:
             return
         if self._idle:
-            self._is_called = True
+            self._is_waking = True
             self._idle.pop().release()
         elif len(self._threads) < self.limit:
-            self._is_called = True
+            self._is_waking = True
             try:
                 # A job may be in input() when Python ends: stdin must not be freed
                 # under it.
@@ -4081,14 +4097,14 @@ class Workers:
             except RuntimeError:
                 # The system has no thread to give. The workers that there are will do
                 # the jobs, sooner or later.
-                self._is_called = False
+                self._is_waking = False
 
     def _run(self, kept: object) -> None:
-        # A new worker need not wait for its bell: to be started is to be called.
+        # A new worker need not wait for its bell: to start is to wake up.
         bell = threading.Lock()
         while True:
             bell.acquire()
-            self._is_called = False
+            self._is_waking = False
             # Another worker may have left the answer of its job to this one.
             self._flush(False)
             while (job := self._next(bell)) is not None:
@@ -4098,7 +4114,7 @@ class Workers:
                     log_line(ERROR, f"{self._name}: a job failed", error)
                 # An idle worker keeps nothing alive.
                 del job
-                if not self._is_called:
+                if not self._is_waking:
                     self._flush(True)
             if self._closed:
                 return
@@ -4108,7 +4124,7 @@ class Workers:
         with self._lock:
             if self._jobs:
                 job = self._jobs.popleft()
-                self._call_locked()
+                self._wake_locked()
                 return job
             if not self._closed:
                 self._idle.append(bell)
@@ -4222,9 +4238,10 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
 MAX_BACKLOG = 10_000
-# So many lines may wait for a slow reader; beyond that, those who write wait, too.
+# While one thread writes, others leave so many lines to it. Beyond that, a handler waits
+# until it is done.
 MAX_LINES = 100
-# A reader that reads nothing for so long is cut off.
+# A server on stdio ends the conversation when one write takes longer than this.
 WRITE_SECONDS = 60.0
 # A trace tells the first of these about messages that this side sends, the second about
 # those that it receives. "-->" goes to the server.
@@ -4254,8 +4271,8 @@ class Transport:
                            end. One thread of the client's own calls it, in a loop
         write(data)        to send all of it, whole lines; it may block. One thread at a
                            time calls it, while another one reads
-        details()          to tell what else is known of the other end, behind the text
-                           of a Timeout
+        details()          to tell what else is known of the other end; the text of a
+                           Timeout ends with that
         describe_end(why)  to make the exception for those who still wait at the end; it
                            may take a moment
         close()            to end it, so that read() and write() return or raise soon.
@@ -4304,14 +4321,14 @@ class Endpoint:
     A server has one, a client has one. To write another, derive from this class, and
     give an instance to a Connection. Only `serve_request` must be written. The Protocol
     judges what the other end may say now: each message that comes here was admitted,
-    and has the members that its row of METHODS says. The Connection calls, and expects
-    none of them to raise:
-        serve_request       once for each request, on a thread that is free to take its
-                            time; but on the reading thread, so it must not block, where
-                            the row of the method says `inline`. If the endpoint sets
-                            `may_block`, only a handshake is served so
-        serve_notification  on the reading thread, in order, so it must not block; not
-                            for one about an open request, which the Connection serves
+    and has the members that its row of METHODS says. The Connection calls these
+    methods, none of which may raise:
+        serve_request       once for each request, on a thread that may take its time.
+                            If the row of the method says `inline`, the reading thread
+                            calls it, and it must not block. If the endpoint sets
+                            `may_block`, that holds for handshakes alone
+        serve_notification  on the reading thread, in order; it must not block. The
+                            Connection itself serves those about an open request
     The thread that reads calls input_ended when the other end says no more, but may
     still listen. HTTP also asks for header_parameters.
 
@@ -4393,7 +4410,8 @@ class Connection:
         # Writes for the threads that must not block.
         self._writer = Workers("mcp-writer", 1)
 
-    # Reading: feed() and receive() run the user's code only where a row is `inline`.
+    # Reading. But for the trace, feed() and receive() run the user's code only for the
+    # requests whose row is `inline`.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve."""
         ready = []
@@ -4517,11 +4535,11 @@ class Connection:
             put_bounded(waiter.inbox, (params, None))
         return True
 
-    # Ending requests. The peer's end by respond(), cut_short() and cancel_all(); our
-    # own by finish(), abandon() and fail_pending().
+    # Ending requests: respond(), cut_short() and cancel_all() end those of the peer,
+    # finish(), abandon() and fail_pending() our own.
     def respond(self, request: Request, message: Json | None) -> bool:
         """Take the peer's request out of flight, and queue its answer, if there is one.
-        The thread that has served the request writes it.
+        The caller has it written: see Endpoint.
 
         False if the request has ended before.
         """
@@ -4596,7 +4614,8 @@ class Connection:
         request: Request | None = None,
         progress: float | None = None,
     ) -> None:
-        """Send a notification: see queue(). A slow reader slows a server's handler."""
+        """Send a notification, as queue() has it. On a server this may wait for a slow
+        peer; on a client another thread writes."""
         self.queue(method, params, request, progress)
         self._flush_own()
 
@@ -4612,14 +4631,15 @@ class Connection:
         One about a `request` is sent only while that is in flight, and if its
         `progress` increases.
         """
-        # A peer that reads nothing is not told of any number of changes.
+        # Beyond this, notifications to a peer that reads nothing are dropped.
         is_full = len(self._lines) >= MAX_QUEUED
         if is_full or self.reason is not None:
             return
         self._add(encode_message(call_message(method, params)), request, progress)
 
     def _flush_own(self) -> None:
-        """Write what this side has queued: a server's handler waits for it."""
+        """Have what is queued written: by a server's handler itself, so that a slow
+        peer slows it; on a client by another thread."""
         if self.protocol.role == "server":
             self.flush(is_patient=True)
         else:
@@ -4630,7 +4650,7 @@ class Connection:
         takes along what others add meanwhile.
 
         is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
-            say is as slow as its reader
+            say is as slow as its peer
         """
         # A thread that writes lets go of _writing before it looks for more lines. So
         # one of the two threads sees a line that was added during the write.
@@ -4662,7 +4682,8 @@ class Connection:
         return time.monotonic() - self._write_began > WRITE_SECONDS
 
     def carries_changes(self, request: Request) -> bool:
-        """Return whether the peer can hear of changes after this request's answer."""
+        """Return whether this conversation can tell the peer of changes: in a session
+        at any time, in the modern era while this request stays open."""
         # Server.handle sets a reason: nothing leaves it but the answer.
         return self.reason is None
 
@@ -4687,8 +4708,8 @@ class Connection:
 
         about: the peer's request that this one serves, if it serves one
 
-        Raises ConnectionClosed, Cancelled if that request has ended, and as
-        encode_message does.
+        Raises ConnectionClosed, Cancelled if `about` has ended, and as encode_message
+        does.
         """
         request_id = next(self.protocol.ids)
         if waiter.wants_progress:
@@ -4702,7 +4723,7 @@ class Connection:
             raise Cancelled("the request was cancelled")
         waiter.sent = True
         self._add(line, about)
-        # Over HTTP the thread that asks is the one that writes, so it must.
+        # Over HTTP, no other thread would write a handler's question.
         self._flush_own()
         return waiter
 
@@ -4730,16 +4751,16 @@ class Connection:
     ) -> Json:
         """Block for the result; on_progress(progress, total, message) runs here.
 
-        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. These
-        start again when progress is told, and when they run out while another thread
-        answers a question of the peer's: a user may think for long. All the same, it is
-        over at the `deadline`, by time.monotonic().
+        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. Each
+        progress notification starts that time anew. It does not run out while another
+        thread answers a question of the peer's, as a user may think for long. All the
+        same, the wait ends at the `deadline`, by time.monotonic().
         """
         try:
             return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
-            # Ctrl-C, too, or what on_progress raised: it cancels the request. The text
-            # of that, and the details of a Timeout, are none of the peer's business.
+            # Any exception cancels the request, be it Ctrl-C, or what on_progress has
+            # raised. The peer is told its type, or a Timeout's message, and no more.
             told = error.message if isinstance(error, Timeout) else type(error).__name__
             self.abandon(waiter, told)
             raise
@@ -6378,14 +6399,15 @@ def parse_length(length: str) -> int:
 # 14. HTTP streams ############################################################
 ###############################################################################
 
-# One HTTP request with its answer, an Exchange; the events that an answer may be, a
-# Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
-# request. Nothing here knows of sockets, or of WSGI.
+# An Exchange is one HTTP request with its answer. A Stream is that answer, which may be
+# a row of events. An HttpConnection is a conversation over HTTP: that of a session, or
+# of one request alone. Nothing here knows of sockets, or of WSGI. Where no more is
+# said, a request is one of JSON-RPC: an HTTP request is an exchange.
 
 # A stream keeps its latest events, for a client that comes back.
 MAX_EVENTS = 1_000
-# Streams that are over are kept, too: of all sessions the latest ones, so many, and so
-# many bytes of events.
+# Streams that are over are kept, too, for clients that come back: the latest ones of all
+# sessions, at most so many, with at most so many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 # Bytes of the message that opens a session: its words stay as long as the session. Each
@@ -6411,10 +6433,13 @@ class Exchange:
 
     The names of `headers` are in lower case. The class that carries it derives from
     this one, and has these methods. All raise OSError when the client is gone:
-        read_body()                   the whole body; HttpError for one that is too long
-        start(status, headers, body)  the answer; with None, the head before events
-        put(events, ending)           events, without delay
-        hung_up()                     whether the client is gone; must not block
+        read_body()                   returns the whole body; raises HttpError if it is
+                                      too long
+        start(status, headers, body)  sends the answer; if `body` is None, only the head
+                                      that comes before events
+        put(events, ending)           sends events, without delay
+        hung_up()                     returns whether the client is gone, without
+                                      blocking
     """
 
     OPENING = "opening"
@@ -6423,16 +6448,17 @@ class Exchange:
     # The client's address.
     peer = ""
     state = OPENING
-    # 0 until there is an answer.
+    # The status of the answer; 0 until there is one.
     status = 0
-    # Why it was refused, if its head says that.
+    # The reason why it was refused, if that was for its head.
     reason = ""
     body = b""
-    # Its thread is busy until the handler returns, so no request can follow.
+    # The connection ends with this answer: its thread is busy until the handler
+    # returns, so no request can follow.
     is_last = False
     # The claims of its token.
     auth: Json | None = None
-    # Of the request in its body.
+    # The id of the JSON-RPC request in its body.
     request_id: RequestId | None = None
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
@@ -6451,7 +6477,7 @@ class Exchange:
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # Headers that its answer gets, whatever that will be.
+        # The headers that its answer gets, whatever else that will be.
         self.extra: dict[str, str] = {}
         # An item here wakes the thread that waits.
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -6624,12 +6650,12 @@ class Stream:
             self.complete = True
 
     def flush(self, more: bytes = b"", ending: bool = False) -> None:
-        """Write what waits, if somebody listens; behind it, `more` of a stream. The
-        response ends with the last event, or by `ending`."""
+        """Write the events that wait, if a client listens; then `more`, raw bytes such
+        as a comment. The response ends with the last event, or by `ending`."""
         self.connection.dirty.discard(self)
         lost = None
-        # The thread that accepts comes here only when lose() has let go of the client:
-        # it must not wait for one that writes.
+        # The thread that accepts connections comes here, too, when lose() has set
+        # `exchange` to None. So it never waits for a thread that writes.
         if self.exchange is not None:
             with self.writing:
                 lost = self._write_waiting(more, ending)
@@ -6725,8 +6751,9 @@ class Stream:
         self.flush()
 
 
-# "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
-# capability: the errors that have a status as a handler's answer, too.
+# When a handler answers with one of these errors, the HTTP status says so as well. "404
+# Not Found and a JSON-RPC error with code -32601", asks the specification, and "400 Bad
+# Request" for a missing capability.
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
@@ -6808,7 +6835,7 @@ class HttpConnection(Connection):
             stream.flush()
 
     def flush_soon(self) -> None:
-        """The same, but never block: the threads that wait with the streams write."""
+        """Have it written without blocking: by the thread of each exchange."""
         for stream in list(self.dirty):
             exchange = stream.exchange
             if exchange is not None:
@@ -7805,11 +7832,17 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # of connections, the challenges of a server that wants a login, and the two Transports
 # that POST messages. It feeds what comes to the Connection, and knows no more of a
 # message than its method, its id and its mirrored headers.
+#
+# A trip is one HTTP request with its response. A thread that gives up knows the trip by
+# its key: mostly the id of the JSON-RPC request in it. A server that wants a login
+# refuses a trip, by 401 or 403. The Authorizer mends that, by a login, say, and the
+# trip is tried again until it is let in.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# In a row: of a stream, before it is given up, and of one request by 401 or 403.
+# After so many failures in a row a stream that has not begun is given up, and after so
+# many refusals (401, 403) a request.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
@@ -8026,8 +8059,8 @@ class _HttpPool:
         if connection is None:
             return
         is_over = False
-        # There is no response where none came. There is no socket where the server
-        # closes it, nor where a response broke off.
+        # If no response came, `response` is None. If the server closes the connection,
+        # or a response broke off, `sock` is None. Both raise here.
         with suppress(Exception), closing(trip.response) as response:
             # After the answer, a stream mostly has no more than its end.
             connection.sock.settimeout(REST_SECONDS)
@@ -8443,10 +8476,11 @@ class HttpTransport(_PostingTransport):
         POST --> 4xx to `initialize`: an SseTransport takes the place of this one
 
     In the legacy era, what the server says by itself is the answer to a GET, which is
-    sent again as long as the session lasts. A lost session is opened again, once for
-    all threads: learn_server() gets the result of `initialize`; then a worker calls
-    on_new_session(). A POST is never sent twice, as the tool may have run; only one
-    that the server has refused is.
+    sent again as long as the session lasts.
+
+    When a session is lost, one thread opens a new one for all. It passes the result of
+    `initialize` to learn_server(), and a worker then calls on_new_session(). A POST is
+    sent again only if the server has refused it: else the tool may have run.
     """
 
     mirrors = True
@@ -8540,7 +8574,7 @@ class HttpTransport(_PostingTransport):
         with suppress(McpError):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
-        # An error without our id is about the request that brought the message.
+        # An error without our id is an answer to us if it is about the POST itself.
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return trip.failure(body)
@@ -9440,6 +9474,10 @@ class Subscription:
 class ServerEndpoint(Endpoint):
     """The server's side of its connections: it answers, and tells of changes.
 
+    `visible` says of an offer which callers may see it; middleware are functions of the
+    user around each request; run_on has the user's functions called on another thread,
+    such as the main thread of a host program. Server explains them.
+
     A handler has the name that its row of METHODS says. It gets (ctx, params), which
     were admitted, and returns the result, or None when the request stays open; what it
     raises is an answer, too.
@@ -9605,7 +9643,7 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             message = self._failure_message(request, error)
             if request.row.handshake:
-                # It has opened nothing.
+                # A handshake that failed has opened no session.
                 connection.protocol.version = ""
                 self.disconnected(connection)
             elif request.row.stays_open:
@@ -9616,7 +9654,7 @@ class ServerEndpoint(Endpoint):
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
-                # One that is not ours is refused before the handler begins.
+                # A state that is not ours is refused before the handler begins.
                 _ = ctx._record
             handler = getattr(self, ctx._request.row.handler)
             result: Json | None = handler(ctx, params)
@@ -9761,7 +9799,8 @@ class ServerEndpoint(Endpoint):
         uri = params["uri"]
         resource, arguments = self._find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
-        # A list of these is several contents; any other is one value, as JSON.
+        # A list of EmbeddedResource is several contents. Any other list is one value,
+        # as JSON.
         parts = [value]
         is_list = isinstance(value, (list, tuple))
         if is_list and set(map(type, value)) == {EmbeddedResource}:
@@ -10521,12 +10560,12 @@ class Call:
         self._waiter = Waiter(self.method, wants_progress)
         self._connection.request(self._waiter, {**self.params, **more})
         if self._is_cancelled:
-            # Meanwhile: cancel() has found the waiter of the round before.
+            # cancel() came just now, and has found the waiter of the round before.
             self.cancel()
 
     def check_open(self) -> None:
-        """Raise what has ended this call: Cancelled, ConnectionClosed, Timeout. For a
-        function of `result_types` that goes on, and asks again."""
+        """Raise what has ended this call: Cancelled, ConnectionClosed, Timeout. A
+        function of Client(result_types=) calls this before it sends more requests."""
         if self._is_cancelled:
             raise Cancelled(f"{self.method}: the call was cancelled")
         if self._connection.reason is not None:
