@@ -150,10 +150,11 @@ A path through the protocol, of less than 3,000 lines:
     in room 19     the class ServerEndpoint, which answers requests
     in room 20     the class Call, which waits for an answer
 It can be walked without the other rooms, but how a handler asks the client is told at
-the beginning of room 11. At first, pass over what makes error texts safe to show, at the end of room 2, and
-the parsers of lines and events, at the end of room 3. The path borrows
+the beginning of room 11. At first, pass over what makes error texts safe to show, at
+the end of room 2, and the parsers of lines and events, at the end of room 3. The path
+borrows
     Workers, log_line (9)          a pool of threads, a line of log
-    get_within, do_nothing (9)     a wait for the next item, a function that does nothing
+    get_within, do_nothing (9)     a wait for an item, a function that does nothing
     Signature, Output (7)          make arguments of JSON, and results of values
     Context, Signer (11)           what a handler sees of its request, the seal on what
                                    a server asks its client to keep
