@@ -1406,8 +1406,8 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("neither", "nothing", "")
 
-# A client may ask to hear of these changes. Each has a member of the parameters by which
-# subscriptions/listen asks for it, the notification that tells of it, and the
+# A client may ask to hear of these changes. Each has a member of the parameters by
+# which subscriptions/listen asks for it, the notification that tells of it, and the
 # capability that promises this. See also DECLARED, in room 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
@@ -3618,8 +3618,8 @@ class Request:
     modern = False
     # It is an extension's notification: served as a request, but not answered.
     is_notification = False
-    # Its work is to stop: the peer no longer wants it, or its handler took too long,
-    # and the server has answered without it.
+    # Its handler must stop: the peer no longer wants the answer, or the handler took
+    # too long, and the server has answered without it.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -3627,8 +3627,8 @@ class Request:
     # it must increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
-    # Over HTTP: the claims of its token, its headers with names in lower case, and the
-    # stream that its answer is written to.
+    # Over HTTP: the claims of its bearer token, its headers with names in lower case,
+    # and the stream that its answer is written to.
     auth: Json | None = None
     headers: dict[str, str] = {}
     stream: Any = None
@@ -3672,6 +3672,8 @@ class Waiter:
 
         new --request(), hold()--> open --its answer, abandon(), finish()--> over
 
+    These are methods of Connection.
+
     `inbox` gets any number of (params, None), one for each progress notification, then
     one (None, Answer). on_end(answer) is called before that last item is put, mostly on
     the reading thread, so it must not block.
@@ -3696,14 +3698,14 @@ class Waiter:
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
     def finish(self, answer: Answer) -> None:
-        """Hand over the last answer. Called once, by the thread that has ended this."""
+        """Hand over the answer. The thread that has ended the wait calls this, once."""
         if self.on_end is not None:
             self.on_end(answer)
-        # An answer without `pending`: if it is never taken, it does not keep this alive.
+        # Without `pending`, an answer that is never taken keeps no Waiter alive.
         self.inbox.put((None, Answer(None, answer.result, answer.error)))
 
 
-# A notification, with its row of METHODS. Those of extensions are Requests.
+# A notification, with its row of METHODS. An extension's notification is a Request.
 Notification = namedtuple("Notification", "method params row")
 # An answer to a request of ours, and the Waiter that was `pending` for it. It has a
 # result or an error: the peer's, or one of ours that says why no answer will come.
@@ -3780,7 +3782,7 @@ class Protocol:
             return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        """Make an answer or a refusal of a message that is not as it should be."""
+        """Make an Answer or a Refusal of a message that is not as it should be."""
         known_id = message.get("id")
         if "result" in message or "error" in message:
             # An answer is never answered, but the wait for it ends here.
@@ -3822,7 +3824,8 @@ class Protocol:
         """Check that this may come now: era, lifecycle, revision, sender, method,
         capability, parameters."""
         row = request.row
-        # lifecycle: "SHOULD NOT send requests other than pings and logging before".
+        # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
+        # other than pings and logging".
         is_open = self.initialized or row.early
         if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
@@ -3852,8 +3855,8 @@ class Protocol:
             )
 
         # "Extensions are advertised in the `extensions` field": basic/versioning.md. No
-        # legacy revision has it. It is accepted there, too, as their lists of
-        # capabilities are not closed.
+        # legacy revision has that field, but none closes its list of capabilities, so a
+        # legacy client may use it, too.
         extension = ("extensions", row.extension)
         if row.extension and not has_capability(request.capabilities, extension):
             raise MissingCapability(
@@ -3937,9 +3940,9 @@ class Protocol:
 # 9. Threads ##################################################################
 ###############################################################################
 
-# This room has the waits that end, the threads that do jobs, and the ways to stderr for
-# a line of log and a line of trace. It knows nothing of messages. No lock here is held
-# while a job runs.
+# This room waits, runs jobs on threads, and passes on lines of log and of trace. It
+# knows nothing of messages. While a job runs, its worker holds no lock but its own
+# bell.
 
 
 def do_nothing(*ignored: object) -> None:
@@ -3977,7 +3980,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> bool:
 def start_thread(
     name: str, job: Callable[..., object], *arguments: Any
 ) -> threading.Thread:
-    """Have a thread of its own call job(*arguments). It does not keep Python alive.
+    """Call job(*arguments) on a new thread, which does not keep Python alive.
 
     Raises RuntimeError if the system has no thread to give.
     """
@@ -3990,7 +3993,8 @@ def start_thread(
 def time_limit(
     seconds: float, job: Callable[..., object], *arguments: Any
 ) -> Iterator[None]:
-    """After `seconds` inside, have another thread call job(*arguments)."""
+    """If what is done inside lasts longer than `seconds`, have another thread call
+    job(*arguments)."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
@@ -4009,7 +4013,7 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
     """Return whether a read would not block; with `writing`, whether a write of 4 KiB
-    would not. Windows cannot tell that of a write: there, it counts as ready."""
+    would not. On Windows a write always counts as ready, as nothing there can tell."""
     import select
 
     try:
@@ -4036,7 +4040,7 @@ class Workers:
     flush(is_patient) writes what jobs have queued. After a job a worker calls
     flush(True), and so a slow peer slows the workers; but if another worker is waking
     up, it leaves the lines to that one. A worker that has woken calls flush(False),
-    which does not wait for the peer: another thread may be waiting for its job.
+    which does not wait for the peer: it was woken for a job that somebody waits for.
 
     Not every handler runs here. The Pump serves a lone request itself, and over HTTP
     the thread of the connection serves all. A Connection needs submit(), close(),
@@ -4055,7 +4059,7 @@ class Workers:
         self._flush = flush
         # It is held while jobs and workers change.
         self._lock = threading.Lock()
-        # Of more than `most_jobs` that wait, the oldest goes.
+        # When more than `most_jobs` wait, the oldest is dropped.
         self._jobs: deque[Job] = deque(maxlen=most_jobs)
         self._threads: set[threading.Thread] = set()
         # The bells of the idle workers.
@@ -4132,9 +4136,10 @@ class Workers:
             return None
 
     def close(self, seconds: float) -> bool:
-        """Take no more jobs, and block until those that wait are done, for so long.
+        """Take no more jobs, and block until the other workers have ended, when they
+        have done those that wait; for `seconds` at most.
 
-        Returns whether they are. Idempotent; a worker does not wait for itself.
+        Returns whether they have ended. Idempotent.
         """
         with self._lock:
             self._closed = True
@@ -4194,9 +4199,9 @@ def log_line(
 def tracer(trace: _Trace) -> Trace | None:
     """Make the function (direction, line) that trace= stands for; None for no trace.
 
-    None asks the variable MCP_LITE_TRACE. True, or 1, prints each line to stderr,
-    shortened; a path appends the raw lines to a file. A failure is logged, and breaks
-    nothing.
+    trace=None stands for the value of the variable MCP_LITE_TRACE. True, or 1, prints
+    each line to stderr, shortened; a path appends the raw lines to a file. A failure is
+    logged, and breaks nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
@@ -4239,8 +4244,8 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
 MAX_BACKLOG = 10_000
-# While one thread writes, others leave so many lines to it. Beyond that, a handler waits
-# until it is done.
+# While one thread writes, others leave so many lines to it. Beyond that, a handler
+# waits until it is done.
 MAX_LINES = 100
 # A server on stdio ends the conversation when one write takes longer than this.
 WRITE_SECONDS = 60.0
@@ -5804,7 +5809,8 @@ class StreamTransport(Transport):
         self._writer.flush()
 
     def close(self) -> None:
-        # A socket's files keep it open, and a thread in its read: say the end to both.
+        # A socket's files keep it open, and a thread in its read: shut the socket
+        # first.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
                 shut(getattr(stream, "raw", stream)._sock)
@@ -5817,8 +5823,8 @@ class Pump:
     """Reads a server's input and has it served: what Server.serve() runs.
 
     The thread that has read a lone request serves it: to hand it over would cost more
-    than most handlers do. Meanwhile no thread reads. With R, a reader, and C, the
-    caller of run():
+    than most handlers do. At first, no thread reads meanwhile. With R, a reader, and C,
+    the caller of run():
 
         1. R holds the lock `_reading`, and is in its read. C looks every TICK. If R was
            in its read for PARKING_SECONDS, C is parked: it sleeps.
@@ -5841,20 +5847,20 @@ class Pump:
 
     def __init__(self, connection: Connection, signals: SimpleQueue[str]) -> None:
         self._connection = connection
-        # From readers, and from the handlers of Ctrl-C and SIGTERM.
+        # Readers put SERVING and INPUT_ENDED here; Ctrl-C and SIGTERM put their names.
         self._signals = signals
         # Held by the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
-        # Requests that readers serve, also the readers that were replaced.
+        # Requests that readers serve, those of replaced readers included.
         self._serving: list[Request] = []
         self._is_parked = False
 
     def run(self) -> None:
         """Serve until the input ends, or a signal comes; then end what is in flight.
 
-        When the input has ended, work has DRAIN_SECONDS more. After a signal, or if the
-        client reads nothing, it has none. Then it is cancelled, and has TIDY_SECONDS to
-        tidy up. A second signal ends all waiting.
+        When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM,
+        or if the client reads nothing, it has none. In each case it is then cancelled,
+        and has TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits short.
         """
         connection = self._connection
         end = self._look_after_readers()
@@ -5914,8 +5920,8 @@ class Pump:
             except (OSError, ValueError):
                 data = b""
             ready = connection.feed(data)
-            # A request is lone if nothing else is open. One worker alone serves all,
-            # so that functions run one after another.
+            # A request is lone if nothing else is open. Where only one worker is
+            # allowed, it serves all, so that functions run one after another.
             others = len(connection.protocol.in_flight) - 1
             is_lone = len(ready) == 1 and not others and not self._serving
             if is_lone and connection.workers.limit > 1:
@@ -5996,7 +6002,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.dup2(reader.fileno(), 0)
         os.dup2(writer.fileno(), 1)
         if os.name != "nt":
-            # There, a close would wait for the thread that is still in its read.
+            # On Windows, a close would wait for the thread that is still in its read.
             reader.close()
             writer.close()
 
@@ -6016,8 +6022,9 @@ def _let_go(*files: Any) -> None:
 #
 # A child gets the variables with these names and beginnings. They tell where it finds
 # programs, files, modules and certificates, and how it talks to people. The official
-# SDKs pass these; Python, Node and proxies need some besides. No key, token or password
-# is among them: env= says which server needs which of those.
+# SDKs pass the first ones; Python, Node and proxies need the others. None is made for a
+# secret, though the URL of a proxy may hold a password. With env= a program gives a
+# server the keys that it needs.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6065,8 +6072,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     words = [shutil.which(program, path=path) or program, *others]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
-    # The program behind it reads "" as ", and backslashes before that as half of them.
-    # %cd:~,% is nothing; and then % does not begin the name of a variable.
+    # The program that the script starts reads "" as one ", and backslashes before it as
+    # half as many. %cd:~,% expands to nothing, so that the % before it begins no name.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -6081,7 +6088,7 @@ class Child(StreamTransport):
     So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone.
     """
 
-    # It has EXIT_SECONDS to end from its first message on.
+    # The time that it gets to end by itself: EXIT_SECONDS once it has said something.
     _patience = STARTING_SECONDS
 
     def __init__(
@@ -6107,7 +6114,7 @@ class Child(StreamTransport):
         flags = 0
         if os.name == "nt":
             flags = 0x08000200
-            # There, names of variables are the same in any case.
+            # Windows does not tell the upper from the lower case in a variable's name.
             env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
@@ -6193,8 +6200,8 @@ class Child(StreamTransport):
                 self._signal_group(15)  # SIGTERM
                 self._has_ended(self._patience)
         finally:
-            # The child, if it still is there; and what else is, in its group. Ctrl-C
-            # ends our patience, but leaves nothing behind.
+            # Kill the child if it is still there, and the rest of its group. Ctrl-C
+            # cuts the waits above short, but leaves nothing behind.
             self._signal_group(9)  # SIGKILL
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
@@ -6407,8 +6414,8 @@ def parse_length(length: str) -> int:
 
 # A stream keeps its latest events, for a client that comes back.
 MAX_EVENTS = 1_000
-# Streams that are over are kept, too, for clients that come back: the latest ones of all
-# sessions, at most so many, with at most so many bytes of events.
+# Streams that are over are kept, too, for clients that come back: the latest ones of
+# all sessions, at most so many, with at most so many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 # Bytes of the message that opens a session: its words stay as long as the session. Each
@@ -6432,8 +6439,9 @@ class Exchange:
         OPENING --write--> STREAMING --write, ending--> OVER
            +------------------- send -------------------^
 
-    The names of `headers` are in lower case. The class that carries it derives from
-    this one, and has these methods. All raise OSError when the client is gone:
+    The names of `headers` are in lower case. A carrier, which brings exchanges from an
+    HTTP server, derives a class from this one, and writes these methods. All but
+    hung_up() raise OSError when the client is gone:
         read_body()                   returns the whole body; raises HttpError if it is
                                       too long
         start(status, headers, body)  sends the answer; if `body` is None, only the head
@@ -6454,8 +6462,8 @@ class Exchange:
     # The reason why it was refused, if that was for its head.
     reason = ""
     body = b""
-    # The connection ends with this answer: its thread is busy until the handler
-    # returns, so no request can follow.
+    # Whether the TCP connection ends with this answer: its thread is busy until the
+    # handler returns, so no HTTP request can follow.
     is_last = False
     # The claims of its token.
     auth: Json | None = None
@@ -6464,7 +6472,7 @@ class Exchange:
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
     trace: Trace | None = None
-    # The Stream that answers it; None if the answer has no events.
+    # The Stream that answers it, if one does.
     stream: Any = None
 
     def __init__(
@@ -6644,7 +6652,7 @@ class Stream:
         self.writing = threading.Lock()
 
     def add_locked(self, message: bytes, is_last: bool = False) -> None:
-        """Queue a message. Of MAX_EVENTS that wait, the oldest goes."""
+        """Queue a message. Beyond MAX_EVENTS, the oldest is dropped."""
         self.added += 1
         self._events.append(message)
         if is_last:
@@ -6655,7 +6663,7 @@ class Stream:
         as a comment. The response ends with the last event, or by `ending`."""
         self.connection.dirty.discard(self)
         lost = None
-        # The thread that accepts connections comes here, too, when lose() has set
+        # The thread that accepts sockets comes here, too, but only when lose() has set
         # `exchange` to None. So it never waits for a thread that writes.
         if self.exchange is not None:
             with self.writing:
@@ -6717,7 +6725,8 @@ class Stream:
         exchange.write(b"".join([*parts, more]), ending)
 
     def attach(self, exchange: Exchange, after: int | None = None) -> None:
-        """Go on here: from what was not sent yet, or after the event of that number."""
+        """Write to this exchange from now on: what was not sent yet; or all behind the
+        event with the number `after`."""
         with self._lock:
             before = self.exchange
             self.exchange = exchange
@@ -6733,14 +6742,14 @@ class Stream:
             if self.exchange is exchange:
                 self.exchange = None
         exchange.ring()
-        # "Disconnection SHOULD NOT be interpreted as the client cancelling", in a
-        # session; a modern request is cancelled by it.
+        # "Disconnection SHOULD NOT be interpreted as the client cancelling" where the
+        # client can come back. Elsewhere it cancels.
         if not self.resumable:
             self.connection.cancel_all()
 
     def leave(self, retry_ms: int) -> None:
-        """End the response, and have the client come back for the answer in so long.
-        Without an id to come back to, nothing happens."""
+        """End the response, and have the client come back for the answer after
+        `retry_ms`. Do nothing if it has no id to come back to."""
         exchange = self.exchange
         if self._is_primed and exchange is not None:
             exchange.is_last = True
@@ -6752,9 +6761,9 @@ class Stream:
         self.flush()
 
 
-# When a handler answers with one of these errors, the HTTP status says so as well. "404
-# Not Found and a JSON-RPC error with code -32601", asks the specification, and "400 Bad
-# Request" for a missing capability.
+# When a handler answers with one of these errors, the HTTP status says so as well. The
+# specification wants "404 Not Found and a JSON-RPC error with code -32601" for an
+# unknown method, and "400 Bad Request" for a missing capability.
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
@@ -6816,8 +6825,8 @@ class HttpConnection(Connection):
         pass
 
     def carries_changes(self, request: Request) -> bool:
-        """As a Connection does. A modern request has a stream of its own, and a session
-        has one that listens."""
+        """Return whether a stream can carry changes: a modern request has its own, and
+        a session has one that listens."""
         return request.modern or self.session_id is not None
 
     def _add_locked(
@@ -6843,8 +6852,9 @@ class HttpConnection(Connection):
                 exchange.ring()
 
     def respond(self, request: Request, message: Json | None) -> bool:
-        """As a Connection does. The answer to a handshake names the session; some
-        errors set the HTTP status, which counts if no event went before."""
+        """Answer as Connection.respond() does. The answer to a handshake names the
+        session; some errors set the HTTP status, which counts if no event went
+        before."""
         stream = request.stream
         error = (message or {}).get("error")
         if stream is not None and error is not None and request.modern:
@@ -6863,8 +6873,8 @@ class HttpConnection(Connection):
     def take(self, message: object, exchange: Exchange) -> None:
         """Serve what a POST brought, on its thread.
 
-        A request is answered on its stream; anything else is 202. A refusal has the
-        status of its error, but 200 if it has an id, in a session.
+        A request is answered on its stream. A refusal gets the status of its error; in
+        a session, if it has an id, 200. All else gets 202, and so does all of HTTP+SSE.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -7831,19 +7841,19 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 
 # This room is a client's way to an HTTP server. It has URLs and proxies, a small pool
 # of connections, the challenges of a server that wants a login, and the two Transports
-# that POST messages. It feeds what comes to the Connection, and knows no more of a
-# message than its method, its id and its mirrored headers.
+# that POST messages. It feeds the Connection (room 10) with what comes, and looks at
+# little of a message: its method, its ids, its revision, and what headers mirror.
 #
 # A trip is one HTTP request with its response. A thread that gives up knows the trip by
 # its key: mostly the id of the JSON-RPC request in it. A server that wants a login
-# refuses a trip, by 401 or 403. The Authorizer mends that, by a login, say, and the
-# trip is tried again until it is let in.
+# refuses a request, by 401 or 403. The Authorizer mends the refusal, by a login, say,
+# and the request is sent again, unless it was refused too often.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# After so many failures in a row a stream that has not begun is given up, and after so
-# many refusals (401, 403) a request.
+# So many failures in a row _follow() bears, and a request so many refusals (401, 403).
+# The next one ends it.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
@@ -7886,8 +7896,9 @@ def show_url(url: SplitResult) -> str:
 
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Return headers in one: of those with the same name, in upper or lower case, the
-    last. Raises ValueError for one that no request can have; it may be secret."""
+    """Merge headers: of those with the same name, in upper or lower case, the last
+    counts. Raises ValueError for one that no request can have, without its value, which
+    may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
@@ -8124,7 +8135,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
     11.6.1.
 
     The dict has the challenge's parameters, by names in lower case, its "scheme", and
-    the header DPoP-Nonce as "nonce". It is {} if there is no challenge.
+    the header DPoP-Nonce as "nonce". Without a challenge, it has no more than that.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
     challenge: dict[str, str] = {}
@@ -8148,7 +8159,7 @@ class Authorizer:
                                 got before. Inside `with asking():` the user thinks, and
                                 no call's timeout runs
     Both are called on the thread of the request, and may raise AuthorizationError. This
-    class asks the user's function auth(challenge).
+    class calls the program's function auth(challenge).
     """
 
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
@@ -8189,8 +8200,9 @@ class HttpCaller:
     """Sends HTTP requests to one server, and has them let in.
 
     headers() gives the user's headers for each request; authorizer is an Authorizer.
-    `timeout` bounds the way to the server. The pool's connections are known by a key:
-    the id of the JSON-RPC request that they serve, or any other object.
+    `timeout` bounds connecting, a notification, and the opening of a session. The
+    pool's connections are known by a key: the id of the JSON-RPC request that they
+    serve, or any other object.
     """
 
     connection: Connection
@@ -8212,7 +8224,7 @@ class HttpCaller:
         self._authorizer = authorizer
 
     def close(self) -> None:
-        """End every request, whatever the sockets do."""
+        """Cut off every request. Blocks for EXIT_SECONDS at most."""
         self.pool.close()
         self.workers.close(EXIT_SECONDS)
 
@@ -8320,7 +8332,7 @@ class HttpCaller:
         self.trace("<--", f"HTTP {trip.response.status} {kind}".strip().encode("utf-8"))
 
     def trace(self, direction: str, line: bytes) -> None:
-        """Show what was sent or received to the user's function, if there is one."""
+        """Give the trace, if there is one, what was sent or received."""
         if self.connection.trace is not None:
             self.connection.trace(direction, line)
 
@@ -8504,7 +8516,8 @@ class HttpTransport(_PostingTransport):
         self._renewing = threading.Lock()
 
     def close(self) -> None:
-        """End the session, and every request, whatever the sockets do."""
+        """End the session, then cut off every request. Blocks for twice EXIT_SECONDS at
+        most."""
         if self._session is not None:
             start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
         super().close()
@@ -8522,7 +8535,7 @@ class HttpTransport(_PostingTransport):
 
     # One message
     def _post(self, post: _Post) -> None:
-        """POST a message, and see what comes back fed. Raises McpError, HttpFailure."""
+        """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
         if not self._opening and (post.row.cancels or post.is_answer):
             # The modern era: "The client MUST NOT send JSON-RPC responses".
             return
@@ -8675,10 +8688,10 @@ class HttpTransport(_PostingTransport):
     def _follow(
         self, stream: EventParser, session: str | None, request_id: RequestId | None
     ) -> None:
-        """GET a stream, and again whenever it ends: until its request is answered, or
-        as long as the session lasts, whether or not the server is away for a while.
-        Raises what GET does, after MAX_FAILURES, if a stream that listens never began,
-        or one with an answer broke off."""
+        """GET a stream, and again whenever it ends, until its request is answered or
+        its session is over. A server that is away is waited for; one that refuses is
+        left. The failure after MAX_FAILURES is raised, unless this listens, and has
+        begun."""
         has_begun = False
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
