@@ -12019,14 +12019,12 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
 def _answer(params: Json) -> Json:
     """Have the user answer a question: field by field, and all of them again as long as
     they are not what is wanted. Without a terminal, it is declined."""
-    from urllib.parse import urlsplit
-
     _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        host = urlsplit(params["url"]).hostname
+        host = parse_url(params["url"]).hostname
         _say(f"It asks you to visit {host}: {params['url']}")
 
     schema = params.get("requestedSchema", {"properties": {}})
