@@ -8695,8 +8695,8 @@ class HttpTransport(_PostingTransport):
         has_begun = False
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
-        while not self._caller.pool.closed.wait(delay):
-            if self._session != session or not self._caller.is_wanted(request_id):
+        while self._caller.is_wanted(request_id):
+            if self._caller.pool.closed.wait(delay) or self._session != session:
                 return
             try:
                 self._get(stream, request_id)
