@@ -89,6 +89,8 @@ FORM = {
     },
     "required": ["name"],
 }
+# A field of a form that may be left out, as some servers write it.
+OPTIONAL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 class Color(enum.Enum):
@@ -397,6 +399,7 @@ import types  # noqa: E402
 import urllib.parse  # noqa: E402
 import urllib.request  # noqa: E402
 import uuid  # noqa: E402
+import weakref  # noqa: E402
 
 import pytest  # noqa: E402
 
@@ -1433,7 +1436,8 @@ class TestTheNextRevision:
     """A revision of which nobody has heard."""
 
     def test_it_is_a_word_in_a_table(self, tmp_path):
-        """Added to the modern revisions, it is spoken; the older ones still are."""
+        """Added to the modern revisions, it is spoken; the older ones still are. A
+        server that refuses it, and names another one, is asked again in that."""
         with open(mcp_lite.__file__, encoding="utf-8") as file:
             source = file.read()
         now = 'MODERN_VERSIONS = ("2026-07-28",)'
@@ -1457,6 +1461,9 @@ class TestTheNextRevision:
                         expected = "2027-03-15" if version == "auto" else version
                         assert client.protocol_version == expected
                         assert client.call("spoken") == expected
+        with build_server().start_http() as http, next_lite.Client(http.url) as client:
+            assert client.protocol_version == MODERN
+            assert client.call("greet", name="Bo") == "hello Bo"
 
 
 class TestSchema:
@@ -2540,6 +2547,7 @@ class TestProtocol:
     def server():
         server = Server("s")
         server.add_tool(lambda: "called", name="x")
+        server.add_resource("x://x", lambda: "read")
         return server
 
     def test_nothing_but_ping_before_initialize(self):
@@ -2585,8 +2593,10 @@ class TestProtocol:
             # What is told of a megabyte is a part.
             ("x" * 10**6, modern(), -32601, "xxx..."),
             (CALL, modern(name=["x" * 10**6]), -32602, "xxx..."),
+            (CALL, modern(name="x" * 10**6), -32602, "Unknown tool: xxx"),
+            ("resources/read", modern(uri="x" * 10**6), -32602, "not found: xxx"),
         ],
-        ids=range(17),
+        ids=range(19),
     )
     def test_a_modern_request_is_checked(self, method, params, code, said):
         """Era, revision, sender, capability and parameters: an error names what is
@@ -2836,9 +2846,11 @@ class TestServerOnTheWire:
             told = []
             while "id" not in (answer := wire.read()):
                 told.append(answer["params"]["level"])
+            assert "result" in answer
             return told
 
-        assert logged(call_tool("logs")) == []
+        for silent in ({}, {META_LOG_LEVEL: None}):
+            assert logged(call_tool("logs", meta=silent)) == []
         loud = {META_LOG_LEVEL: "alert"}
         assert logged(call_tool("logs", meta=loud)) == ["alert", "emergency"]
         wire.open()
@@ -2852,13 +2864,12 @@ class TestServerOnTheWire:
         """Pages, stateless cursors, and -32602 for a cursor that is not ours."""
         wire.open()
         names = []
-        params = {}
-        while params is not None:
-            result = wire.ask("tools/list", params)["result"]
+        cursors = [None]
+        for cursor in cursors:
+            result = wire.ask("tools/list", {"cursor": cursor})["result"]
             assert len(result["tools"]) <= 3
             names += [tool["name"] for tool in result["tools"]]
-            cursor = result.get("nextCursor")
-            params = {"cursor": cursor} if cursor else None
+            cursors += [result["nextCursor"]] if "nextCursor" in result else []
         assert len(names) == len(set(names)) > 10
         assert "nextCursor" not in wire.ask("resources/list")["result"]
         wrong = ["x", "", ":3", 5, "é", "resources/list:3", "tools/list:-1"]
@@ -3036,7 +3047,11 @@ class TestServerOnTheWire:
         assert last["id"] == "s" and last["result"]["_meta"].items() >= about.items()
 
     def test_a_cancelled_subscription_is_silent(self, wire):
-        """No notification after the client's cancellation."""
+        """No notification after the client's cancellation; a wrong one never begins."""
+        for wrong in (5, "x://note", [5], {"x://note": True}):
+            params = modern(notifications={"resourceSubscriptions": wrong})
+            refused = wire.ask("subscriptions/listen", params)["error"]
+            assert refused["code"] == -32602 and "not URIs" in refused["message"]
         params = modern(notifications={"toolsListChanged": True})
         wire.send(request("subscriptions/listen", params, "s"))
         wire.read()
@@ -3051,7 +3066,7 @@ class TestServerOnTheWire:
             params = modern({"elicitation": {}}, name=name, **more)
             return wire.ask("tools/call", params)
 
-        first = call()["result"]
+        first = call(requestState=None)["result"]
         assert first["resultType"] == "input_required"
         assert list(first["inputRequests"]) == ["elicit-1"]
         good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
@@ -5236,13 +5251,8 @@ class TestHttpClient:
             # As event sources send it.
             if last.encode("latin-1") == "é2字".encode():
                 return 200, {}, b"id: a3\ndata:\n\n"
-            return (
-                200,
-                {},
-                event_of(
-                    answer_to(calls[0], **text_result("resumed")), id="a4"
-                ).encode(),
-            )
+            answer = answer_to(calls[0], **text_result("resumed"))
+            return 200, {}, event_of(answer, id="a4").encode()
 
         heard = []
         site = legacy_site(tools_call=call, GET=get)
@@ -5254,15 +5264,29 @@ class TestHttpClient:
         assert ids == ["é2字".encode().decode("latin-1"), "a3"]
         assert shown_in(resumed, "mcp-session-id") == ["s1"] * 2
 
+    def test_a_call_that_has_ended_holds_no_thread(self):
+        """Whatever time is to pass before its stream may be resumed."""
+
+        def call(seen, sock):
+            answer = answer_to(seen, **text_result("x"))
+            return 200, {}, event_of(answer, id="a", retry=10**6).encode()
+
+        def threads():
+            return [each for each in threading.enumerate() if each.name == "mcp-posts"]
+
+        site = legacy_site(tools_call=call)
+        with client_of(site, version="2025-11-25") as (client, _):
+            for _ in range(20):
+                assert client.call("x") == "x"
+            assert len(threads()) < 10
+
     def test_it_comes_back_to_listen(self):
-        """The GET stream is opened again when it ends, after its last event; also by a
-        server that is busy for a moment."""
+        """The GET stream is opened again when it ends, after its last event, however
+        often the server is too busy for it."""
         heard = threading.Event()
         note = notice("tools/list_changed")
-        script = [
-            (200, {}, ("retry: 1\n" + event_of(note, id="g1")).encode()),
-            (503, {}, b"busy"),
-        ]
+        script = [(200, {}, ("retry: 1\n" + event_of(note, id="g1")).encode())]
+        script += [(503, {}, b"busy")] * 5
         visits = []
 
         def get(seen, sock):
@@ -5279,7 +5303,21 @@ class TestHttpClient:
         options = {"version": "2025-11-25", "on_notification": hear}
         with client_of(legacy_site(GET=get), **options):
             assert heard.wait(SECONDS)
-        assert visits == [None, "g1", "g1"]
+        assert visits == [None] + ["g1"] * 6
+
+    def test_a_subscription_that_breaks_off(self, server, caplog):
+        """A warning says so, and another subscribe() renews it."""
+        heard = []
+        options = {"on_notification": lambda *told: heard.append(told)}
+        with server.start_http() as http, Client(http.url, **options) as client:
+            for n in (1, 2):
+                client.subscribe("x://note")
+                server.resource_updated("x://note")
+                eventually(lambda n=n: len(heard) == n)
+                for sock in list(http.connections):
+                    shut(sock)
+                told = "tells no more of x://note"
+                eventually(lambda n=n: caplog.text.count(told) == n, told)
 
     def test_polling_there_and_back(self, server):
         """After ctx.close_stream(), progress, a question and the answer still come, once;
@@ -5643,7 +5681,7 @@ def agreeing(url):
 def let_in(site, auth=None, **options):
     """Call the tool there as a client that logs in by `auth`, or by such an OAuth."""
     auth = auth or OAuth(**{"redirect": visit, **options})
-    with Client(site.mcp, auth=auth, version=MODERN) as client:
+    with Client(site.mcp, auth=auth) as client:
         return client.call("x")
 
 
@@ -5791,6 +5829,22 @@ class TestAuthorization:
             assert text_of(calls[1].result()) == "let in"
         assert len(site.paths("/authorize")) == 1
 
+    def test_connecting_waits_for_the_user(self):
+        """A login may take longer than `timeout`; then the server still has its time."""
+
+        def log_in(challenge):
+            # Longer than connect() may take.
+            threading.Event().wait(1.1)
+            return {"Authorization": "Bearer mine"}
+
+        def script(seen, sock):
+            is_in = "authorization" in seen["headers"]
+            return site(seen, sock) if is_in else (401, {}, b"")
+
+        site = legacy_site()
+        with client_of(script, auth=log_in, timeout=1) as (client, _):
+            assert client.protocol_version == "2025-11-25"
+
     def test_the_browser_was_closed(self, site, monkeypatch):
         """The login ends with its timeout; where there is no browser, at once."""
         monkeypatch.setattr("webbrowser.open", lambda url: True)
@@ -5862,7 +5916,7 @@ class TestAuthorization:
         site.pages[path] = page
         with pytest.raises(AuthorizationError, match=said):
             let_in(site)
-        assert len(site.paths("/token")) <= 1
+        assert len(site.paths("/authorize")) <= 1 and len(site.paths("/token")) <= 1
 
     @pytest.mark.parametrize(
         "answer, said",
@@ -6276,6 +6330,8 @@ class TestAuthorization:
             Client("http://10.0.0.1/mcp", auth=OAuth()).connect()
         with pytest.raises(AuthorizationError, match="redirect_uri: expected an https"):
             let_in(site, redirect_uri="http://client.example/back")
+        # Without a user, and with nothing stored, there is no token to be read.
+        assert OAuth(may_log_in=False).headers("POST", "http://10.0.0.1/mcp") == {}
 
     @pytest.mark.parametrize(
         "text, challenge",
@@ -6343,6 +6399,11 @@ def waiting_server(seen=None):
         loop = asyncio.get_running_loop()
         answered = await loop.run_in_executor(None, ask) if aside else ask()
         return answered["content"]["name"]
+
+    @server.tool
+    async def asks_in_a_group(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            return await group.create_task(asks(False, ctx))
 
     async def forever():
         seen.put("begun")
@@ -6528,11 +6589,13 @@ class TestServerInProcess:
             assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
 
     def test_an_async_handler_may_ask(self, era):
-        """On its thread, where that holds up its event loop; or on another one, where
-        it holds up nothing."""
+        """On its thread, where that holds up its event loop, in a group of tasks, too;
+        or on another one, where it holds up nothing."""
         with Client(waiting_server(), version=era, **CALLBACKS) as client:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
+            if sys.version_info >= (3, 11):
+                assert client.call("asks_in_a_group") == "who?"
 
     def test_an_async_handler_where_a_loop_runs_already(self):
         """It is refused; on another thread it runs."""
@@ -6749,6 +6812,7 @@ class TestServerInProcess:
         for fine in (
             form({"type": "array", "items": {"enum": ["x"]}}),
             form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
+            form(OPTIONAL),
         ):
             assert ask(fine, action="decline")[0]["requestedSchema"] == fine
 
@@ -7145,10 +7209,12 @@ class TestExtending:
             with client.listen(prompts=False, resources=False) as events:
                 noting.add_tool(lambda: 1, name="new")
                 assert next(events)["method"] == "notifications/tools/list_changed"
-            with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
-                next(client.listen(resources=False))
+            # More than may be open at once.
+            for _ in range(1_001):
+                with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
+                    next(client.listen(resources=False))
             assert list(client.listen()) == []
-        assert results == [{}, {}]
+        assert results == [{}] * 1_002
 
     def test_middleware_asks_where_it_may(self):
         """While a tool is called; about a list, nothing can be asked in the modern era:
@@ -7605,6 +7671,12 @@ class TestClient:
         with peer as target, Client(target) as client, pytest.raises(InternalError):
             call(client)
 
+    def test_a_result_without_a_value(self):
+        """Where structuredContent is null, the text is the value."""
+        result = {**text_result("told"), "structuredContent": None}
+        with talking_to(legacy_server(tools_call=result)) as client:
+            assert client.call("x") == "told"
+
     @pytest.mark.parametrize(
         "schema, result, said",
         [
@@ -7720,6 +7792,19 @@ class TestClient:
         refused = pytest.raises(UnsupportedVersion, match=said)
         with fake_server(script) as target, refused:
             Client(target, version=wanted).connect()
+
+    def test_a_revision_that_a_refusal_names(self):
+        """A server that refuses `initialize`, and says what it speaks, is asked again."""
+
+        def initialize(message, read, write):
+            asked = message["params"]["protocolVersion"]
+            if asked == "2024-11-05":
+                return greeting(asked)
+            data = {"supported": ["2024-11-05"], "requested": asked}
+            return {"error": {"code": -32602, "message": "no", "data": data}}
+
+        with talking_to(legacy_server(initialize=initialize)) as client:
+            assert client.protocol_version == "2024-11-05"
 
     @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
     def test_a_modern_client_answers_no_request(self, method):
@@ -7959,6 +8044,7 @@ class TestClient:
 
     ELICIT = "elicitation/create"
     DEEP_FORM = {"properties": {"a": {"type": "object"}}}
+    FLAT_FORM = {"type": "object", "properties": {"a": OPTIONAL}}
 
     @pytest.mark.parametrize(
         "version, options, method, params, code",
@@ -7972,11 +8058,14 @@ class TestClient:
             ("2025-11-25", "on_elicit", ELICIT, {"mode": "x"}, -32602),
             ("2025-11-25", "on_elicit", ELICIT, {}, -32602),
             ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": DEEP_FORM}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": FLAT_FORM}, None),
         ],
     )
     def test_questions_are_checked(self, version, options, method, params, code):
-        """A question that was not declared, or is no form, is refused uncalled."""
+        """A question that was not declared, or is no form, is refused uncalled; one in
+        the words of other servers is put to the user."""
         told = []
+        asked = []
         base = {"message": "m", "messages": [], "maxTokens": 1}
 
         def call(message, read, write):
@@ -7984,14 +8073,12 @@ class TestClient:
             told.append(read())
             return {"content": []}
 
-        def callback(params):
-            raise AssertionError("it is not asked")
-
         script = legacy_server(version, tools_call=call)
-        callbacks = dict.fromkeys(options.split(), callback)
+        callbacks = dict.fromkeys(options.split(), asked.append)
         with talking_to(script, version=version, **callbacks) as client:
             client.call("x")
-        assert told[0]["error"]["code"] == code
+        assert member(told[0], "error", "code") == code
+        assert bool(asked) == ("result" in told[0]) == (code is None)
 
     NO_ANSWERS = [5, {"content": {}}, {"action": "maybe"}]
     NO_ANSWERS += [{"action": "accept", "content": {"name": 1}}]
@@ -9703,6 +9790,24 @@ class TestFaults:
 
             before = objects_after(5)
             assert objects_after(50) - before < 1_000
+
+    @pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="it has another memory")
+    def test_what_a_failed_call_leaves(self):
+        """Nothing, even before cycles are collected."""
+        server = Server("s")
+        given = []
+
+        @server.tool
+        def refuse(who: Person) -> None:
+            given.append(weakref.ref(who))
+            raise McpError(1, "no")
+
+        gc.disable()
+        try:
+            assert server.handle(call_tool("refuse", who={"name": "Bo"}))["error"]
+            assert given[0]() is None
+        finally:
+            gc.enable()
 
     # Misuse
     def test_what_a_handler_cannot_tell(self):
