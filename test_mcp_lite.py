@@ -4248,7 +4248,7 @@ class TestHttpServer:
             conn, response = Web(http).connect("POST", message)
             http.idle_seconds = 10 * SECONDS
             with contextlib.closing(conn), response:
-                closer = started(http.close)
+                closer = started(http.close, 0.1)
                 closer.join(SECONDS)
                 assert not closer.is_alive()
 
@@ -5249,7 +5249,7 @@ class TestHttpClient:
         heard = threading.Event()
         note = notice("tools/list_changed")
         script = [(200, {}, ("retry: 1\n" + event_of(note, id="g1")).encode())]
-        script += [(503, {}, b"busy")] * 5
+        script += [(503, {}, b"busy")] * 4
         visits = []
 
         def get(seen, sock):
@@ -5266,7 +5266,7 @@ class TestHttpClient:
         options = {"version": "2025-11-25", "on_notification": hear}
         with client_of(legacy_site(GET=get), **options):
             assert heard.wait(SECONDS)
-        assert visits == [None] + ["g1"] * 6
+        assert visits == [None] + ["g1"] * 5
 
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
