@@ -4901,9 +4901,9 @@ class TestHttpClient:
         def script(seen, sock):
             message = seen["message"]
             if seen["method"] == "GET":
+                streams.append(sock)
                 begin_stream(sock, "event: endpoint\ndata: /post?x=1\n\n")
                 sock.sendall(b"event: endpoint\ndata: /moved\n\n")
-                streams.append(sock)
                 return never(seen, sock)
             if seen["path"] != "/post?x=1":
                 return status, {}, b""
