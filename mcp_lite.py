@@ -6616,8 +6616,7 @@ def log_access(exchange: Exchange) -> None:
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
-    level = WARNING if exchange.status >= 400 else INFO
-    log_line(level, line, logger=ACCESS_LOGGER)
+    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
 
 
 class Stream:
@@ -6955,6 +6954,8 @@ _PREFLIGHT = {
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # The values of MCP-Protocol-Version in sessions; "" stands for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+# Made once: each modern request ends with it.
+_OVER = ConnectionClosed("the conversation is over")
 
 
 class HttpEndpoint:
@@ -7278,7 +7279,7 @@ class HttpEndpoint:
     def _close_connection(self, connection: HttpConnection) -> None:
         self._sessions.pop(connection.session_id, None)
         self.server.disconnected(connection)
-        connection.close(ConnectionClosed("the conversation is over"))
+        connection.close(_OVER)
         for stream in list(connection.streams.values()):
             stream.end()
             self._kept.pop(stream, None)
