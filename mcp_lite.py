@@ -6873,7 +6873,8 @@ class HttpConnection(Connection):
         """Serve what a POST brought, on its thread.
 
         A request is answered on its stream. A refusal gets the status of its error; in
-        a session, if it has an id, 200. All else gets 202, and so does all of HTTP+SSE.
+        a session, if it has an id, 200. All else gets 202, and so does all of HTTP+SSE
+        but a batch.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -7853,7 +7854,7 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# So many failures in a row _follow() bears, and a request so many refusals (401, 403).
+# _follow() bears so many failures in a row, and a request so many refusals (401, 403).
 # The next one ends it.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
@@ -8905,6 +8906,7 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that let a request to this server in."""
         if url not in self._records:
+            # Where no login is allowed, there is no token for a URL that login() refuses.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
@@ -9234,7 +9236,7 @@ class OAuth:
 
     def _refresh(self, url: str, record: Json) -> bool:
         """Get a token for the refresh token. Return False if it is refused: then the
-        user must log in again. Raises HttpFailure if the authorization server fails."""
+        user must log in again. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
             form = {"grant_type": "refresh_token", "refresh_token": token}
@@ -11205,8 +11207,8 @@ class Client:
         In a session they run on workers, and their exceptions reach the server as
         errors. For a call to a modern server they run in the thread that waits, and
         their exceptions end that call with InternalError. In both they may call the
-        client. on_log and on_notification run in order on a thread of their
-        own, on_progress in the thread that waits for the result.
+        client. on_log and on_notification run in order on a thread of their own,
+        on_progress in the thread that waits for the result.
         """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
