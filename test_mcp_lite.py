@@ -1544,7 +1544,10 @@ class TestSchema:
                 {
                     "$id": "http://x/a",
                     "$dynamicRef": "b#m",
-                    "$defs": {"b": {"$id": "b", "$dynamicAnchor": "m", "const": 1}},
+                    "$defs": {
+                        "a": {"$dynamicAnchor": "m", "const": 1},
+                        "b": {"$id": "b", "$dynamicAnchor": "m"},
+                    },
                 },
                 [1],
                 [2],
