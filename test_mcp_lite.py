@@ -374,7 +374,6 @@ import gc  # noqa: E402
 import hashlib  # noqa: E402
 import http.client  # noqa: E402
 import http.server  # noqa: E402
-import importlib  # noqa: E402
 import importlib.util  # noqa: E402
 import inspect  # noqa: E402
 import io  # noqa: E402
@@ -1436,13 +1435,12 @@ class TestTheNextRevision:
     def test_it_is_a_word_in_a_table(self, tmp_path):
         """Added to the modern revisions, it is spoken; the older ones still are. A
         server that refuses it, and names another one, is asked again in that."""
-        with open(mcp_lite.__file__, encoding="utf-8") as file:
-            source = file.read()
+        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
         now = 'MODERN_VERSIONS = ("2026-07-28",)'
         assert source.count(now) == 1
-        path = tmp_path / "next_lite.py"
         new = 'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
-        path.write_text(source.replace(now, new), encoding="utf-8")
+        path = tmp_path / "next_lite.py"
+        path.write_text(source.replace(now, new), "utf-8")
         spec = importlib.util.spec_from_file_location("next_lite", str(path))
         next_lite = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(next_lite)
@@ -2749,6 +2747,23 @@ class TestServerOnTheWire:
     def wire(self, server):
         with LocalWire(server) as wire:
             yield wire
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+    def test_an_idle_server_sleeps(self):
+        """Its main thread no longer looks after the reader."""
+        with Wire() as wire:
+            wire.ask("ping")
+
+            def looks(pid=wire.process.pid):
+                with open(f"/proc/{pid}/task/{pid}/status") as file:
+                    return int(file.read().split()[-3])
+
+            def rests():
+                before = looks()
+                time.sleep(0.1)
+                return looks() - before < 5
+
+            eventually(rests)
 
     # Messages
     def test_pipelined_requests_are_all_answered(self):
@@ -8095,9 +8110,10 @@ class TestClient:
         here, there = map(os.path.realpath, (str(home), str(folder)))
         entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
         run = {**entry, "cwd": str(folder), "env": {"N": "7"}, "type": "stdio"}
-        line = "program.py --flag \"a b\" '' #"
+        line = "program.py --flag \"a b\" '' \\#"
+        last = "\\#" if os.name == "nt" else "#"
         rows = [
-            (line, {}, [here, None, "--flag", "a b", "", "#"]),
+            (line, {}, [here, None, "--flag", "a b", "", last]),
             ("~/program.py", {"env": {"N": "5"}}, [here, "5"]),
             ("program.py x", {"cwd": folder}, [there, None, "x"]),
             (home / "program.py", {}, [here, None]),
@@ -10833,10 +10849,8 @@ class TestReadme:
 
     @staticmethod
     def blocks(kind):
-        texts = []
-        for path in ("README.md", os.path.join("examples", "README.md")):
-            with open(os.path.join(HERE, path), encoding="utf-8") as file:
-                texts.append(file.read())
+        paths = ("README.md", "examples/README.md")
+        texts = [pathlib.Path(HERE, path).read_text("utf-8") for path in paths]
         return re.findall(rf"```{kind}\n(.*?)```", "".join(texts), re.S)
 
     @staticmethod
@@ -11938,8 +11952,7 @@ class TestSoak:
         lie = f"""
             import runpy, sys
             sys.path.insert(0, {HERE!r})
-            import mcp_lite
-            mcp_lite.Client.read = lambda self, uri: "x"
+            __import__("mcp_lite").Client.read = lambda self, uri: "x"
             sys.argv = ["soak.py", "0.02"]
             runpy.run_path({self.SOAK!r}, run_name="__main__")
         """
