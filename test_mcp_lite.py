@@ -11178,7 +11178,7 @@ class TestLessons:
             _, is_there, rest = rest.partition(shown)
             assert is_there, f"{shown!r} is not in what follows, of:\n{told}"
         # Another thread may begin its line before the end of this one.
-        lines = re.split(r"\n|(?=-->|<--|\*\*\*)", told)
+        lines = re.split(r"\n|(?=-->|<--|\*\*\*| {6})", told)
         assert [line for line in lines if len(line) > 100] == []
 
     def test_the_reading_order(self):
