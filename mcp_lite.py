@@ -10934,6 +10934,9 @@ class ClientEndpoint(Endpoint):
         ended = params.get("requestId") if row.cancels else None
         subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
+            if find_by_id(connection.protocol.pending, subscription) is None:
+                # The server did not know yet that this is over.
+                return
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
         for listening in list(self.listenings):

@@ -408,7 +408,7 @@ PYTHON = [sys.executable, "-S"]
 SERVE = [*PYTHON, "-c", IMPORT, "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
-SPEC = os.path.join(HERE, "..", "shared", "spec")
+SPEC = pathlib.Path(HERE, "..", "shared", "spec")
 wants_specification = pytest.mark.skipif(not os.path.isdir(SPEC), reason="no spec here")
 PIPE = subprocess.PIPE
 
@@ -1410,9 +1410,7 @@ class TestMethods:
     @wants_specification
     def test_the_table_has_what_the_schema_has(self, version):
         """Each revision's methods are the ones of its JSON schema, tasks left out."""
-        path = os.path.join(SPEC, version, "schema.json")
-        with open(path, encoding="utf-8") as file:
-            schema = json.load(file)
+        schema = json.loads((SPEC / version / "schema.json").read_text("utf-8"))
         found = {
             node["properties"]["method"]["const"]
             for node in (schema.get("$defs") or schema["definitions"]).values()
@@ -1620,15 +1618,12 @@ class TestSchema:
 
     def test_the_official_suite(self):
         """The tests of draft 2020-12 pass, but where something is to be fetched."""
-        shared = os.path.join(HERE, "..", "shared")
-        folder = os.path.join(shared, "jsonschema-suite", "tests", "draft2020-12")
-        if not os.path.isdir(folder):
+        folder = SPEC.parent / "jsonschema-suite" / "tests" / "draft2020-12"
+        if not folder.is_dir():
             pytest.skip("the suite is not here")
         passed = 0
-        for name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                groups = json.load(file)
-            for group in groups:
+        for path in folder.iterdir():
+            for group in json.loads(path.read_text("utf-8")):
                 for test in group["tests"]:
                     with contextlib.suppress(ValueError):
                         errors = validate(test["data"], group["schema"])
@@ -2927,9 +2922,7 @@ class TestServerOnTheWire:
             "resource_link": "ResourceLink",
         }
         sent += [(kinds[block["type"]], block) for block in blocks]
-        path = os.path.join(SPEC, version, "schema.json")
-        with open(path, encoding="utf-8") as file:
-            schema = json.load(file)
+        schema = json.loads((SPEC / version / "schema.json").read_text("utf-8"))
         place = "$defs" if "$defs" in schema else "definitions"
         for kind, each in sent:
             assert validate(each, {**schema, "$ref": f"#/{place}/{kind}"}) == []
@@ -8066,9 +8059,13 @@ class TestClient:
             if how != "cancel":
                 return {}
             write(notice("cancelled", {"requestId": message["id"]}))
+            write(notice("tools/list_changed", tag))  # too late
             return None
 
-        with talking_to(modern_server(subscriptions_listen=listen)) as client:
+        told = []
+        script = modern_server(subscriptions_listen=listen)
+        hear = {"on_notification": lambda *each: told.append(each)}
+        with talking_to(script, **hear) as client:
             if how == "refuse":
                 with pytest.raises(InvalidRequest, match="full"):
                     client.listen()
@@ -8076,6 +8073,9 @@ class TestClient:
                 heard = [event["method"] for event in client.listen()]
                 changed = ["notifications/tools/list_changed"]
                 assert heard == ([] if how == "early" else changed)
+                client.ping()
+                assert client.flush_callbacks()
+                assert told.count((changed[0], {"notifications": {}})) == len(heard)
 
     def test_updates_for_a_callback_do_not_pile_up(self, era, caplog):
         """However many there are, on_notification hears each one, and none is kept."""
@@ -11070,7 +11070,7 @@ class TestReadme:
 class TestLessons:
     """examples/lessons: each runs, and shows what it says."""
 
-    FOLDER = os.path.join(HERE, "examples", "lessons")
+    FOLDER = pathlib.Path(HERE, "examples", "lessons")
     # What each prints, in this order.
     SHOWS = {
         "01_bytes.py": """
@@ -11163,9 +11163,8 @@ class TestLessons:
         at_once(self.try_out, zip(self.SHOWS))
 
     def try_out(self, name):
-        path = os.path.join(self.FOLDER, name)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        path = self.FOLDER / name
+        text = path.read_text("utf-8")
         assert re.match(r'"""Lesson \d+: .*\n\nTeaches: ', text)
         assert "\n# Exercises\n# 1. " in text and "\n# 2. " in text
         assert name >= "04" or "mcp_lite import" not in text
@@ -11183,8 +11182,7 @@ class TestLessons:
 
     def test_the_reading_order(self):
         """Its table has every lesson, and the rooms that it names are there."""
-        with open(os.path.join(self.FOLDER, "README.md"), encoding="utf-8") as file:
-            text = file.read()
+        text = (self.FOLDER / "README.md").read_text("utf-8")
         rows = re.findall(r"^\| `(\S+\.py)` \|[^|]*\| ([^|]*) \|$", text, re.M)
         lessons = {name for name in os.listdir(self.FOLDER) if name.endswith(".py")}
         assert [name for name, _ in rows] == sorted(lessons) == sorted(self.SHOWS)
