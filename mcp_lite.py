@@ -10539,6 +10539,8 @@ MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
+# What the stderr of a server has that did not expect `server/discover`.
+_TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
 # Calls
@@ -11273,9 +11275,11 @@ class Client:
         try:
             self._open(transport, self._version, until)
         except ConnectionClosed as error:
-            # Some old servers end when anything comes before `initialize`. Only of a
-            # child that ended by itself the command is told.
-            if self._version != "auto" or error.command is None:
+            # Some old servers end when anything comes before `initialize`, and tell of
+            # that, or of nothing. Only of a child that ended by itself the command is
+            # told.
+            is_old = error.command and re.search(_TOO_EARLY, error.stderr)
+            if self._version != "auto" or not is_old:
                 raise
             self._open(self._open_transport(), LAST_LEGACY, until)
         return self

@@ -89,11 +89,7 @@ FORM = {
     },
     "required": ["name"],
 }
-
-
-class Color(enum.Enum):
-    RED = "red"
-    GREEN = "green"
+Color = enum.Enum("Color", {"RED": "red", "GREEN": "green"})
 
 
 @dataclasses.dataclass
@@ -7536,21 +7532,27 @@ class TestClient:
                 os.kill(pid, signal.SIGKILL)
 
     def test_a_server_that_ends_when_probed(self, tmp_path):
-        """It is started again, and not probed."""
+        """It is started again, and not probed, unless it tells of something else."""
         script = """
             import json
             for line in sys.stdin:
                 m = json.loads(line)
                 if m["method"] == "server/discover":
-                    sys.exit(1)
+                    sys.exit(os.environ["SAY"])
                 if m["method"] == "initialize":
                     result = {"protocolVersion": "2025-11-25", "capabilities": {}}
                     answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
                     print(json.dumps(answer), flush=True)
         """
         command = program(tmp_path, script)
-        with Client(command) as client:
-            assert client.protocol_version == "2025-11-25"
+        for said in ("", "what is server/discover?"):
+            with Client(command, env={"SAY": said}) as client:
+                assert client.protocol_version == "2025-11-25"
+        told = []
+        client = Client(command, env={"SAY": "no database"}, stderr=told.append)
+        with pytest.raises(ConnectionClosed, match="no database"):
+            client.connect()
+        assert told == ["no database"]
 
     def test_close_while_a_child_is_probed(self, tmp_path):
         """connect() ends with the reason, and the child is not started again."""
