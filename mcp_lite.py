@@ -5452,9 +5452,7 @@ class Context:
                 raise ValueError(f"key used twice: {show(key)}; give another one")
             fitted[key] = method, fit_question(params, self.protocol_version)
         self._keys.update(fitted)
-        ask = self._ask_legacy
-        if self._request.modern:
-            ask = self._ask_modern
+        ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
         return {
             key: check_answer(key, method, params, answers[key])
@@ -5754,10 +5752,13 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
         ctx.check_cancelled()
         raise
     except BaseException as error:
-        # A TaskGroup wraps what comes out of its tasks, a question as well.
-        for each in getattr(error, "exceptions", ()):
+        # A TaskGroup wraps what comes out of its tasks, a question as well; so does
+        # another one around it.
+        raised = [error]
+        for each in raised:
             if isinstance(each, _InputRequired):
                 raise each from None
+            raised += getattr(each, "exceptions", ())
         raise
     finally:
         # Where this thread runs a loop already, neither of them was begun.

@@ -6356,7 +6356,7 @@ def waiting_server(seen=None):
 
     @server.tool
     async def asks_in_a_group(ctx: Context) -> str:
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup(), asyncio.TaskGroup() as group:
             return await group.create_task(asks(False, ctx))
 
     async def forever():
