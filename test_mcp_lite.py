@@ -2747,7 +2747,7 @@ class TestServerOnTheWire:
 
             def looks(pid=wire.process.pid):
                 with open(f"/proc/{pid}/task/{pid}/status") as file:
-                    return int(file.read().split()[-3])
+                    return int(re.search(r"\nvoluntary\w+:\s+(\d+)", file.read())[1])
 
             def rests():
                 before = looks()
