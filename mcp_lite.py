@@ -747,8 +747,8 @@ def unread_answer(line: bytes) -> Json:
 
 def is_id(value: object) -> bool:
     """Return whether a request may have this id. True is an int to Python, not to
-    JSON."""
-    return isinstance(value, str) or type(value) is int
+    JSON; and no answer can carry half a surrogate back."""
+    return type(value) is int or (isinstance(value, str) and sendable(value) == value)
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
