@@ -7495,11 +7495,10 @@ class _SocketExchange(Exchange):
     def _send(self, data: bytes, ending: bool) -> None:
         # The client must take each piece in time, and then send the next request.
         handler = self._handler
-        view = memoryview(data)
         try:
             for start in range(0, len(data), MAX_PIECE):
                 handler.set_deadline(handler.server.idle_seconds)
-                self._sock.sendall(view[start : start + MAX_PIECE])
+                self._sock.sendall(data[start : start + MAX_PIECE])
         except OSError:
             # No other answer can follow one that was half written.
             handler.close_connection = True
