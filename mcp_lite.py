@@ -347,7 +347,7 @@ MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
 MAX_QUEUED = 10_000  # notifications that wait for a slow peer
 MAX_WORKERS = 32  # handlers at once
-MAX_CONNECTIONS = 256  # of an HTTP server at once; each has a thread
+MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
 
 # Times, in seconds.
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
@@ -6408,19 +6408,21 @@ def parse_length(length: str) -> int:
 # 14. HTTP streams ############################################################
 ###############################################################################
 
-# An Exchange is one HTTP request with its answer. A Stream is that answer, which may be
-# a row of events. An HttpConnection is a conversation over HTTP: that of a session, or
-# of one request alone. Nothing here knows of sockets, or of WSGI. Where no more is
-# said, a request is one of JSON-RPC: an HTTP request is an exchange.
+# An Exchange is one HTTP request with its answer. A Stream is a row of messages for the
+# client: the answer to one POST, or what a GET listens to. An HttpConnection is a
+# conversation over HTTP: that of a session, or of one request alone. Nothing here knows
+# of sockets, or of WSGI. Where no more is said, a request is one of JSON-RPC: an HTTP
+# request is an exchange.
 
-# A stream keeps its latest events, for a client that comes back.
+# A stream keeps its latest events: for a client that comes back, or one that is slow.
 MAX_EVENTS = 1_000
 # Streams that are over are kept, too, for clients that come back: the latest ones of
 # all sessions, at most so many, with at most so many bytes of events.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
-# Bytes of the message that opens a session: its words stay as long as the session. Each
-# comma counts as MEMBER_SIZE, since what stands behind it is an object of Python.
+# Most bytes of the message that opens a session: what it says is kept as long as the
+# session. Each comma counts as MEMBER_SIZE bytes, since what stands behind it becomes a
+# Python object.
 MAX_HELLO = 128 << 10
 MEMBER_SIZE = 150
 
@@ -6438,13 +6440,13 @@ class Exchange:
     """One HTTP request, and its answer:
 
         OPENING --write--> STREAMING --write, ending--> OVER
-           +------------------- send -------------------^
+           +-------------- send, or write, ending ------^
 
     The names of `headers` are in lower case. A carrier, which brings exchanges from an
-    HTTP server, derives a class from this one, and writes these methods. All but
-    hung_up() raise OSError when the client is gone:
+    HTTP server, derives a class from this one, and implements these methods; hung_up()
+    may be left out. All but that raise OSError when the client is gone:
         read_body()                   returns the whole body; raises HttpError if it is
-                                      too long
+                                      too long, or is not whole
         start(status, headers, body)  sends the answer; if `body` is None, only the head
                                       that comes before events
         put(events, ending)           sends events, without delay
@@ -6460,7 +6462,8 @@ class Exchange:
     state = OPENING
     # The status of the answer; 0 until there is one.
     status = 0
-    # The reason why it was refused, if that was for its head.
+    # The reason why it was refused, if nothing of a body was read. "" if there is no
+    # head, either: only what a head says may be logged.
     reason = ""
     body = b""
     # Whether the TCP connection ends with this answer: its thread is busy until the
@@ -6487,13 +6490,14 @@ class Exchange:
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # The headers that its answer gets, whatever else that will be.
+        # Headers that its answer gets, whichever answer that is.
         self.extra: dict[str, str] = {}
         # An item here wakes the thread that waits.
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def read_message(self) -> Any:
-        """Read the message, or batch. Raises HttpError, ParseError, OSError."""
+        """Read the message, or batch. Raises InvalidRequest, of which HttpError is one,
+        ParseError, OSError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
@@ -6533,7 +6537,8 @@ class Exchange:
         self.ring()
 
     def write(self, events: bytes, ending: bool) -> None:
-        """Write events; before the first, the head; if `ending`, the end as well."""
+        """Write events. The head goes before the first ones; if `ending`, the end goes
+        behind them."""
         if self.state == self.OPENING:
             self._start(200, _EVENTS, None)
         self.state = self.OVER if ending else self.STREAMING
@@ -6553,11 +6558,11 @@ class Exchange:
         self.start(status, {**headers, **self.extra}, body)
 
     def ring(self) -> None:
-        """Have its thread look again. From any thread."""
+        """Have its thread look again. Any thread may call this."""
         self._bell.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it rings. False if it does not."""
+        """Wait until it rings, for `seconds` at most. Return whether it has rung."""
         try:
             return get_within(self._bell, seconds) is None
         except Empty:
@@ -6587,15 +6592,16 @@ MAX_SHOWN_NAME = 200
 
 
 def log_access(exchange: Exchange) -> None:
-    """Log a line for a request that is over, to the logger "mcp_lite.http":
+    """Log a line for an exchange that is over, to the logger "mcp_lite.http":
 
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast
         127.0.0.1 POST /mcp 403 0.1 - -: host "vm" is not allowed; see allowed_hosts
 
-    That is peer, method, path, status, milliseconds, and the method and name of the
-    message. The level is INFO, or WARNING for a request that was refused. "-" stands
-    for a part that is missing: the status, if the client has left before. No query,
-    body or token is told.
+    That is the client's address, method, path, status, milliseconds, and the method and
+    name of the message. The level is INFO; it is WARNING for a status from 400 on. "-"
+    stands for a part that is missing, such as the status if the client left before it
+    got one. The line shows no query, no token, and nothing else of a body. Nothing is
+    logged while that logger has no handler.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
@@ -6621,12 +6627,14 @@ def log_access(exchange: Exchange) -> None:
 
 
 class Stream:
-    """The answer to one HTTP request: JSON if the result comes first, else events.
+    """A row of messages for the client: those about one POST, or those about none.
 
-    It is written to one exchange at a time, by any thread that has something to write.
-    While its client is away, nothing is written. In a session it is `resumable`: its
-    events are numbered from 1, and stay here when they were sent, for a client that
-    comes back. The connection's lock guards what changes.
+    The messages of a POST become JSON if the answer comes first, else events. A stream
+    is written to one exchange at a time, by any thread that has something to write.
+    While its client is away, nothing is written. In a session, but for one of HTTP+SSE,
+    it is `resumable`: an event's id is the name of the stream and a number from 1, such
+    as 2-7, and the event stays here after it was sent, for a client that comes back.
+    The connection's lock guards the events, and which exchange gets them.
     """
 
     # Whether its last event was added.
@@ -6648,7 +6656,8 @@ class Stream:
         self._is_primed = self.resumable and connection.protocol.version >= "2025-11-25"
         # The latest messages.
         self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
-        # Held by the thread that writes. The carrier ends a write that takes too long.
+        # Held by the thread that writes. A carrier of sockets ends a write that takes
+        # too long; behind WSGI, that is left to the WSGI server.
         self.writing = threading.Lock()
 
     def add_locked(self, message: bytes, is_last: bool = False) -> None:
@@ -6674,25 +6683,26 @@ class Stream:
             self.connection.http.keep(self, sum(map(len, self._events)))
 
     def _write_waiting(self, more: bytes, ending: bool) -> Exchange | None:
-        """Write what waits. Returns the exchange whose client has left, if it has."""
+        """Write what waits. Return the exchange if its client has left, else None."""
         exchange = self.exchange
         if exchange is None:
             return None
         with self._lock:
             ending = ending or self.complete
             last = self.added
-            waiting = min(last - self.sent, len(self._events))
-            known = len(self._events) - waiting
+            known = max(0, len(self._events) - (last - self.sent))
             messages = list(itertools.islice(self._events, known, None))
             if not self.resumable:
                 self._events.clear()
         try:
             if messages or more or ending:
-                self._write(exchange, last - waiting + 1, messages, more, ending)
+                first = last - len(messages) + 1
+                self._write(exchange, first, messages, more, ending)
         except OSError:
             return exchange
         with self._lock:
-            # If the client has come back meanwhile, it has said where to go on.
+            # If the client has come back meanwhile, its new exchange goes on from where
+            # attach() has left `sent`.
             if self.exchange is exchange:
                 self.sent = last
                 if ending:
@@ -6708,7 +6718,10 @@ class Stream:
         ending: bool,
     ) -> None:
         opening = exchange.state == exchange.OPENING
-        if opening and ending and not more and len(messages) == 1:
+        # "The server MUST either return `Content-Type: text/event-stream` in response
+        # to this HTTP GET": only a POST may be answered with JSON.
+        is_post = exchange.method == "POST"
+        if opening and ending and is_post and not more and len(messages) == 1:
             exchange.send(self.status, _JSON, messages[0])
             return
         parts = []
@@ -6767,17 +6780,17 @@ class Stream:
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
-_NO_TRANSPORT = Transport()
 
 
 class HttpConnection(Connection):
     """A conversation over HTTP: that of a session, or of one POST without a session. A
     message goes to the stream of the request that it is about. Any other message goes
-    to `listening`, which only sessions have. The threads that bring requests serve
-    them.
+    to `listening`, which only sessions have; elsewhere it is dropped. The threads that
+    bring requests serve them.
 
     `is_sse` marks a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
-    stream takes all that the server says, and the answer to a POST is always 202.
+    stream takes what the server says, and a POST that is taken gets 202. Only a batch
+    is answered in its POST.
     """
 
     def __init__(
@@ -6790,8 +6803,8 @@ class HttpConnection(Connection):
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
-            _NO_TRANSPORT,
-            name="mcp-http-worker",
+            Transport(),
+            name="",
         )
         self.http = http
         self.session_id = session_id
@@ -6808,14 +6821,15 @@ class HttpConnection(Connection):
             return
         # The principal that may use it.
         self.owner = principal(exchange.auth)
-        # A late answer must not pass for one in the session that its client has opened
-        # instead.
+        # The server's questions get ids that begin at a random number. Else a late
+        # answer to a question of a lost session could pass for one in its successor.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.listening = Stream(self)
         self.streams[self.listening.name] = self.listening
 
-    # It has no workers, and streams carry what it says: a conversation of one request
-    # is cheap to make. No line ever waits here.
+    # The thread of an exchange serves its request, and streams carry what is said. So
+    # there are no workers, and a conversation of one request is cheap to make. No line
+    # ever waits here.
     _lines: deque[bytes] = deque()
 
     def _open_wire(self, name: str, max_workers: int) -> None:
@@ -6826,7 +6840,7 @@ class HttpConnection(Connection):
 
     def carries_changes(self, request: Request) -> bool:
         """Return whether a stream can carry changes: a modern request has its own, and
-        a session has one that listens."""
+        a session has `listening`."""
         return request.modern or self.session_id is not None
 
     def _add_locked(
@@ -6845,7 +6859,8 @@ class HttpConnection(Connection):
             stream.flush()
 
     def flush_soon(self) -> None:
-        """Have it written without blocking: by the thread of each exchange."""
+        """Have what is queued written without blocking, by the thread of each
+        exchange."""
         for stream in list(self.dirty):
             exchange = stream.exchange
             if exchange is not None:
@@ -6874,8 +6889,8 @@ class HttpConnection(Connection):
         """Serve what a POST brought, on its thread.
 
         A request is answered on its stream. A refusal gets the status of its error; in
-        a session, if it has an id, 200. All else gets 202, and so does all of HTTP+SSE
-        but a batch.
+        the legacy era, if it has an id, 200. All else gets 202, and so does all of
+        HTTP+SSE but a batch.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -6900,7 +6915,9 @@ class HttpConnection(Connection):
         stream: Stream | None = None
         if request.is_notification or self.is_sse:
             exchange.is_last = True
-            exchange.send(202, {})
+            # The request has come, even if its client does not stay for the 202.
+            with suppress(OSError):
+                exchange.send(202, {})
         else:
             stream = Stream(self)
             stream.attach(exchange)
@@ -7846,16 +7863,17 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # that POST messages. It feeds the Connection (room 10) with what comes, and looks at
 # little of a message: its method, its ids, its revision, and what headers mirror.
 #
-# A trip is one HTTP request with its response. A thread that gives up knows the trip by
-# its key: mostly the id of the JSON-RPC request in it. A server that wants a login
-# refuses a request, by 401 or 403. The Authorizer mends the refusal, by a login, say,
-# and the request is sent again, unless it was refused too often.
+# A trip is an HTTP request with its response. It is sent again after a redirect or a
+# login. A thread that gives a trip up finds it by its key, mostly the id of the
+# JSON-RPC request in it. A server that wants a login refuses a trip, by 401 or 403.
+# Then the Authorizer gets what lets the next try in, by a login, say. After too many
+# refusals there is no next try.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
-REST_SECONDS = 0.1  # for all that a stream has after the answer
+REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# _follow() bears so many failures in a row, and a request so many refusals (401, 403).
-# The next one ends it.
+# _follow() bears so many failures in a row, and a trip so many refusals (401, 403). The
+# next one ends it, but for a stream that only listens and was heard before.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
@@ -7884,7 +7902,8 @@ def parse_url(text: str) -> SplitResult:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without these secrets, or the credentials in these headers."""
+    """Return a text with *** in place of each word of these secrets. The name of a
+    scheme, such as Bearer, stays, and so does a word of three characters or less."""
     for secret in secrets:
         for word in secret.split():
             if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
@@ -7898,9 +7917,9 @@ def show_url(url: SplitResult) -> str:
 
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers: of those with the same name, in upper or lower case, the last
-    counts. Raises ValueError for one that no request can have, without its value, which
-    may be secret."""
+    """Merge headers. If several have the same name, in upper or lower case, the last
+    one counts. Raises ValueError for a header that no request can have; the text leaves
+    its value out, which may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
@@ -7936,7 +7955,8 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
     """Return where a reference leads from a URL. Return None if it is no URL, or leads
-    to another host, which must not see our headers, as they may hold secrets."""
+    to another scheme, host or port, which must not see our headers, as they may hold
+    secrets."""
     from urllib.parse import urljoin
 
     with suppress(ValueError):
@@ -7966,8 +7986,8 @@ class _Trip:
         self.key = key
 
     def describe(self, text: str, reason: int | str) -> str:
-        """Return a text about this request, for an exception; with the remedy for a
-        status, or for an exception by its name."""
+        """Return a text about this request, for an exception. `reason` is a status, or
+        the name of an exception; if there is a remedy for it, the text offers that."""
         text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
         return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
 
@@ -7991,15 +8011,15 @@ class _Trip:
         return kind(text, show_url(self.url), response.status, challenge)
 
     def redirect(self) -> SplitResult | None:
-        """Return where the response says to send the request; None for another host,
-        or if it does not say so."""
+        """Return where the response says to send the request. Return None if that is
+        nowhere, or at another host."""
         if self.response.status not in (307, 308):
             return None
         return follow_reference(self.url, self.response.headers.get("Location", ""))
 
     def is_refused(self) -> bool:
-        """Return whether it got a 401, or a 403 that is about scopes. The end of a
-        session asks no user to log in."""
+        """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
+        ends a session, does not count: it asks no user to log in."""
         status = self.response.status
         if status not in (401, 403) or self.method == "DELETE":
             return False
@@ -8024,8 +8044,8 @@ class _HttpPool:
         self.closed = threading.Event()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # The trips that have a connection, and its socket: http.client lets go of that
-        # when the server will close it.
+        # The trips that have a connection, each with its socket: http.client lets go of
+        # the socket when the server is going to close the connection.
         self._busy: dict[_Trip, Socket] = {}
 
     def take(self, trip: _Trip) -> HTTPConnection:
@@ -8051,7 +8071,8 @@ class _HttpPool:
         return None
 
     def connect(self) -> HTTPConnection:
-        """Return a new connection, which no timeout bounds. Raises OSError."""
+        """Return a new connection; what is read from it has no timeout. Raises OSError,
+        and HTTPException if the proxy's address is none."""
         import http.client
 
         place = self.proxy or self._url.netloc
@@ -8089,7 +8110,7 @@ class _HttpPool:
         connection.close()
 
     def shut(self, key: object) -> None:
-        """Cut off the requests that have this key."""
+        """Cut off the trips that have this key."""
         with self._lock:
             for trip, sock in self._busy.items():
                 if trip.key == key:
@@ -8136,8 +8157,9 @@ def challenge_in(headers: Any) -> dict[str, str]:
     """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
     11.6.1.
 
-    The dict has the challenge's parameters, by names in lower case, its "scheme", and
-    the header DPoP-Nonce as "nonce". Without a challenge, it has no more than that.
+    The dict has the challenge's "scheme", its parameters, by names in lower case, and
+    the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
+    unless it has them. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
     challenge: dict[str, str] = {}
@@ -8156,9 +8178,11 @@ class Authorizer:
                                 that of the server, without its query
         mend(refusal, shown, refused, asking)
                                 is called after a 401, or a 403 for want of scope, and
-                                returns whether to send the request again. `shown` are
-                                the headers that it had, `refused` the statuses that it
-                                got before. Inside `with asking():` the user thinks, and
+                                returns whether to send the request again. `refusal` is
+                                the AuthorizationError that is raised if not; it has the
+                                server's `url`, and its `challenge`. `shown` are the
+                                headers that it had, `refused` the statuses that it got
+                                before. Inside `with asking():` the user thinks, and
                                 no call's timeout runs
     Both are called on the thread of the request, and may raise AuthorizationError. This
     class calls the program's function auth(challenge).
@@ -8167,11 +8191,11 @@ class Authorizer:
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
-        # Held while the user's function is asked.
+        # Held while the program's function is asked.
         self._turn = threading.Lock()
 
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that the user's function gave last."""
+        """Return the headers that the program's function gave last."""
         return self._headers
 
     def mend(
@@ -8181,7 +8205,7 @@ class Authorizer:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Ask the user's function, unless another thread has asked meanwhile."""
+        """Ask the program's function, unless another thread has asked meanwhile."""
         with self._turn:
             if shown is not self._headers:
                 return True
@@ -8201,7 +8225,7 @@ def authorizer_for(auth: Any) -> Any:
 class HttpCaller:
     """Sends HTTP requests to one server, and has them let in.
 
-    headers() gives the user's headers for each request; authorizer is an Authorizer.
+    headers() gives the program's headers for each request; authorizer is an Authorizer.
     `timeout` bounds connecting, a notification, and the opening of a session. The
     pool's connections are known by a key: the id of the JSON-RPC request that they
     serve, or any other object.
@@ -8217,7 +8241,7 @@ class HttpCaller:
         ssl_context: SSLContext | None,
         timeout: float,
     ) -> None:
-        # A redirect that has served changes its path.
+        # After a redirect that has led to a success, this is its target.
         self.url = parse_url(url)
         self.timeout = timeout
         self.pool = _HttpPool(self.url, ssl_context, timeout)
@@ -8226,7 +8250,7 @@ class HttpCaller:
         self._authorizer = authorizer
 
     def close(self) -> None:
-        """Cut off every request. Blocks for EXIT_SECONDS at most."""
+        """Cut off every trip. Blocks for EXIT_SECONDS at most."""
         self.pool.close()
         self.workers.close(EXIT_SECONDS)
 
@@ -8246,8 +8270,9 @@ class HttpCaller:
         key: object = None,
         url: SplitResult | None = None,
     ) -> Iterator[_Trip]:
-        """Send an HTTP request, and yield it with its response, whose head is read.
-        Raises HttpFailure for whatever goes wrong, inside the `with` as well."""
+        """Send an HTTP request, and yield its trip. The head of the response is read.
+        Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
+        an McpError, which passes."""
         trip = _Trip(method, url or self.url, self.url, key)
         try:
             self._send_until_let_in(trip, headers, body)
@@ -8255,9 +8280,12 @@ class HttpCaller:
             if target is not None:
                 self.pool.give_back(trip)
                 trip.url = target
-                trip.server = target
+                # Another URL is only where messages go.
+                is_server = url is None
+                if is_server:
+                    trip.server = target
                 self._send_until_let_in(trip, headers, body)
-                if trip.response.status < 300:
+                if is_server and trip.response.status < 300:
                     self.url = target
             yield trip
         except (McpError, HttpFailure):
@@ -8297,7 +8325,7 @@ class HttpCaller:
         shown: dict[str, str],
         refused: list[int],
     ) -> None:
-        """Have the Authorizer get what lets the next try in. Raises the refusal."""
+        """Have the Authorizer get what lets the next try in, or raise the refusal."""
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
         refusal.url = show_url(trip.server)
@@ -8384,8 +8412,8 @@ class _Post:
 
 
 class _PostingTransport(Transport):
-    """POSTs each message: a notification on the thread that writes, so that they stay
-    in order; any other message on a worker. A subclass writes _post()."""
+    """POSTs each message. Notifications go out on the thread that writes, so that they
+    stay in order; any other message on a worker. A subclass implements _post()."""
 
     feeds = True
     connection: Connection
@@ -8401,8 +8429,9 @@ class _PostingTransport(Transport):
         return f" (url: {show_url(self._caller.url)})"
 
     def write(self, data: bytes) -> None:
-        """Send messages, a line each. Blocks for notifications only, and for the
-        timeout at most, as no other thread would give one up."""
+        """Send messages, a line each. Only notifications block. No other thread would
+        give one up, so the timeout cuts it off. It does so once: a notification that is
+        sent again, after a login, waits for its response without end."""
         caller = self._caller
         for line in data.splitlines():
             post = _Post(line)
@@ -8539,7 +8568,8 @@ class HttpTransport(_PostingTransport):
     def _post(self, post: _Post) -> None:
         """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
         if not self._opening and (post.row.cancels or post.is_answer):
-            # The modern era: "The client MUST NOT send JSON-RPC responses".
+            # The modern era: "The client MUST NOT send JSON-RPC responses". What
+            # cancels a request there is the end of its connection: see write().
             return
         if post.opens_session:
             self._opening = post.line
@@ -8565,7 +8595,7 @@ class HttpTransport(_PostingTransport):
             if response.status >= 300:
                 raise self._rejection(trip, post)
             if post.opens_session:
-                session = response.headers.get("Mcp-Session-Id", session)
+                session = response.headers.get("Mcp-Session-Id")
                 self._session = session
             if post.request_id is None:
                 return
@@ -8576,8 +8606,7 @@ class HttpTransport(_PostingTransport):
         # Only now, when the next call may have the connection.
         if body and content_type(response) == JSON_TYPE:
             self._feed(body)
-        is_open = self._caller.is_wanted(post.request_id)
-        if is_open and stream.last_id and self._opening:
+        if stream.last_id and self._opening:
             self._follow(stream, session, post.request_id)
         if self._caller.is_wanted(post.request_id):
             raise trip.failure(body, "no answer: ")
@@ -8590,7 +8619,7 @@ class HttpTransport(_PostingTransport):
         with suppress(McpError):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
-        # An error without our id is an answer to us if it is about the POST itself.
+        # An error without our id is for us if its status is 400: it is about the POST.
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return trip.failure(body)
@@ -8616,7 +8645,8 @@ class HttpTransport(_PostingTransport):
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
-        """Take a server for one of 2024-11-05. Returns whether it is one."""
+        """Try HTTP+SSE, as servers of 2024-11-05 have it. Return whether it is
+        there."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
         # a GET request to the server URL". The old transport refuses without JSON-RPC.
         is_refused = isinstance(error, HttpFailure) and post.opens_session
@@ -8643,9 +8673,9 @@ class HttpTransport(_PostingTransport):
         return is_lost and session is not None and not is_bound
 
     def _renew(self, lost: str | None) -> None:
-        """Open a session in place of a lost one, unless another thread has: by
-        `initialize` again, all of it on this thread, as the workers may all be waiting.
-        Raises what came in place of a result."""
+        """Open a session in place of a lost one, unless another thread has done so.
+        This thread sends `initialize` and reads the answer itself, as the workers may
+        all be waiting. Raises what came in place of a result."""
         with self._renewing:
             if self._session != lost:
                 return
@@ -8692,8 +8722,8 @@ class HttpTransport(_PostingTransport):
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
         its session is over. A server that is away is waited for; one that refuses is
-        left. The failure after MAX_FAILURES is raised, unless this listens, and has
-        begun."""
+        left. More than MAX_FAILURES in a row raise the last one, unless this listens to
+        a session, and was heard before."""
         has_begun = False
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
@@ -8906,7 +8936,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that let a request to this server in."""
         if url not in self._records:
-            # Where no login is allowed, there is no token for a URL that login() refuses.
+            # Where no login is allowed, there is no token for a URL that login()
+            # refuses.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
