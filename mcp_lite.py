@@ -190,7 +190,8 @@ There are six kinds of threads. The names of all but yours begin with "mcp-":
                 child. A server's reader also runs the handler of a lone request: one
                 that comes while no other is open
     writer      writes, for one conversation, what must not block its caller
-    worker      runs handlers, and a client's callbacks
+    worker      runs handlers, and a client's callbacks; over HTTP it sends what a client
+                says, and reads the answers
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
@@ -198,7 +199,8 @@ Four locks guard what several threads change: the jobs of Workers, the open requ
 a Connection, the connections that an HTTP client keeps, and the one of a Client. While
 a thread holds one of them, it takes no other lock, does nothing that may block, and
 runs none of your code. Every other lock is a turn: the thread that holds it is the one
-that reads, writes, logs in, or runs jobs on the main thread of a host program.
+that reads, writes, prints, logs in, opens a session, or runs jobs on the main thread of
+a host program. Only the bell of an idle worker is neither.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
