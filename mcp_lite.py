@@ -190,8 +190,8 @@ There are six kinds of threads. The names of all but yours begin with "mcp-":
                 child. A server's reader also runs the handler of a lone request: one
                 that comes while no other is open
     writer      writes, for one conversation, what must not block its caller
-    worker      runs handlers, and a client's callbacks; over HTTP it sends what a client
-                says, and reads the answers
+    worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
+                messages, and reads the answers
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
