@@ -4968,8 +4968,11 @@ _FORM = {
 
 
 def fit_question(params: Json, version: str) -> Json:
-    """Write the parameters of a question as this revision has them. Before 2025-11-25,
-    the titles of choices in a form are written in another way."""
+    """Write the parameters of a question as this revision has them. In a session, a
+    question with a URL has an id. Before 2025-11-25, the titles of choices in a form
+    are written in another way."""
+    if params.get("mode") == "url" and version < FIRST_MODERN:
+        return {"elicitationId": os.urandom(16).hex(), **params}
     if version >= "2025-11-25" or "requestedSchema" not in params:
         return params
     form = dict(params["requestedSchema"])
@@ -5388,8 +5391,6 @@ class Context:
         not that they have been there.
         """
         params = {"mode": "url", "message": message, "url": url}
-        if not self._request.modern:
-            params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
 
@@ -9720,7 +9721,7 @@ class ServerEndpoint(Endpoint):
         if isinstance(error, ToolError) and request.row.fails_readably:
             # Middleware has raised it: the function's own are results already.
             failed = tool_failure(str(error), error.content)
-            return self._result_message(request, fit_result(failed, request.version))
+            return self._result_message(request, failed)
         failure = self._to_mcp_error(request, error)
         message = error_message(request.id, failure)
         message["error"]["code"] = fit_code(failure.code, request.version)
@@ -9757,6 +9758,8 @@ class ServerEndpoint(Endpoint):
         """Make the answer. A modern one says its type, its server, and how long it may
         be reused (basic/index.md#resulttype, server/utilities/caching).
         """
+        if request.row.fails_readably and "content" in result:
+            result = fit_result(result, request.version)
         if request.modern:
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
@@ -9837,13 +9840,14 @@ class ServerEndpoint(Endpoint):
         except (McpError, _InputRequired):
             raise
         except ToolError as error:
-            return fit_result(tool_failure(str(error), error.content), version)
+            return tool_failure(str(error), error.content)
         except BaseException as error:
             # A call of its own to another server may have been cancelled.
             if isinstance(error, Cancelled) and ctx.cancelled:
                 raise
             return tool_failure(self._report(ctx._request, error))
-        return fit_result(tool.output.result(value), version)
+        result: Json = tool.output.result(value)
+        return result
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
