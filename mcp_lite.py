@@ -9824,7 +9824,6 @@ class ServerEndpoint(Endpoint):
     # Handlers: tools, resources, prompts
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        version = ctx.protocol_version
         tool = self._find(ctx, "tools", "tool", name)
         try:
             arguments = tool.signature.bind(params.get("arguments") or {})
@@ -9832,7 +9831,7 @@ class ServerEndpoint(Endpoint):
             # Since 2025-11-25, "input validation errors should be returned as Tool
             # Execution Errors", which models can read.
             wrong = InvalidParams(f"{name}: {error}")
-            if version < "2025-11-25":
+            if ctx.protocol_version < "2025-11-25":
                 raise wrong from None
             return tool_failure(wrong.message)
         try:
