@@ -3996,7 +3996,7 @@ def time_limit(
     seconds: float, job: Callable[..., object], *arguments: Any
 ) -> Iterator[None]:
     """If what is done inside lasts longer than `seconds`, have another thread call
-    job(*arguments)."""
+    job(*arguments). Raises RuntimeError if the system has no thread to give."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
@@ -4075,7 +4075,7 @@ class Workers:
         return len(self._jobs)
 
     def submit(self, job: Job) -> bool:
-        """Have a job done. Never blocks. After close() it is dropped.
+        """Have a job done. Waits for no job and no peer. After close() it is dropped.
 
         False if there is no worker, and the system has no thread for one.
         """
@@ -4103,7 +4103,7 @@ class Workers:
                 self._threads.add(start_thread(self._name, self._run, sys.stdin))
             except RuntimeError:
                 # The system has no thread to give. The workers that there are will do
-                # the jobs, sooner or later.
+                # the jobs, sooner or later; if there are none, submit() drops them.
                 self._is_waking = False
 
     def _run(self, kept: object) -> None:
@@ -4119,7 +4119,7 @@ class Workers:
                     job()
                 except BaseException as error:
                     log_line(ERROR, f"{self._name}: a job failed", error)
-                # An idle worker keeps nothing alive.
+                # Let go of the job now: the flush may wait long for the peer.
                 del job
                 if not self._is_waking:
                     self._flush(True)
@@ -4127,7 +4127,8 @@ class Workers:
                 return
 
     def _next(self, bell: threading.Lock) -> Job | None:
-        """Take the next job. If there is none, this worker is idle from now on."""
+        """Take the next job. If there is none, return None: this worker is idle from
+        now on, or ends if close() was called."""
         with self._lock:
             if self._jobs:
                 job = self._jobs.popleft()
@@ -4138,10 +4139,11 @@ class Workers:
             return None
 
     def close(self, seconds: float) -> bool:
-        """Take no more jobs, and block until the other workers have ended, when they
-        have done those that wait; for `seconds` at most.
+        """Take no more jobs. The workers do those that wait, then end. Block until all
+        but the calling one have ended, for `seconds` at most.
 
-        Returns whether they have ended. Idempotent.
+        Returns whether they have ended; a worker that starts meanwhile does not count.
+        Idempotent.
         """
         with self._lock:
             self._closed = True
@@ -4157,7 +4159,7 @@ INFO = 20
 WARNING = 30
 ERROR = 40
 
-# Bytes of a line for stderr: so much can be written to a pipe that is ready.
+# Bytes that one call prints to stderr: so much can be written to a pipe that is ready.
 MAX_STDERR = 4_000
 # Characters of a message that trace=True prints.
 MAX_TRACE = 160
@@ -4166,7 +4168,8 @@ _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print lines to stderr. They are dropped if it is full, or closed."""
+    """Print a text to stderr, cut to MAX_STDERR bytes. It is dropped if stderr is full,
+    or closed."""
     data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
     with _PRINTING, suppress(OSError, ValueError):
         if sys.stderr is not None and is_ready(2, writing=True):
@@ -4201,9 +4204,9 @@ def log_line(
 def tracer(trace: _Trace) -> Trace | None:
     """Make the function (direction, line) that trace= stands for; None for no trace.
 
-    trace=None stands for the value of the variable MCP_LITE_TRACE. True, or 1, prints
-    each line to stderr, shortened; a path appends the raw lines to a file. A failure is
-    logged, and breaks nothing.
+    trace=None stands for the value of the variable MCP_LITE_TRACE. A function is
+    called. True, or 1, prints each line to stderr, shortened; a path appends each line,
+    behind its direction, to a file. A failure is logged, and breaks nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
@@ -4226,7 +4229,7 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
             told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
             print_to_stderr(told)
         else:
-            # Messages may be anybody's data: only this user may read them.
+            # Messages may be anybody's data: a file made here is for this user only.
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
                 file.write(b"%s %s\n" % (direction.encode(), line))
     except Exception as error:

@@ -285,9 +285,12 @@ class Bridge:
         caller = ctx.auth or ctx.session_id
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
         key = repr(caller), declared
-        # Over HTTP, requests of no principal and no session may come from anybody.
-        # Where the caller can be asked, each has a Link to itself while it is at work.
-        must_be_idle = relays and declared and ctx.headers and not caller
+        # Modern requests of no principal may come from anybody, and a question is for
+        # the one that waits. Where the caller can be asked, each request has a Link to
+        # itself while it is at work.
+        must_be_idle = (
+            relays and declared and not caller and ctx.protocol_version >= "2026-07-28"
+        )
         with self.lock:
             while must_be_idle and key in self.links and self.links[key].relays:
                 key += ("another",)
