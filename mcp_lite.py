@@ -3599,10 +3599,10 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 8. Protocol #################################################################
 ###############################################################################
 
-# This room is one side of a conversation, without I/O, locks or clocks. Each message
-# passes one gate, Protocol.receive, which decides what may come now, and what it means.
-# A request is registered before anybody works on it. It ends when a thread pops it from
-# the dict of open ones; only that thread may still speak about it.
+# This room is one side of a conversation, without I/O, locks or clocks. Each message of
+# the peer's passes one gate, Protocol.receive, which decides whether it may come now,
+# and what it means. A request is registered before anybody works on it. It ends when a
+# thread pops it from the dict of open ones; only that thread may still speak about it.
 
 
 class Request:
@@ -3611,7 +3611,8 @@ class Request:
         admitted (in flight) --respond()---> answered
                            \\--cut_short()--> cancelled, answered or not
 
-    When `cancelled` turns true, each of the `callbacks` is called once.
+    respond() and cut_short() are methods of Connection. When `cancelled` turns true,
+    each of the `callbacks` is called once.
 
     The defaults stand in the class, so that a request is cheap to make. None of them is
     ever changed in place: a request gets its own value by an assignment.
@@ -3620,8 +3621,8 @@ class Request:
     modern = False
     # It is an extension's notification: served as a request, but not answered.
     is_notification = False
-    # Its handler must stop: the peer no longer wants the answer, or the handler took
-    # too long, and the server has answered without it.
+    # Its handler must stop: the peer no longer wants the answer, or the conversation
+    # ends, or the handler took too long, and the server has answered without it.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -3649,7 +3650,7 @@ class Request:
         self.row = METHODS.get(self.method) or session.extension_row(self.method)
         # Its name in errors and the log: that of the tool, resource or prompt, if any.
         self.about: str = params.get(self.row.mirrored) or self.method
-        # A modern request brings its own.
+        # These are the session's. A modern request brings its own: _admit_modern.
         self.version = session.version
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
@@ -3674,11 +3675,12 @@ class Waiter:
 
         new --request(), hold()--> open --its answer, abandon(), finish()--> over
 
-    These are methods of Connection.
+    request(), hold(), abandon() and finish() are methods of Connection.
 
     `inbox` gets any number of (params, None), one for each progress notification, then
-    one (None, Answer). on_end(answer) is called before that last item is put, mostly on
-    the reading thread, so it must not block.
+    one (None, Answer). That of a subscription gets one more (None, Answer) before, for
+    the acknowledgement. At the end, on_end(answer) is called before the last item is
+    put. It must not block, as it mostly runs on the reading thread.
     """
 
     # The id of the request; no request has the id 0.
@@ -3700,31 +3702,35 @@ class Waiter:
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
     def finish(self, answer: Answer) -> None:
-        """Hand over the answer. The thread that has ended the wait calls this, once."""
+        """Hand over the answer. Only the thread that has taken this out of `pending`
+        calls it."""
         if self.on_end is not None:
             self.on_end(answer)
         # Without `pending`, an answer that is never taken keeps no Waiter alive.
         self.inbox.put((None, Answer(None, answer.result, answer.error)))
 
 
-# A notification, with its row of METHODS. An extension's notification is a Request.
+# A notification, with its row of METHODS, or UNKNOWN. To a server, the notification of
+# an extension that it has is a Request.
 Notification = namedtuple("Notification", "method params row")
-# An answer to a request of ours, and the Waiter that was `pending` for it. It has a
-# result or an error: the peer's, or one of ours that says why no answer will come.
+# The end of a request of ours, and the Waiter that was `pending` for it. It has a
+# result or an error: the peer's, or one of ours that says why no answer will come. It
+# has neither when the thread that waited has given up.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
-# `reply` is the message to send, or None. `is_late` marks an answer that comes too
-# late, which is no fault of the peer's.
+# `reply` is the message to send, or None. `is_late` marks an answer to no open request:
+# it may just come too late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
-# Every modern request says this in `_meta`: basic/index.md#meta.
+# Every modern request says the first two in `_meta`, and may say the third:
+# basic/index.md#meta.
 MODERN_META = _typed_members(
     {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
 )
 
 
 def check_modern_version(version: object) -> None:
-    """Raise UnsupportedVersion for any other version than those of the modern era."""
+    """Raise UnsupportedVersion unless this is a revision of the modern era."""
     if version not in MODERN_VERSIONS:
         raise UnsupportedVersion(
             f"unsupported protocol version {show(version)}",
@@ -3740,9 +3746,10 @@ class Protocol:
     extension_row: a function that gives the row of a method that is not in METHODS;
         UNKNOWN for what is no extension's either
 
-    The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
-    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a
-    client sets its `version` once it knows that the server is a modern one.
+    On a server, the handshake of the legacy era opens a session: `initialize` sets
+    `version`, `peer_info` and `peer_capabilities`, and the notification that follows
+    sets `initialized`. Modern requests change none of these. A client sets its own
+    `version` and `initialized`, in either era, and leaves the other two empty.
     """
 
     version = ""
@@ -3761,8 +3768,8 @@ class Protocol:
         self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # Our requests that are not answered, by id. They are registered here before
-        # their bytes leave.
+        # The waiters for our requests that are not answered yet, by id. A request is
+        # registered here before its bytes leave. See also Connection.hold().
         self.pending: dict[RequestId | None, Waiter] = {}
         # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
@@ -3803,7 +3810,8 @@ class Protocol:
     def _may_answer(self) -> bool:
         """Return whether this side answers requests at all.
 
-        In the modern era "the client MUST NOT send JSON-RPC _responses_".
+        In the modern era "the client MUST NOT send JSON-RPC _responses_":
+        basic/transports/streamable-http.md.
         """
         if self.role == "server":
             return True
@@ -3823,8 +3831,8 @@ class Protocol:
         return request
 
     def _admit(self, request: Request) -> None:
-        """Check that this may come now: era, lifecycle, revision, sender, method,
-        capability, parameters."""
+        """Check that this may come now: lifecycle, era, method, sender, revision,
+        capability, extension, parameters. Raises McpError if it may not."""
         row = request.row
         # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
         # other than pings and logging".
@@ -3843,6 +3851,7 @@ class Protocol:
                 f"{NEWEST} _meta"
             )
 
+        # Before the handshake a `ping` may come, which each legacy revision has.
         version = request.version or OLDEST
         is_request = row.kind in ("request", "either")
         is_known = is_request and row.sender != self.role
@@ -3908,7 +3917,7 @@ class Protocol:
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
         if row.kind == "either":
-            # It is an extension's. No other request has such an id.
+            # It is an extension's. It has no id, so a new object serves as its key.
             request = Request({**message, "id": object()}, self)
             request.is_notification = True
             self._admit(request)
@@ -3943,8 +3952,8 @@ class Protocol:
 ###############################################################################
 
 # This room waits, runs jobs on threads, and passes on lines of log and of trace. It
-# knows nothing of messages. While a job runs, its worker holds no lock but its own
-# bell.
+# knows nothing of messages. While a job runs, its worker holds no lock that another
+# thread would take.
 
 
 def do_nothing(*ignored: object) -> None:
@@ -4014,8 +4023,8 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Return whether a read would not block; with `writing`, whether a write of 4 KiB
-    would not. On Windows a write always counts as ready, as nothing there can tell."""
+    """Return whether a read can be done without blocking; with `writing`, whether a
+    write of 4 KiB can. Windows cannot tell that of a write: there it is always True."""
     import select
 
     try:
@@ -4042,11 +4051,11 @@ class Workers:
     flush(is_patient) writes what jobs have queued. After a job a worker calls
     flush(True), and so a slow peer slows the workers; but if another worker is waking
     up, it leaves the lines to that one. A worker that has woken calls flush(False),
-    which does not wait for the peer: it was woken for a job that somebody waits for.
+    which does not wait for a thread that is writing already: the worker was woken for a
+    job that somebody waits for.
 
     Not every handler runs here. The Pump serves a lone request itself, and over HTTP
-    the thread of the connection serves all. A Connection needs submit(), close(),
-    len() and `limit` of its workers.
+    the thread of the connection serves all.
     """
 
     def __init__(
@@ -4090,7 +4099,7 @@ class Workers:
 
     def _wake_locked(self) -> None:
         """Wake a worker for the jobs that wait, or start another one."""
-        if self._is_waking or not self._jobs:
+        if self._is_waking or self._closed or not self._jobs:
             return
         if self._idle:
             self._is_waking = True
@@ -4142,8 +4151,7 @@ class Workers:
         """Take no more jobs. The workers do those that wait, then end. Block until all
         but the calling one have ended, for `seconds` at most.
 
-        Returns whether they have ended; a worker that starts meanwhile does not count.
-        Idempotent.
+        Returns whether they have ended. Idempotent.
         """
         with self._lock:
             self._closed = True
@@ -5787,7 +5795,8 @@ STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has be
 
 
 def shut(sock: Socket, how: int = 2) -> None:
-    """End a socket under a thread that reads (0), or writes (1), or both (2)."""
+    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
+    thread that is blocked there wakes. TLS, if there is any, is passed over."""
     import socket
 
     with suppress(OSError):
@@ -5816,12 +5825,12 @@ class StreamTransport(Transport):
         self._writer.flush()
 
     def close(self) -> None:
-        # A socket's files keep it open, and a thread in its read: shut the socket
-        # first.
+        # Closing a socket's files would leave it open, and a thread in its read. So the
+        # socket itself is shut first.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
                 shut(getattr(stream, "raw", stream)._sock)
-        # Not the reader: a thread may be inside of it, and would hold up its close().
+        # The reader stays open: a thread in its read would hold up its close().
         with suppress(OSError, ValueError):
             self._writer.close()
 
@@ -5830,16 +5839,17 @@ class Pump:
     """Reads a server's input and has it served: what Server.serve() runs.
 
     The thread that has read a lone request serves it: to hand it over would cost more
-    than most handlers do. At first, no thread reads meanwhile. With R, a reader, and C,
-    the caller of run():
+    than most handlers do. At first, no thread reads meanwhile. Below, R is a reader,
+    and C is the thread that has called run():
 
-        1. R holds the lock `_reading`, and is in its read. C looks every TICK. If R was
-           in its read for PARKING_SECONDS, C is parked: it sleeps.
+        1. R holds the lock `_reading`, and is in its read. C looks every TICK. When all
+           looks of PARKING_SECONDS have found a reader there, C is parked: it looks no
+           more than once in WAIT_SLICE.
         2. A lone request comes. R puts it into `_serving`, and lets go of `_reading`.
            If C is parked, R signals that it is SERVING: C looks again.
-        3. R calls the handler, and answers. If that was fast, it is at 1 again.
-        4. If it is slow, C has looked twice, and seen the same request served and no
-           reader. It starts another reader, S, which is at 1 now. While R is serving,
+        3. R calls the handler, and answers. If the handler was fast, R is at 1 again.
+        4. If the handler is slow, two looks of C find the same request served, and no
+           reader. C starts another reader, S, which is at 1 now. While R is serving,
            workers serve what S reads. When R comes back, `_reading` is taken: R ends.
         5. When the input ends, the reader signals INPUT_ENDED, and ends.
 
@@ -5847,6 +5857,7 @@ class Pump:
     returning.
     """
 
+    # A request that comes behind a slow handler waits for two of these.
     TICK = 0.005
     PARKING_SECONDS = 0.2
     SERVING = "serving"
@@ -5871,7 +5882,7 @@ class Pump:
         """
         connection = self._connection
         end = self._look_after_readers()
-        connection.fail_pending(ConnectionClosed("the client closed the connection"))
+        connection.fail_pending(ConnectionClosed("the conversation is over"))
         connection.endpoint.input_ended(connection)
         if end == self.INPUT_ENDED:
             connection.flush_soon()
@@ -5882,14 +5893,20 @@ class Pump:
     def _is_drained(self) -> bool:
         in_flight = self._connection.protocol.in_flight
         is_over = self._connection.is_written() and not in_flight
-        return is_over or not self._signals.empty()
+        return is_over or self._is_hurried()
 
     def _is_tidy(self) -> bool:
         workers = self._connection.workers
         # ctx.on_cancel() runs its functions on threads of this name.
         names = [thread.name for thread in threading.enumerate()]
         is_over = not self._serving and "mcp-on-cancel" not in names
-        return (is_over and workers.close(0.0)) or not self._signals.empty()
+        return (is_over and workers.close(0.0)) or self._is_hurried()
+
+    def _is_hurried(self) -> bool:
+        """Take a signal. Return whether it is Ctrl-C or SIGTERM, not a reader's."""
+        with suppress(Empty):
+            return self._signals.get_nowait() not in (self.SERVING, self.INPUT_ENDED)
+        return False
 
     def _look_after_readers(self) -> str:
         """Start a reader whenever one is needed. Returns the signal that ends that, or
@@ -5981,7 +5998,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), and nothing else can reach it.
 
     Descriptor 0 is the null device meanwhile and 1 is stderr, for print(), C libraries
-    and children alike. Restored after.
+    and children alike. Both are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
         # The numbers 0 and 1 were free then, and may be any file by now.
@@ -6029,9 +6046,9 @@ def _let_go(*files: Any) -> None:
 #
 # A child gets the variables with these names and beginnings. They tell where it finds
 # programs, files, modules and certificates, and how it talks to people. The official
-# SDKs pass the first ones; Python, Node and proxies need the others. None is made for a
-# secret, though the URL of a proxy may hold a password. With env= a program gives a
-# server the keys that it needs.
+# SDKs pass those in the first three lines. Windows, locales, Python, Node and proxies
+# need the others. None is made for a secret, though the URL of a proxy may hold a
+# password. With env= a program gives a server the keys that it needs.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6059,7 +6076,7 @@ def inherited_environment() -> dict[str, str]:
 
 
 def label_of(command: list[str]) -> str:
-    """Find the name of a child for its lines: its script, or its program."""
+    """Return the name that a child's lines are shown with: its script, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
     return next(scripts, words[0])
@@ -6068,8 +6085,8 @@ def label_of(command: list[str]) -> str:
 def startable(command: list[str], path: str | None) -> list[str] | str:
     """Make a command as the system starts it, with this PATH.
 
-    On Windows "npx" is npx.cmd, which cmd.exe runs. To that one, many characters are
-    more than text unless they are quoted as it wants.
+    On Windows "npx" is npx.cmd, which cmd.exe runs. To cmd.exe many characters are more
+    than text, unless they are quoted as it wants.
     """
     if os.name != "nt":
         return command
@@ -6092,7 +6109,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
 class Child(StreamTransport):
     """A server as a child process, in a process group of its own.
 
-    So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone.
+    Thanks to the group, the programs that it starts can be ended with it, and Ctrl-C in
+    a terminal comes to us alone.
     """
 
     # The time that it gets to end by itself: EXIT_SECONDS once it has said something.
@@ -6147,14 +6165,14 @@ class Child(StreamTransport):
         if data:
             self._patience = EXIT_SECONDS
         else:
-            # Not in close(): there, another thread may still be inside of its read.
+            # close() does not do this: another thread may still be in its read then.
             self._reader.close()
         return data
 
     # Its stderr
 
     def _read_stderr(self) -> None:
-        """Read it all, so that the child never waits for that."""
+        """Read all of it, so that the child never waits for a full pipe to empty."""
         with io.BufferedReader(self._process.stderr) as stderr:
             for line in iter(partial(stderr.readline, CHUNK), b""):
                 self._hear(line)
@@ -6196,9 +6214,9 @@ class Child(StreamTransport):
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
 
         Its input is closed, then it gets SIGTERM, then SIGKILL; on Windows it is killed
-        at once when its input did not end it. Blocks for twice EXIT_SECONDS, and a
-        moment. A child that has said nothing yet has nothing to bring to its end, and
-        gets STARTING_SECONDS instead.
+        at once when its input did not end it. Blocks for twice EXIT_SECONDS and a
+        moment, at most. A child that has said nothing yet has nothing to bring to its
+        end, and gets STARTING_SECONDS instead.
         """
         try:
             with suppress(OSError, ValueError):
@@ -9735,7 +9753,7 @@ class ServerEndpoint(Endpoint):
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; for a modern revision, fit_code() changes this.
             error.code = -32002
-            error.data = {"uri": request.about, **object_or_empty(error.data)}
+            error.data = {"uri": request.params["uri"], **object_or_empty(error.data)}
         if isinstance(error, McpError):
             return error
         if isinstance(error, ToolError):
