@@ -200,7 +200,7 @@ a Connection, the connections that an HTTP client keeps, and the one of a Client
 a thread holds one of them, it takes no other lock, does nothing that may block, and
 runs none of your code. Every other lock is a turn: the thread that holds it is the one
 that reads, writes, prints, logs in, opens a session, or runs jobs on the main thread of
-a host program. Only the bell of an idle worker is neither.
+a host program. One more is a bell, which an idle worker waits for.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -8592,8 +8592,8 @@ class HttpTransport(_PostingTransport):
     def _post(self, post: _Post) -> None:
         """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
         if not self._opening and (post.row.cancels or post.is_answer):
-            # The modern era: "The client MUST NOT send JSON-RPC responses". What
-            # cancels a request there is the end of its connection: see write().
+            # The modern era: "The client MUST NOT send JSON-RPC responses". There, the
+            # end of its connection cancels a request: see write().
             return
         if post.opens_session:
             self._opening = post.line
@@ -9779,6 +9779,7 @@ class ServerEndpoint(Endpoint):
         """Make the answer. A modern one says its type, its server, and how long it may
         be reused (basic/index.md#resulttype, server/utilities/caching).
         """
+        # Middleware may have made the result of a tool, too.
         if request.row.fails_readably and "content" in result:
             result = fit_result(result, request.version)
         if request.modern:
@@ -10596,7 +10597,7 @@ MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
-# What the stderr of a server has that did not expect `server/discover`.
+# A server that ends as it did not expect `server/discover` writes this to stderr.
 _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 

@@ -9523,11 +9523,7 @@ ASKS = {"resultType": "input_required"}
 ANSWERS = {
     "a result: list": ({"result": []}, InternalError),
     "a result: null": ({"result": None}, InternalError),
-    "a result: NaN": (
-        {"result": {"x": float("nan")}},
-        InternalError,
-        "not JSON in UTF-8",
-    ),
+    "NaN": ({"result": {"x": float("nan")}}, InternalError, "not JSON in UTF-8"),
     "content: text": ({"result": {"content": "x"}}, InternalError),
     "neither": ({}, Timeout),
     "an error: text": ({"error": "x"}, McpError),
@@ -9984,7 +9980,7 @@ class TestFaults:
         before = os.fstat(0)
         @server.tool
         def work(ctx: Context) -> str:
-            ctx.on_cancel(lambda: print("cancelled", file=sys.stderr, flush=True))
+            ctx.on_cancel(lambda: time.sleep(0.1) or print("cancelled", file=sys.stderr))
             ctx.info("begun")
             {work}
         server.run()
@@ -9999,9 +9995,9 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize("number, clock, code", WORKERS)
     def test_a_signal_at_work(self, tmp_path, number, clock, code):
-        """The server ends in good order, its handlers cancelled at once. run() returns;
-        the streams and the signals are what they were. The deaf are left. A program
-        that exits in a handler of its own does."""
+        """The server ends in good order, its handlers cancelled at once, if the input
+        has ended, too. run() returns; the streams and the signals are what they were.
+        The deaf are left. A program that exits in a handler of its own does."""
         setting = "signal.signal(15, lambda *_: sys.exit(5))" if code else ""
         text = self.WORKS.format(setting=setting, work=f"{clock}.sleep(600)")
         command = program(tmp_path, text)
@@ -10009,6 +10005,8 @@ class TestFaults:
             wire.open()
             wire.send(request("tools/call", {"name": "work"}))
             assert wire.read()["params"]["data"] == "begun"
+            if (number, clock) == ("SIGINT", "ctx"):
+                wire.process.stdin.close()
             wire.process.send_signal(getattr(signal, number))
             assert wire.process.wait(SECONDS) == code
             if code == 0:
@@ -11952,7 +11950,8 @@ class TestSoak:
         lie = f"""
             import runpy, sys
             sys.path.insert(0, {HERE!r})
-            __import__("mcp_lite").Client.read = lambda self, uri: "x"
+            import mcp_lite
+            mcp_lite.Client.read = lambda self, uri: "x"
             sys.argv = ["soak.py", "0.02"]
             runpy.run_path({self.SOAK!r}, run_name="__main__")
         """
