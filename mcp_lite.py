@@ -123,25 +123,28 @@ One conversation of each era on the wire, a message a line, --> from the client:
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
                 Client._start       looks in METHODS: may it be asked? adds _meta
-                Call                is the call in flight, with a Waiter for the answer
-                Connection.request  registers the Waiter, encodes, and writes, by
+                Call                is the call in flight, and has a PendingRequest
+                Connection.request  registers that, and gives the request to
+                LineOutbox          which queues a line. A thread of its own writes, by
                 Child.write         into the server's stdin
-                Connection.wait     lets the caller sleep
-    server      Pump                reads; Connection.feed cuts lines (LineFramer)
+                PendingRequest.result   lets the caller sleep
+    server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
+                Workers             have a thread for it
                 ServerEndpoint      finds the handler (serve_request): _tools_call
                 Signature.bind      makes arguments of the JSON, or says what is wrong
                                     your function runs
                 Output.result       makes blocks and structured content of its value
                 Connection.respond  takes the request out of flight, queues the answer;
-                Connection.flush    writes it
+                LineOutbox.flush    writes it
     reader      Connection.feed     as above; Protocol.receive finds who waits for it
-                Waiter.finish       hands it over. The result of a modern call may be a
+                PendingRequest.resolve  hands it over. The result of a modern call may be a
                                     question (resultType): Call answers, then sends
                                     the request again
-    caller      Call.result         has it; unwrap_result makes it a value again
-In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
-Child, and HttpServer, HttpEndpoint and Stream that of Pump.
+    caller      Call.result         has it; value_of makes it a value again
+In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
+LineOutbox and Child; on the server HttpServer and HttpEndpoint read, the thread of the
+connection works, and a Stream takes the place of LineOutbox.
 
 A path through the protocol, of less than 3,000 lines:
     rooms 1 to 4   words, errors, messages, and the table of all that can be said
@@ -184,23 +187,24 @@ The rooms, in reading order. Each uses only the rooms above it.
     20. Client          targets, a revision agreed, calls with their rounds, pages
     21. Command line    python3 -m mcp_lite ...: servers from a terminal
 
-There are six kinds of threads. The names of all but yours begin with "mcp-":
+There are seven kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them
     reader      reads one input: that of a server, that of a client, or the stderr of a
-                child. A server's reader also runs the handler of a lone request: one
-                that comes while no other is open
+                child. It serves nothing that may block
     writer      writes, for one conversation, what must not block its caller
     worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
                 messages, and reads the answers
+    loop        runs the `async def` handlers of one conversation, or HTTP server
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
-Four locks guard what several threads change: the jobs of Workers, the open requests of
-a Connection, the connections that an HTTP client keeps, and the one of a Client. While
-a thread holds one of them, it takes no other lock, does nothing that may block, and
-runs none of your code. Every other lock is a turn: the thread that holds it is the one
-that reads, writes, prints, logs in, opens a session, or runs jobs on the main thread of
-a host program. One more is a bell, which an idle worker waits for.
+A lock guards what several threads change: the threads of Workers, what a Connection may
+still say about a request, the events of a Stream, the connections that an HTTP client
+keeps, the event loop, the connection of a Client. A thread that holds a Connection's
+lock may take another one of these; with any other one it takes none, does nothing that
+may block, and runs none of your code. Every other lock is a turn: the thread that holds
+it is the one that writes, prints, logs in, opens a session, waits for a call, or runs
+jobs on the main thread of a host program.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -274,6 +278,7 @@ __all__ = [
     "HttpFailure",
     "Image",
     "InternalError",
+    "InvalidAnswer",
     "InvalidParams",
     "InvalidRequest",
     "MainThread",
@@ -384,6 +389,9 @@ class McpError(Exception):
 
     code = -32603
     http_status = 200
+    # Whether it is the outcome of a client's call. In a handler that calls another
+    # server, such an error is no answer to the handler's own client.
+    is_received = False
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -406,7 +414,7 @@ class McpError(Exception):
         text = str(error.get("message", ""))
         data = error.get("data")
         if type(code) is not int:
-            return InternalError(f"an error whose code is {show(code)}", error)
+            return InvalidAnswer(f"an error whose code is {show(code)}", error)
         kind: type[McpError] = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
@@ -455,6 +463,13 @@ class InvalidParams(_CodedError, code=-32602, status=400):
 
 class InternalError(_CodedError, code=-32603, status=500):
     """The receiver failed; its log says why."""
+
+
+class InvalidAnswer(InternalError):
+    """In a client: the server has answered what this protocol does not allow. If a tool
+    has run, its whole result is in `data`."""
+
+    is_received = True
 
 
 class NotFound(InvalidParams):
@@ -676,8 +691,8 @@ def error_text(error: object) -> str:
 # connections.
 
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
-# A message may have at most so many `[` and `{`. Each becomes a Python object: 4 MiB of
-# `[],` would take 90 MiB.
+# A message may have so many `[` and `{`, and a longer one an eighth of its bytes. Each
+# becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
 
 
@@ -708,9 +723,9 @@ TYPE_NAMES: dict[type, str] = {
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
     one that would take too much memory."""
-    is_long = len(data) > MAX_BRACKETS
-    if is_long and data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
-        raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
+    most = max(MAX_BRACKETS, len(data) >> 3)
+    if len(data) > most and data.count(b"[") + data.count(b"{") > most:
+        raise InvalidRequest(f"more than {most} arrays and objects")
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -1464,13 +1479,14 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # adds them up, since schemas, patterns and values may come from a stranger. Nothing is
 # ever fetched.
 
-MAX_STEPS = 1_000_000  # of work for one value: less than a second
+MAX_STEPS = 1_000_000  # of work for any value: less than a second
+STEPS_EACH = 4  # and so many for each character of a large one
 MAX_ERRORS = 100  # of one value: nobody acts on more
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
 MAX_KNOWN = 20  # names that may be told in place of an unknown one
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
-MAX_BASE = 2_000  # characters of a URI that references start from
+MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
     Spend = Callable[[int], None]
@@ -1506,13 +1522,14 @@ class Schema:
         self.targets: dict[tuple[int, str], Any] = {}
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
-        self.patterns: dict[str, Pattern] = {}
+        # Each pattern is a function of its own.
+        self.patterns: dict[str, Way] = {}
         # Whether any part asks which members others have evaluated.
         self.tracks = False
         # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
         self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
-        # How much the patterns have cost so far.
-        self._paid = 0
+        # How much the patterns may still cost.
+        self._left = MAX_PATTERNS
         references = self._survey("schema", schema, "")
         while references:
             # Everything is named by now. The target may bring more references.
@@ -1537,8 +1554,12 @@ class Schema:
                 continue
             if not isinstance(schema, dict):
                 raise ValueError(f"{place}: expected a schema, got {show(schema)}")
+            # A model, see WireType in room 7, judges its values itself.
+            if getattr(schema, "is_opaque", False):
+                self.rules[id(schema)] = _BOOLEANS[id(True)]
+                continue
             rules = self._check_keywords(place, schema)
-            base = self._name(place, schema, base)
+            base = self._name(schema, base)
             self.rules[id(schema)] = (base, fitting_types(schema), rules)
             for keyword in _REFERENCES & schema.keys():
                 references.append((schema, schema[keyword]))
@@ -1561,36 +1582,28 @@ class Schema:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
         self.tracks |= not _UNEVALUATED.isdisjoint(schema)
-        patterns = set(schema.get("patternProperties", ()))
+        patterns = [*schema.get("patternProperties", ())]
         if "pattern" in schema:
-            patterns.add(schema["pattern"])
-        for pattern in patterns - self.patterns.keys():
+            patterns.append(schema["pattern"])
+        for pattern in patterns:
             self._compile(place, pattern)
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
-        self._paid += len(pattern)
-        if re.search(r"[^\0-\xff]|\\u", pattern):
-            # `re` takes some milliseconds for a class of characters beyond Latin 1.
-            self._paid += 100 * pattern.count("[")
-        if self._paid > MAX_PATTERNS:
+        # `re` takes some milliseconds for a class of characters beyond Latin 1.
+        is_slow = re.search(r"[^\0-\xff]|\\u", pattern)
+        self._left -= len(pattern) + (100 * pattern.count("[") if is_slow else 0)
+        if self._left < 0:
             raise ValueError(f"{place}: too much work")
         try:
-            self.patterns[pattern] = Pattern(pattern)
+            self.patterns[pattern] = compile_pattern(pattern)
         except (re.error, ValueError, OverflowError, RuntimeError) as error:
             raise ValueError(f"{place}: pattern {show(pattern)}: {error}") from None
 
-    def _join(self, place: str, base: str, uri: str) -> str:
-        from urllib.parse import urljoin
-
-        if len(base) + len(uri) > MAX_BASE:
-            raise ValueError(f"{place}: too long a URI")
-        return urljoin(base, uri)
-
-    def _name(self, place: str, schema: Json, base: str) -> str:
+    def _name(self, schema: Json, base: str) -> str:
         """Remember what one schema is called. Returns the URI of its document."""
         if "$id" in schema:
-            base = self._join(place, base, schema["$id"].rstrip("#"))
+            base = _join(base, schema["$id"].rstrip("#"))
             self._named[base, ""] = schema
         for keyword in _ANCHORS & schema.keys():
             self._named[base, schema[keyword]] = schema
@@ -1603,7 +1616,7 @@ class Schema:
         from urllib.parse import unquote
 
         uri, _, fragment = text.partition("#")
-        base = self._join("schema.$ref", base, uri)
+        base = _join(base, uri)
         anchor, *pointer = unquote(fragment).split("/")
         try:
             schema = self._named[base, anchor]
@@ -1621,13 +1634,24 @@ class Schema:
 
     def errors(self, value: object) -> list[str]:
         """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
+        return list(map(_describe, self.failures(value)))
+
+    def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
+        """Check a value, as errors() does: returns the places that do not fit."""
         try:
-            failures = _Run(self).check(self.root, value, None)
-            return list(map(_describe, itertools.islice(failures, MAX_ERRORS)))
+            failures = _Run(self, value).check(self.root, value, None)
+            return list(itertools.islice(failures, most))
         except RecursionError:
-            return ["nested too deeply for the schema"]
+            why = "nested too deeply for the schema"
         except OverflowError as error:
-            return [str(error)]
+            why = str(error)
+        return [_Failure(None, why, None, _NOT_SHOWN)]
+
+
+def _join(base: str, uri: str) -> str:
+    from urllib.parse import urljoin
+
+    return urljoin(base, uri)
 
 
 # One reason why a value does not fit. `path` is the place: (path of the value around
@@ -1645,9 +1669,11 @@ class _Run:
     yield failures.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, value: object) -> None:
         self.schema = schema
         self.left = MAX_STEPS
+        self.value = value
+        self.is_large = False
         # The URIs of the documents entered, the outermost first.
         self.scope: tuple[str, ...] = ("",)
         # The members that were evaluated, (id of their owner, key), if any schema asks.
@@ -1656,8 +1682,12 @@ class _Run:
         self.start = 0
 
     def spend(self, steps: int) -> None:
-        """Pay for work. Raises OverflowError when it is too much."""
+        """Pay for work. Raises OverflowError when it is too much: more than in
+        proportion to the value."""
         self.left -= steps
+        if self.left < 0 and not self.is_large:
+            self.is_large = True
+            self.left += STEPS_EACH * len(repr(self.value))
         if self.left < 0:
             raise OverflowError("too much work for the schema")
 
@@ -1730,13 +1760,14 @@ class _Run:
             return value in values
         return self.key(value) in map(self.key, values)
 
-    def is_schema(self, value: Any, wanted: Any, schema: Json, path: Any) -> Failures:
-        # To survey a schema takes some steps for each of its characters.
-        self.spend(len(equality_key(value)))
+    def is_schema(self, value: Any, wanted: bool) -> bool:
+        # A survey takes some steps for each character of the schema.
+        self.spend(len(repr(value)))
         try:
             Schema(value)
-        except ValueError as error:
-            yield _Failure(path, "not a JSON Schema: {}", str(error), _NOT_SHOWN)
+        except ValueError:
+            return False
+        return True
 
     def ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
         return self.check(self.schema.targets[id(schema), text], value, path)
@@ -1808,7 +1839,8 @@ class _Run:
         return exact % divisor == 0
 
     def matches(self, text: str, pattern: str) -> bool:
-        return self.schema.patterns[pattern].search(text, self.spend)
+        everywhere = set(range(len(text) + 1))
+        return bool(self.schema.patterns[pattern](text, everywhere, self.spend))
 
     # Arrays.
     def all_differ(self, value: Any, wanted: bool) -> bool:
@@ -1956,65 +1988,38 @@ def _has_type(run: _Run, value: object, names: Any) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-class Pattern:
-    """An ECMA 262 pattern, whose search no text makes endless. Any thread may use it.
+# Patterns are those of ECMA 262, whose search no text makes endless. Where a pattern
+# leaves a choice, Python's `re` tries one way after another: it needs 2**n tries to see
+# that `^(a+)+$` does not match n letters and a `!`. So all ways are gone at once: each
+# part of a pattern is a function from the places in a text where it may begin to those
+# where it may end.
+#
+#     a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
+#                             d: {2,3,4} -> {5}           it matches
+def compile_pattern(pattern: str) -> Way:
+    """Make the function of a whole pattern. Any thread may use it.
 
-    Where a pattern leaves a choice, Python's `re` tries one way after another: it needs
-    2**n tries to see that `^(a+)+$` does not match n letters and a `!`. So `re` gets
-    only patterns that leave hardly a choice. The others go all ways at once: each part
-    is a function from the places in the text where it may begin to those where it may
-    end.
-
-        a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
-                                d: {2,3,4} -> {5}           it matches
-
-    Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError.
+    Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError; also
+    for a look behind and for a reference back, which need a memory of the way.
     """
-
-    def __init__(self, pattern: str) -> None:
-        tokens = deque(map(_translate, re.findall(_TOKEN, pattern)))
-        # `re` knows best what is no pattern.
-        self._plain = re.compile("".join(tokens), re.ASCII)
-        self._way = None if _is_plain(tokens) else _parse(tokens)
-        # Repeats and back references make one try as long as the text.
-        self._length = 0 if re.search(r"{|\\\d", pattern) else len(pattern)
-
-    def search(self, text: str, spend: Spend) -> bool:
-        """Return whether it matches anywhere. `spend` is told the cost, and may
-        raise."""
-        if self._way is not None:
-            everywhere = set(range(len(text) + 1))
-            return bool(self._way(text, everywhere, spend))
-        one_try = self._length or len(text)
-        spend(1 + (len(text) * one_try >> 8))
-        return self._plain.search(text) is not None
+    tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
+    # `re` knows best what is no pattern.
+    re.compile("".join(tokens), re.ASCII)
+    return _parse(iter(tokens))
 
 
-def _is_plain(tokens: Iterable[str]) -> bool:
-    """Return whether `re` needs no more steps than there are places in the text."""
-    text = "".join(tokens)
-    choices = [each for each in tokens if re.match(r"[|]|{.+,", each)]
-    repeats_group = "){" in text
-    is_single = len(choices) == 1 and text[0] == "^" and "(" not in text
-    return not repeats_group and (not choices or is_single)
-
-
-def _parse(tokens: deque[str]) -> Way:
-    """Build what stands before the next `)`, or the end, and take it off the tokens.
-
-    The parentheses match, since `re` has compiled the whole.
-    """
-    sequence: list[Way] = []
-    sequences = [sequence]
-    while tokens:
-        token = tokens.popleft()
+def _parse(tokens: Iterator[str]) -> Way:
+    """Build what stands before the next `)`, or the end. The parentheses match, since
+    `re` has compiled the whole."""
+    sequences: list[list[Way]] = [[]]
+    for token in tokens:
+        sequence = sequences[-1]
         repeat = re.fullmatch(_REPEAT, token)
         if token == ")":
             break
         if token == "|":
-            sequence = []
-            sequences.append(sequence)
-        elif repeat and sequence:
+            sequences.append([])
+        elif repeat:
             least, comma, most = repeat.groups()
             most = most or (_ENDLESS if comma else least)
             repeated = sequence.pop()
@@ -2028,12 +2033,7 @@ def _parse(tokens: deque[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(
-    piece: re.Pattern[str],
-    text: str,
-    places: Places,
-    spend: Spend,
-) -> Places:
+def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
     """Return the places behind one character, or one anchor."""
     spend(2 + len(places))  # the call costs as much as two places
     matches = (piece.match(text, place) for place in places)
@@ -2041,10 +2041,7 @@ def _take(
 
 
 def _either(
-    sequences: list[list[Way]],
-    text: str,
-    places: Places,
-    spend: Spend,
+    sequences: list[list[Way]], text: str, places: Places, spend: Spend
 ) -> Places:
     ends: Places = set()
     for sequence in sequences:
@@ -2058,23 +2055,15 @@ def _either(
 
 
 def _repeat(
-    way: Way,
-    least: int,
-    most: int,
-    text: str,
-    places: Places,
-    spend: Spend,
+    way: Way, least: int, most: int, text: str, places: Places, spend: Spend
 ) -> Places:
-    for _ in range(least):
-        behind = way(text, places, spend)
-        if behind == places:
-            break
-        places = behind
-    ends = set(places)
-    for _ in range(most - least):
+    ends: Places = set() if least else set(places)
+    for count in range(1, most + 1):
+        spend(1)
         # A place where it has begun before brings nothing new.
         places = way(text, places, spend) - ends
-        ends |= places
+        if count >= least:
+            ends |= places
         if not places:
             break
     return ends
@@ -2134,7 +2123,7 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-# The schema for schemas. Its one keyword here is ours.
+# The schema for schemas. Its one keyword is ours.
 _METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
 _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
@@ -2146,6 +2135,7 @@ _NUMBERS = ("integer", "number")
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
     "a text": lambda value: isinstance(value, str),
+    "a URI": lambda value: isinstance(value, str) and len(value) <= MAX_URI_TEXT,
     "draft 2020-12, 2019-09 or draft-07": lambda value: bool(
         re.fullmatch(_DIALECTS, str(value))
     ),
@@ -2174,8 +2164,8 @@ _Keyword = namedtuple(
 )
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
-    _IS_SCHEMA: _Keyword("anything", _ALL, _Run.is_schema),
-    "$id": _Keyword("a text"),
+    _IS_SCHEMA: _Keyword("anything", _ALL, _Run.is_schema, "expected a JSON Schema"),
+    "$id": _Keyword("a URI"),
     "$anchor": _Keyword("a text"),
     "$dynamicAnchor": _Keyword("a text"),
     "$defs": _Keyword("schemas by name"),
@@ -2184,9 +2174,9 @@ _KEYWORDS = {
     "else": _Keyword("a schema"),
     "minContains": _Keyword("a count"),
     "maxContains": _Keyword("a count"),
-    "$ref": _Keyword("a text", _ALL, _Run.ref),
-    "$dynamicRef": _Keyword("a text", _ALL, _Run.dynamic_ref),
-    "$recursiveRef": _Keyword("a text", _ALL, _Run.ref),
+    "$ref": _Keyword("a URI", _ALL, _Run.ref),
+    "$dynamicRef": _Keyword("a URI", _ALL, _Run.dynamic_ref),
+    "$recursiveRef": _Keyword("a URI", _ALL, _Run.ref),
     "type": _Keyword("a type, or a list of types", _ALL, _has_type, _OF_TYPE),
     "enum": _Keyword("a list", _ALL, _Run.is_among, "expected one of {}"),
     "const": _Keyword(
@@ -2367,6 +2357,25 @@ def _parse_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
+def parse_text(text: str) -> Any:
+    """Decode a text in JSON; return another text as it is."""
+    try:
+        return parse_message(text.encode("utf-8", "surrogatepass"))
+    except McpError:
+        return text
+
+
+def _member_names(cls: Any) -> list[str] | None:
+    """Return the members of a dataclass, a class of attrs or a NamedTuple; or None."""
+    if hasattr(cls, "__dataclass_fields__"):
+        from dataclasses import fields
+
+        return [each.name for each in fields(cls)]
+    if hasattr(cls, "__attrs_attrs__"):
+        return [each.name for each in cls.__attrs_attrs__]
+    return getattr(cls, "_fields", None)
+
+
 def to_plain(value: Any) -> Any:
     """Return a Python value as JSON has it, the way its hint's schema says.
 
@@ -2378,20 +2387,17 @@ def to_plain(value: Any) -> Any:
         return to_plain(value.value)
     if isinstance(value, (str, int, float)):
         return value
-    if hasattr(value, "_asdict"):  # a NamedTuple
-        return to_plain(value._asdict())
+    names = _member_names(type(value))
+    if names is not None:
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(to_plain(key)): to_plain(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(each) for each in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_plain, value), key=encode_json)
-    if hasattr(type(value), "__dataclass_fields__"):
-        from dataclasses import fields
-
-        return {
-            field.name: to_plain(getattr(value, field.name)) for field in fields(value)
-        }
+    if hasattr(value, "model_dump"):  # a model of pydantic's
+        return value.model_dump(mode="json", by_alias=True)
     for base in type(value).__mro__:
         row = SCALARS.get(class_name(base))
         if row is not None and row.encode is not None:
@@ -2419,6 +2425,16 @@ REFUSALS = (ValueError, TypeError, ArithmeticError)
 def _parse_iso(cls: Any, wire: str) -> Any:
     """Return a date, a time, or both. Before 3.11, fromisoformat does not know Z."""
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
+
+
+# The part of ISO 8601's durations whose length does not depend on the calendar.
+_DURATION = r"^P(?=.)(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"
+_UNITS = {"W": "weeks", "D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
+
+
+def _parse_duration(cls: Any, wire: str) -> Any:
+    amounts = re.findall(r"([\d.]+)([WDHMS])", wire)
+    return cls(**{_UNITS[unit]: float(amount) for amount, unit in amounts})
 
 
 # The classes whose values are no containers. Each has its schema; the noun of an error
@@ -2453,6 +2469,12 @@ SCALARS = {
     "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
     "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
     "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
+    "datetime.timedelta": _Scalar(
+        {"type": "string", "format": "duration", "pattern": _DURATION},
+        "an ISO 8601 duration, such as PT90S",
+        _parse_duration,
+        lambda value: f"PT{value.total_seconds():g}S",
+    ),
     "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", encode=str),
     **dict.fromkeys(
         ("pathlib.Path", "pathlib.PurePath"),
@@ -2776,16 +2798,23 @@ def prompt_messages(value: object, version: str) -> list[Json]:
     return messages
 
 
-def unwrap_result(result: Json) -> Any:
+def value_of(result: Json, schema: Json) -> Any:
     """Return the Python value in a result of tools/call.
 
     That is its structured content; without any, its text when there is only text, else
-    its blocks: the only one, or a list.
+    its blocks: the only one, or a list. Raises ToolError, in the tool's words, if the
+    tool says that it failed. `schema`: the tool's outputSchema, or {}.
     """
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
-    if result.get("structuredContent") is not None:
-        return _unwrap_structured(result["structuredContent"], blocks)
-    texts = _texts_of(blocks)
+    texts = [
+        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
+    ]
+    value = result.get("structuredContent")
+    if result.get("isError"):
+        text = printable("\n".join(texts), keep_lines=True)
+        raise ToolError(text or "the tool failed", blocks)
+    if value is not None:
+        return value["result"] if _is_wrapped(value, texts, schema) else value
     if not blocks:
         return None
     if len(texts) == len(blocks):
@@ -2795,32 +2824,18 @@ def unwrap_result(result: Json) -> Any:
     return blocks
 
 
-def value_of(result: Json) -> Any:
-    """Return the Python value in a result, as unwrap_result() does. Raises ToolError,
-    in the tool's words, if the tool says that it failed."""
-    if not result.get("isError"):
-        return unwrap_result(result)
-    blocks: list[Json] = result["content"]
-    text = printable("\n".join(_texts_of(blocks)), keep_lines=True)
-    raise ToolError(text or "the tool failed", blocks)
-
-
-def _texts_of(blocks: list[Json]) -> list[str]:
-    return [
-        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
-    ]
-
-
-def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
-    """Return the value inside {"result": value}, if a server wrapped it; else as it
-    is."""
-    if not isinstance(value, dict) or list(value) != ["result"]:
-        return value
-    # An object that happens to look like a wrapped value has itself as text.
-    text = "".join(_texts_of(blocks)[:1])
-    if text.replace(" ", "") == encode_json(value).replace(" ", ""):
-        return value
-    return value["result"]
+def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
+    """Return whether {"result": ...} is what a server put around a tool's value. Then
+    the text has the value inside, and not all of it."""
+    read = [parse_text(text) for text in texts]
+    if object_or_empty(value).keys() != {"result"} or read == [value]:
+        return False
+    # FastMCP marks it; the official SDK has a title for it, and may cut lists up.
+    title = schema.get("title")
+    if "x-fastmcp-wrap-result" in schema or str(title).endswith("Output"):
+        return True
+    inner = value["result"]
+    return read in ([], [inner], inner) or texts in ([inner], inner)
 
 
 ###############################################################################
@@ -2892,12 +2907,12 @@ def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Jso
 
 
 def _read_class(cls: Any) -> list[_Parameter]:
-    """Return the members of a dataclass or NamedTuple, as it is constructed, or a
-    TypedDict.
+    """Return the members of a dataclass, a class of attrs or a NamedTuple, as it is
+    constructed, or of a TypedDict.
 
     Raises TypeError for any other class.
     """
-    if hasattr(cls, "__dataclass_fields__"):
+    if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__"):
         return read_parameters(cls.__init__, 1)[0]
     if hasattr(cls, "_field_defaults"):
         return read_parameters(cls.__new__, 1)[0]
@@ -2916,10 +2931,11 @@ def _read_class(cls: Any) -> list[_Parameter]:
 
 
 class WireType(Json):
-    """A Python type on the wire: this dict is its JSON Schema.
+    """A Python type on the wire: this dict is the JSON Schema that its values fit.
 
     convert(value) is the way back: the Python value for one that the schema allows. It
-    may raise one of REFUSALS all the same. A value of the class `cls` stays as it is.
+    may raise one of REFUSALS all the same. A value of the class `cls` stays as it is. A
+    schema that `is_opaque` is only shown: convert() judges the values.
     """
 
     def __init__(
@@ -2927,14 +2943,39 @@ class WireType(Json):
         schema: Json,
         convert: Callable[[Any], Any] = lambda wire: wire,
         cls: type | None = None,
+        is_opaque: bool = False,
     ) -> None:
         super().__init__(schema)
         self.convert = convert
         self.cls = cls
+        self.is_opaque = is_opaque
 
-    def kinds(self) -> set[Any]:
-        """Return the JSON types that the schema allows, and None where it says none."""
-        return {each.get("type") for each in self.get("anyOf", [self])}
+
+def simplify(schema: Json) -> None:
+    """Take out, at any depth, what makes arguments harder to write: the null of what
+    may be left out, and the titles that pydantic makes of names.
+
+    Some models fill in the null, and some clients refuse such a schema.
+    """
+    schema.pop("title", None)
+    for _, inner in inner_schemas(schema):
+        if isinstance(inner, dict):
+            simplify(inner)
+    for name, member in schema.get("properties", {}).items():
+        if name not in schema.get("required", ()):
+            drop_null(member)
+
+
+def drop_null(schema: Json) -> None:
+    """Make the schema of X of that of Optional[X]; but if it has a default, null means
+    another thing than leaving it out."""
+    others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if others and schema.get("default") is None:
+        what = others[0] if len(others) == 1 else {"anyOf": others}
+        replaced = ("anyOf", "default")
+        rest = {name: schema[name] for name in schema if name not in replaced}
+        schema.clear()
+        schema.update({**what, **rest})
 
 
 def _convert_members(converters: Any, wire: Json) -> Json:
@@ -2954,6 +2995,8 @@ class Param:
     """A note in a parameter's hint, for its schema to say more than the type:
 
         days: Annotated[int, Param("how many", ge=1, header="Days")]
+
+    Notes of pydantic and annotated_types are understood, too: Field(ge=1), Ge(1).
 
     description: for the model and for people; a plain str as the note says only this.
     ge, gt, le, lt: a number is >=, >, <= or < this.
@@ -2978,33 +3021,73 @@ class Param:
         examples: list[Any] | None = None,
         header: str | None = None,
     ) -> None:
-        self.wire = add_given(
-            {},
+        vars(self).update(
             description=description,
-            minimum=ge,
-            exclusiveMinimum=gt,
-            maximum=le,
-            exclusiveMaximum=lt,
-            minLength=min_length,
-            maxLength=max_length,
+            ge=ge,
+            gt=gt,
+            le=le,
+            lt=lt,
+            min_length=min_length,
+            max_length=max_length,
             pattern=pattern,
             examples=examples,
-            **{"x-mcp-header": header},
+            header=header,
         )
+
+
+# What notes say, by the names of their attributes, and the keywords for it.
+_NOTES = {
+    "description": "description",
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "examples": "examples",
+    "header": "x-mcp-header",
+}
+
+
+def _keywords(note: Any) -> Json:
+    """Return the keywords of a note: a text, a Param, or an object with attributes of
+    the same names. pydantic's Field has some of them in a list, `metadata`."""
+    if isinstance(note, str):
+        return {"description": note}
+    keywords = {}
+    for part in (note, *getattr(note, "metadata", ())):
+        for name, keyword in _NOTES.items():
+            value = getattr(part, name, None)
+            if isinstance(value, (str, int, float, list)):
+                keywords[keyword] = value
+    return keywords
 
 
 class HintReader:
     """Reads type hints, and says what they are on the wire.
 
-    A class that contains itself has no schema here: to write out the members of its
-    members would never end.
+    names: those that a hint in text may use
+    is_returned: whether the hints are of what is returned, or of what is given
     """
 
-    def __init__(self, names: Json, around: tuple[Any, ...] = ()) -> None:
-        # The names that a hint in text may use.
+    def __init__(self, names: Json, is_returned: bool = False) -> None:
         self._names = names
+        self._is_returned = is_returned
         # The classes whose members are being described.
-        self._around = around
+        self._around: list[Any] = []
+        # What references mean, by the names of classes: those that contain themselves,
+        # and the inner ones of models.
+        self.defs: dict[str, WireType] = {}
+
+    def root(self, described: WireType) -> WireType:
+        """Return the same with all the definitions, so that it stands alone."""
+        # The root of an outputSchema must say that it is an object's.
+        name = str(described.get("$ref")).rpartition("/")[2]
+        target = self.defs.get(name, described)
+        schema = add_given({**target}, **{"$defs": self.defs or None})
+        return WireType(schema, described.convert, is_opaque=target.is_opaque)
 
     def evaluate(self, hint: object) -> Any:
         """Return a hint as an object, if it is text. Raises TypeError when it cannot
@@ -3040,6 +3123,8 @@ class HintReader:
         for alias in ("__supertype__", "__value__"):  # a NewType, type X = ...
             if hasattr(origin, alias):
                 return self.describe(getattr(origin, alias))
+        if hasattr(origin, "model_json_schema"):
+            return self._model(origin)
         return self._instance(origin)
 
     def members(
@@ -3058,11 +3143,14 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
+            if is_field(default):
+                member.update(_keywords(default))
+                default = field_default(default)
             # A TypedDict may mark one member, whatever holds for the others.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
-            elif default is not None:
+            elif default is not None and class_name(type(default)) != "attr._Nothing":
                 with suppress(*REFUSALS):  # JSON cannot say every default
                     member["default"] = json.loads(encode_json(to_plain(default)))
         schema = add_given(
@@ -3073,14 +3161,11 @@ class HintReader:
 
     def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
         described = self.describe(hint)
-        kinds = described.kinds()
+        kinds = [each.get("type") for each in described.get("anyOf", [described])]
         noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
         for note in notes:
-            if isinstance(note, str):
-                note = Param(note)
-            if isinstance(note, Param):
-                for keyword, value in note.wire.items():
-                    described[keyword.replace("Length", noun)] = value
+            for keyword, value in _keywords(note).items():
+                described[keyword.replace("Length", noun)] = value
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
@@ -3105,24 +3190,23 @@ class HintReader:
         return WireType(schema, lambda wire: by_key[equality_key(wire)])
 
     def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
-        item = self.describe(args[0]) if args else WireType({})
-        unique = make in (set, frozenset)
-        schema = add_given(
-            {"type": "array"}, items=item or None, uniqueItems=unique or None
-        )
+        item = self.describe(args[0] if args else object)
+        # Some clients want `items` in any case.
+        schema = {"type": "array", "items": item}
         return WireType(schema, lambda wire: make(map(item.convert, wire)))
 
     def _tuple(self, args: Any) -> WireType:
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
+        schema: Json = {"type": "array", "minItems": len(items), "maxItems": len(items)}
+        schema["items"] = items[0]
+        if items.count(items[0]) < len(items):
+            # Clients that do not know `prefixItems` look at `items` alone.
+            schema["prefixItems"] = items
+            schema["items"] = {"anyOf": items}
         return WireType(
-            {
-                "type": "array",
-                "prefixItems": items,
-                "minItems": len(items),
-                "maxItems": len(items),
-            },
+            schema,
             lambda wire: tuple(item.convert(each) for item, each in zip(items, wire)),
         )
 
@@ -3138,31 +3222,86 @@ class HintReader:
 
     def _union(self, args: Any) -> WireType:
         types = [self.describe(each) for each in args]
-        schemas = list(map(Schema, types))
+        schemas: list[Schema] = []
 
         def convert(wire: object) -> Any:
             """Convert to the first type that fits: a text that is no date may be a
             str."""
-            refusal: Exception = ValueError("no alternative fits")
+            if not schemas:
+                # Only now all is defined that they may refer to.
+                schemas.extend(Schema(self.root(each)) for each in types)
+            refusals = []
             for wire_type, schema in zip(types, schemas):
                 try:
                     if not schema.errors(wire):
                         return wire_type.convert(wire)
                 except REFUSALS as error:
-                    refusal = error
-            raise refusal
+                    refusals.append(str(error))
+            raise ValueError(" or ".join(refusals) or "no alternative fits")
 
-        return WireType({"anyOf": types}, convert)
+        return WireType({"anyOf": types}, convert, types[0].cls)
+
+    def _model(self, cls: Any) -> WireType:
+        """Describe a class that knows its own schema, as pydantic's do. It also judges
+        its own values."""
+        mode = "serialization" if self._is_returned else "validation"
+        schema = cls.model_json_schema(mode=mode)
+        for name, each in schema.pop("$defs", {}).items():
+            if self.defs.setdefault(name, WireType(each, is_opaque=True)) != each:
+                raise TypeError(f"two classes are called {name}")
+        return WireType(schema, partial(_validate_model, cls), is_opaque=True)
 
     def _instance(self, cls: Any) -> WireType:
-        """Describe a dataclass, a NamedTuple or a TypedDict."""
-        if cls in self._around:
-            raise TypeError(f"{cls.__name__} contains itself; use dict")
+        """Describe a dataclass, a class of attrs, a NamedTuple or a TypedDict."""
+        name = cls.__name__
+        reference = WireType(
+            {"$ref": f"#/$defs/{name}"},
+            lambda wire: self.defs[name].convert(wire),
+        )
+        if cls in self._around or name in self.defs:
+            # It contains itself: its schema is written once.
+            self.defs.setdefault(name, reference)
+            return reference
+        names = self._names
         # A program that was started by exec() has no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        names = {**self._names, **globals_there, cls.__name__: cls}
-        members = HintReader(names, (*self._around, cls)).members(_read_class(cls))
-        return WireType(members, lambda wire: cls(**members.convert(wire)))
+        self._names = {**names, **globals_there, name: cls}
+        self._around.append(cls)
+        members = self.members(_read_class(cls))
+        self._around.pop()
+        self._names = names
+        described = WireType(members, lambda wire: cls(**members.convert(wire)))
+        # What dataclasses and NamedTuples have by themselves says nothing new.
+        doc = cls.__doc__ or ""
+        if not doc.startswith(f"{name}("):
+            described.update(describe_members(doc, members["properties"]))
+        if name not in self.defs:
+            return described
+        self.defs[name] = described
+        return reference
+
+
+def _validate_model(cls: Any, wire: object) -> Any:
+    """Make a model of a value, or of its JSON. Raises ValueError, in one line."""
+    try:
+        return cls.model_validate(parse_text(wire) if isinstance(wire, str) else wire)
+    except ValueError as error:
+        told: list[Json] = getattr(error, "errors", list)()[:TOLD_ERRORS]
+        places = [".".join(map(str, each["loc"])) for each in told]
+        lines = [f"{place}: {each['msg']}" for place, each in zip(places, told)]
+        raise ValueError("; ".join(lines) or str(error)) from None
+
+
+def is_field(default: object) -> bool:
+    """Return whether a default is pydantic's, as in `days: int = Field(default=3)`."""
+    return hasattr(default, "is_required") and hasattr(default, "get_default")
+
+
+def field_default(field: Any) -> Any:
+    """Return the default in one of pydantic's; REQUIRED if it has none."""
+    if field.is_required():
+        return REQUIRED
+    return field.get_default(call_default_factory=True)
 
 
 # The marks that a TypedDict may give to a member.
@@ -3278,6 +3417,15 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     return "\n".join(others).strip() or None, entries
 
 
+def describe_members(doc: str, members: Json) -> Json:
+    """Give members the descriptions that a docstring has of them. Returns that of the
+    whole: {"description": text}, or {}."""
+    description, entries = parse_doc(doc, members)
+    for name, text in entries.items():
+        members[name].setdefault("description", text)
+    return add_given({}, description=description)
+
+
 class Signature:
     """A function as the wire sees it, and the binding of its arguments.
 
@@ -3307,7 +3455,8 @@ class Signature:
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
             parameters, self.returns, self.names = read_parameters(fn)
-            members = HintReader(self.names).members(parameters, context_type)
+            reader = HintReader(self.names)
+            members = reader.members(parameters, context_type)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
         arguments: dict[str, WireType] = members["properties"]
@@ -3318,19 +3467,24 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        self.description, entries = parse_doc(
-            getattr(fn, "__doc__", None) or "", arguments
-        )
-        for name, text in entries.items():
-            arguments[name].setdefault("description", text)
+        # pydantic's defaults: without a value, the function would get the Field.
+        self._fields = {
+            each.name: each.default for each in parameters if is_field(each.default)
+        }
+        about = describe_members(getattr(fn, "__doc__", None) or "", arguments)
+        self.description: str | None = about.get("description")
         # "inputSchema" is one of an object, in every revision.
         if schema is not None and object_or_empty(schema).get("type") != "object":
             raise ValueError(
                 'input_schema: expected a JSON Schema with "type": "object" at its '
                 f"root, got {show(schema)}"
             )
-        self.schema: Json = schema or {**members, "additionalProperties": False}
-        self._check = Schema(self.schema)
+        root = reader.root(members)
+        simplify(root)
+        self.schema: Json = schema or root
+        # Other arguments are refused, but lists do not say so: some clients cannot
+        # read "additionalProperties".
+        self._check = Schema(schema or {**root, "additionalProperties": False})
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
             named = schema.get("properties", arguments).keys() & arguments.keys()
@@ -3345,35 +3499,40 @@ class Signature:
             if schema is None and each.cls in fitting_types(each)
         }
         self.required = set(members.get("required", ()))
-        # The arguments that may be lists or objects.
-        self._nested = {
-            name
-            for name, each in arguments.items()
-            if {"array", "object"} & each.kinds()
-        }
 
-    def bind(self, arguments: Json, texts: Iterable[str] = ()) -> Json:
-        """Return the keyword arguments for a call's arguments. Raises InvalidParams.
-
-        At times models write lists and objects as JSON in text. So text that does not
-        fit is read as JSON, if its argument may be a list or an object, or is among
-        `texts`: those that can only come as text, as the parts of a URI do.
-        """
+    def bind(self, arguments: Json) -> Json:
+        """Return the keyword arguments for a call's arguments. Raises InvalidParams."""
         # None is plain where the schema is one's own, for that may ask for anything.
         are_plain = self._plain and all(
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self.required <= arguments.keys():
-            return dict(arguments)
-        errors = self._check.errors(arguments)
-        if errors:
-            # Each error begins with the argument's name.
-            wrong = {error.partition(":")[0] for error in errors}
-            for name in wrong & self._nested.union(texts) & arguments.keys():
-                arguments = {**arguments, name: parse_text(arguments[name])}
-            errors = self._check.errors(arguments)
-        if errors:
-            raise InvalidParams("; ".join(errors[:TOLD_ERRORS]))
+            bound = dict(arguments)
+        else:
+            bound = self._read(arguments)
+        for name, field in self._fields.items():
+            if name not in bound:
+                bound[name] = field_default(field)
+        return bound
+
+    def _read(self, arguments: Json) -> Json:
+        """Check arguments, and convert them. Raises InvalidParams.
+
+        Models and clients send numbers, lists and objects as JSON in text, and null for
+        what they leave out. Where such a thing does not fit, it is taken as it is
+        meant.
+        """
+        failures = self._check.failures(arguments, MAX_STEPS)
+        if failures:
+            arguments = json.loads(encode_json(arguments))
+        # Twice: the text may be that of a null, or of a list of texts.
+        for _ in range(2):
+            for failure in failures:
+                _mend(arguments, failure.path)
+            failures = failures and self._check.failures(arguments, MAX_STEPS)
+        if failures:
+            told = map(_describe, failures[:TOLD_ERRORS])
+            raise InvalidParams("; ".join(told))
         try:
             return self._convert(arguments)
         except ValueError as error:
@@ -3391,12 +3550,21 @@ class Signature:
         return list(map(encode_text, values))
 
 
-def parse_text(text: Any) -> Any:
-    """Decode a text in JSON; leave other texts, and other values, alone."""
-    try:
-        return parse_message(text.encode("utf-8", "surrogatepass"))
-    except (AttributeError, McpError):
-        return text
+def _mend(value: Any, path: Any) -> None:
+    """Change what does not fit at one place: text in JSON is decoded, and null in an
+    object taken out."""
+    keys = []
+    while path:
+        path, key = path
+        keys.append(key)
+    with suppress(LookupError, TypeError):  # there may be nothing
+        while keys[1:]:
+            value = value[keys.pop()]
+        [key] = keys
+        if isinstance(value[key], str):
+            value[key] = parse_text(value[key])
+        elif value[key] is None and isinstance(value, dict):
+            del value[key]
 
 
 class Output:
@@ -3423,10 +3591,11 @@ class Output:
         if schema and self._wraps:
             # A draft is that of the whole; a $ref names definitions from the root.
             outer = {"$schema", "$defs", "definitions"} & schema.keys()
+            inner = {name: schema[name] for name in schema if name not in outer}
             schema = {
                 **{name: schema[name] for name in outer},
                 "type": "object",
-                "properties": {"result": schema},
+                "properties": {"result": inner},
                 "required": ["result"],
             }
         self.schema = schema or None
@@ -3463,18 +3632,24 @@ class Output:
 def _describe_returned(signature: Signature, structured: bool | None) -> Json | None:
     """Return the schema of a function's return hint; None, unless `structured` asks for
     it, where the hint says too little, or what JSON Schema cannot say."""
+    reader = HintReader(signature.names, is_returned=True)
     try:
-        described = HintReader(signature.names).describe(signature.returns)
+        described = reader.root(reader.describe(signature.returns))
     except TypeError as error:
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text goes as text, and a list of anything may hold images.
-    is_vague = described.get("type") in (None, "null", "array", "string")
-    says_no_more = described.keys() <= {"type", "description"}
-    if is_vague and says_no_more and not structured:
-        return None
-    return described
+    said = {name: described[name] for name in described.keys() - {"description"}}
+    return None if said in _VAGUE and not structured else described
+
+
+_VAGUE: list[Json] = [
+    {},
+    {"type": "null"},
+    {"type": "string"},
+    {"type": "array", "items": {}},
+]
 
 
 # One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
@@ -3608,11 +3783,10 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 class Request:
     """One request of the peer's, from its admission to its end.
 
-        admitted (in flight) --respond()---> answered
-                           \\--cut_short()--> cancelled, answered or not
+        admitted (in flight) --respond()--------> answered
+                           \\--cancel_request()--> cancelled, answered or not
 
-    respond() and cut_short() are methods of Connection. When `cancelled` turns true,
-    each of the `callbacks` is called once.
+    respond() and cancel_request() are methods of Connection.
 
     The defaults stand in the class, so that a request is cheap to make. None of them is
     ever changed in place: a request gets its own value by an assignment.
@@ -3630,13 +3804,13 @@ class Request:
     # it must increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
-    # Over HTTP: the claims of its bearer token, its headers with names in lower case,
-    # and the stream that its answer is written to.
+    # Over HTTP: the claims of its bearer token, and its headers with names in lower
+    # case.
     auth: Json | None = None
     headers: dict[str, str] = {}
-    stream: Any = None
-    # Of a member of a batch: the list that its answer is collected in.
-    answers: list[bytes] | None = None
+    # Where all that is about it goes, if that is not where its connection's messages
+    # go: the stream that answers its POST, or what collects the answers to a batch.
+    outbox: Any = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
         params = message.get("params") or {}
@@ -3662,6 +3836,15 @@ class Request:
             return None
         return error_message(self.id, error)
 
+    def cancel(self) -> None:
+        """Tell its work to stop: each callback is called once, by the thread that pops
+        it. Never blocks."""
+        self.cancelled = True
+        while self.callbacks:
+            # RuntimeError: there is no thread to be had, or an event loop has ended.
+            with suppress(IndexError, RuntimeError):
+                self.callbacks.pop()()
+
     def advance(self, progress: float) -> bool:
         """Note what is told of its progress. False if that does not increase."""
         if not progress > self.progress:
@@ -3670,52 +3853,11 @@ class Request:
         return True
 
 
-class Waiter:
-    """A place to wait for the outcome of a request of ours.
-
-        new --request(), hold()--> open --its answer, abandon(), finish()--> over
-
-    request(), hold(), abandon() and finish() are methods of Connection.
-
-    `inbox` gets any number of (params, None), one for each progress notification, then
-    one (None, Answer). That of a subscription gets one more (None, Answer) before, for
-    the acknowledgement. At the end, on_end(answer) is called before the last item is
-    put. It must not block, as it mostly runs on the reading thread.
-    """
-
-    # The id of the request; no request has the id 0.
-    id: RequestId = 0
-    # Whether its request may be on the wire. A waiter without a request waits for the
-    # connection's end.
-    sent = False
-
-    def __init__(
-        self,
-        method: str,
-        wants_progress: bool = False,
-        *,
-        on_end: Callback = None,
-    ) -> None:
-        self.method = method
-        self.wants_progress = wants_progress
-        self.on_end = on_end
-        self.inbox: SimpleQueue[Any] = SimpleQueue()
-
-    def finish(self, answer: Answer) -> None:
-        """Hand over the answer. Only the thread that has taken this out of `pending`
-        calls it."""
-        if self.on_end is not None:
-            self.on_end(answer)
-        # Without `pending`, an answer that is never taken keeps no Waiter alive.
-        self.inbox.put((None, Answer(None, answer.result, answer.error)))
-
-
 # A notification, with its row of METHODS, or UNKNOWN. To a server, the notification of
 # an extension that it has is a Request.
 Notification = namedtuple("Notification", "method params row")
-# The end of a request of ours, and the Waiter that was `pending` for it. It has a
-# result or an error: the peer's, or one of ours that says why no answer will come. It
-# has neither when the thread that waited has given up.
+# The end of a request of ours, and the PendingRequest that waits for it. It has a result
+# or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
 # `reply` is the message to send, or None. `is_late` marks an answer to no open request:
@@ -3768,9 +3910,9 @@ class Protocol:
         self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # The waiters for our requests that are not answered yet, by id. A request is
-        # registered here before its bytes leave. See also Connection.hold().
-        self.pending: dict[RequestId | None, Waiter] = {}
+        # Our requests that are not answered yet, by id. A request is registered here
+        # before its bytes leave: see PendingRequest, in room 10.
+        self.pending: dict[Any, Any] = {}
         # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
         # The ids of our next requests.
@@ -3798,7 +3940,8 @@ class Protocol:
             pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(str(error))
-            return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
+            kind = InvalidAnswer if self.role == "client" else InternalError
+            return Answer(pending, None, kind(f"not a valid answer: {error}"))
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
             return Refusal(str(error))
@@ -3818,8 +3961,8 @@ class Protocol:
         if self.version:
             return self.version < FIRST_MODERN
         # No revision is agreed on yet. A server that was sent `initialize` may ping.
-        waiters = list(self.pending.values())
-        return any(method_row(waiter.method).handshake for waiter in waiters)
+        asked = list(self.pending.values())
+        return any(method_row(each.method).handshake for each in asked)
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -3978,16 +4121,6 @@ def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
-def wait_until(condition: Callable[[], object], seconds: float) -> bool:
-    """Block until condition() is true, for `seconds` at most. Return whether it is."""
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() >= until:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 def start_thread(
     name: str, job: Callable[..., object], *arguments: Any
 ) -> threading.Thread:
@@ -4019,7 +4152,11 @@ def time_limit(
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
     """Block until these threads have ended, for `seconds` in all. Return whether they
     have."""
-    return wait_until(lambda: not any(map(threading.Thread.is_alive, threads)), seconds)
+    until = time.monotonic() + seconds
+    joined = list(threads)
+    for thread in joined:
+        thread.join(max(0.0, until - time.monotonic()))
+    return not any(map(threading.Thread.is_alive, joined))
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
@@ -4039,126 +4176,108 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
 
 
 class Workers:
-    """Threads that do jobs: `limit` at most, each started when it is needed.
+    """Threads that do jobs, in order: `limit` at most, each started when all others are
+    busy.
 
-        started --> waking up --> running --no job is left--> idle --> waking up ...
-
-    Few threads work off a burst, so that its answers share a write: one worker at a
-    time is waking up, and when it is awake, it wakes the next one if there are more
-    jobs. An idle worker waits for its bell, a lock. The one that became idle last is
-    woken first.
-
-    flush(is_patient) writes what jobs have queued. After a job a worker calls
-    flush(True), and so a slow peer slows the workers; but if another worker is waking
-    up, it leaves the lines to that one. A worker that has woken calls flush(False),
-    which does not wait for a thread that is writing already: the worker was woken for a
-    job that somebody waits for.
-
-    Not every handler runs here. The Pump serves a lone request itself, and over HTTP
-    the thread of the connection serves all.
+    concurrent.futures has such a pool, but its threads keep a program from ending, and
+    it imports `logging`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        limit: int,
-        flush: Callable[[bool], Any] = do_nothing,
-        most_jobs: int | None = None,
-    ) -> None:
+    def __init__(self, name: str, limit: int) -> None:
         self._name = name
-        self.limit = limit
-        self._flush = flush
-        # It is held while jobs and workers change.
+        self._limit = limit
+        # The jobs that wait; None ends one thread.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # Guards all that follows.
         self._lock = threading.Lock()
-        # When more than `most_jobs` wait, the oldest is dropped.
-        self._jobs: deque[Job] = deque(maxlen=most_jobs)
-        self._threads: set[threading.Thread] = set()
-        # The bells of the idle workers.
-        self._idle: list[threading.Lock] = []
-        # Whether a worker is waking up. When it is awake it says so, without the lock.
-        self._is_waking = False
+        self._threads: list[threading.Thread] = []
+        # How many jobs wait, or are being done.
+        self._unfinished = 0
         self._closed = False
 
     def __len__(self) -> int:
         """Return how many jobs wait."""
-        return len(self._jobs)
+        return self._jobs.qsize()
+
+    def is_idle(self) -> bool:
+        """Return whether no job waits, or is being done."""
+        return self._unfinished == 0
 
     def submit(self, job: Job) -> bool:
-        """Have a job done. Waits for no job and no peer. After close() it is dropped.
+        """Have a job done. Never waits for another one.
 
-        False if there is no worker, and the system has no thread for one.
+        False after close(), and if there is no thread, and the system has none.
         """
         with self._lock:
             if self._closed:
-                return True
-            self._jobs.append(job)
-            self._wake_locked()
+                return False
+            if self._unfinished >= len(self._threads) < self._limit:
+                # If the system has no thread to give, those that there are do the job.
+                with suppress(RuntimeError):
+                    # A job may be in input() when Python ends: stdin must not be freed
+                    # under it.
+                    thread = start_thread(self._name, self._run, sys.stdin)
+                    self._threads.append(thread)
             if not self._threads:
-                self._jobs.clear()
-            return bool(self._threads)
-
-    def _wake_locked(self) -> None:
-        """Wake a worker for the jobs that wait, or start another one."""
-        if self._is_waking or self._closed or not self._jobs:
-            return
-        if self._idle:
-            self._is_waking = True
-            self._idle.pop().release()
-        elif len(self._threads) < self.limit:
-            self._is_waking = True
-            try:
-                # A job may be in input() when Python ends: stdin must not be freed
-                # under it.
-                self._threads.add(start_thread(self._name, self._run, sys.stdin))
-            except RuntimeError:
-                # The system has no thread to give. The workers that there are will do
-                # the jobs, sooner or later; if there are none, submit() drops them.
-                self._is_waking = False
+                return False
+            self._unfinished += 1
+            self._jobs.put(job)
+            return True
 
     def _run(self, kept: object) -> None:
-        # A new worker need not wait for its bell: to start is to wake up.
-        bell = threading.Lock()
-        while True:
-            bell.acquire()
-            self._is_waking = False
-            # Another worker may have left the answer of its job to this one.
-            self._flush(False)
-            while (job := self._next(bell)) is not None:
-                try:
-                    job()
-                except BaseException as error:
-                    log_line(ERROR, f"{self._name}: a job failed", error)
-                # Let go of the job now: the flush may wait long for the peer.
-                del job
-                if not self._is_waking:
-                    self._flush(True)
-            if self._closed:
-                return
+        while (job := self._jobs.get()) is not None:
+            self._do(job)
+            # What it holds must not live until the next one.
+            del job
 
-    def _next(self, bell: threading.Lock) -> Job | None:
-        """Take the next job. If there is none, return None: this worker is idle from
-        now on, or ends if close() was called."""
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:
+            log_line(ERROR, f"{self._name}: a job failed", error)
         with self._lock:
-            if self._jobs:
-                job = self._jobs.popleft()
-                self._wake_locked()
-                return job
-            if not self._closed:
-                self._idle.append(bell)
-            return None
+            self._unfinished -= 1
+
+    def run_here(self, job: Job) -> bool:
+        """Do a job on this thread, which close() then waits for, as for a worker.
+        Returns whether more may follow: False after close()."""
+        thread = threading.current_thread()
+        with self._lock:
+            self._unfinished += 1
+            self._threads.append(thread)
+        self._do(job)
+        with self._lock:
+            self._threads.remove(thread)
+            return not self._closed
 
     def close(self, seconds: float) -> bool:
-        """Take no more jobs. The workers do those that wait, then end. Block until all
+        """Take no more jobs. The threads do those that wait, then end. Block until all
         but the calling one have ended, for `seconds` at most.
 
         Returns whether they have ended. Idempotent.
         """
         with self._lock:
-            self._closed = True
-            while self._idle:
-                self._idle.pop().release()
-            others = self._threads - {threading.current_thread()}
+            if not self._closed:
+                self._closed = True
+                for _ in self._threads:
+                    self._jobs.put(None)
+            others = set(self._threads) - {threading.current_thread()}
         return join_all(others, seconds)
+
+
+class SameThread:
+    """Stands where Workers are asked for, and does each job at once, on the thread that
+    submits it: over HTTP, that of the request."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def submit(self, job: Job) -> bool:
+        job()
+        return True
+
+    def close(self, seconds: float) -> bool:
+        return True
 
 
 # Levels of Python's logging, which is slow to import.
@@ -4248,11 +4367,11 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 # 10. Connection ##############################################################
 ###############################################################################
 
-# A Connection is a Protocol with threads around it. The thread that reads passes bytes
-# to feed(), workers serve the requests, and one thread at a time writes all lines that
-# wait. There are two seams: a Transport carries the bytes, an Endpoint knows what the
-# messages mean. This room opens no file and no socket, and runs no user code but
-# through its Endpoint.
+# A Connection is a Protocol with threads around it. One thread reads, and passes bytes
+# to feed(). Workers serve the requests. An Outbox takes what is said, and has it
+# written. There are three seams: a Transport carries bytes, an Outbox messages, and an
+# Endpoint knows what they mean. This room opens no file and no socket, and runs no user
+# code but through its Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
@@ -4260,22 +4379,22 @@ MAX_BACKLOG = 10_000
 # While one thread writes, others leave so many lines to it. Beyond that, a handler
 # waits until it is done.
 MAX_LINES = 100
-# A server on stdio ends the conversation when one write takes longer than this.
-WRITE_SECONDS = 60.0
 # A trace tells the first of these about messages that this side sends, the second about
 # those that it receives. "-->" goes to the server.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
-def encode_answer(message: Json, about: str = "the answer") -> bytes:
-    """Encode an answer; an error in its place if it has what JSON cannot say."""
+def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
+    """Return an answer, and its bytes; an error in its place if it has what JSON cannot
+    say."""
     try:
-        return encode_message(message)
+        return answer, encode_message(answer)
     except (ValueError, TypeError) as error:
+        about = "the answer" if request is None else request.about
         why = printable(f"{about}: not valid JSON: {error}")
     log_line(ERROR, why)
-    failure = error_message(message.get("id"), InternalError(why))
-    return json.dumps(failure).encode("ascii")
+    failure = error_message(answer.get("id"), InternalError(why))
+    return failure, json.dumps(failure).encode("ascii")
 
 
 class Transport:
@@ -4300,8 +4419,8 @@ class Transport:
     end is gone: from then on, nothing more is read, or written.
 
     A transport that `feeds` is not asked to read. It hands over what comes by itself,
-    on one thread at a time, by connection.dispatch(connection.feed(data)), and tells of
-    the end by connection.close(self.describe_end(why)).
+    on one thread at a time, by connection.feed(data), and tells of the end by
+    connection.close(self.describe_end(why)).
 
     For a server it is easier to call Server.serve.
     """
@@ -4352,10 +4471,10 @@ class Endpoint:
     still listen. HTTP also asks for header_parameters.
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
-    the same with an error_message(), from any thread, now or later. That queues it. A
-    worker writes what is queued when its job is done; any other thread calls
-    connection.flush(). A request that is never answered stays open, until it is
-    cancelled.
+    the same with an error_message(), from any thread, now or later. The answer is
+    written when serve_request returns; if it has returned before, the thread that
+    answers calls connection.outbox.flush_soon(). A request that is never answered stays
+    open, until it is cancelled.
     """
 
     # The user's code may run for any request.
@@ -4378,68 +4497,336 @@ class Endpoint:
         return []
 
 
-class Connection:
-    """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
+class Outbox:
+    """Takes what a Connection says, one message after another, and has it written.
 
-        feed() --> receive() --> dispatch() --> a worker: serve_request()
-                                                  --> respond() --> flush() --> write
-        request() --> wait() <-- receive(): the answer
+    To send is to queue: send() and finish() never block, as the Connection may hold its
+    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards the
+    caller has it written, by flush() if it may wait for a slow peer, as a handler may;
+    else by flush_soon().
+
+    This one drops all. It stands where nothing can be said but an answer.
+    """
+
+    # The Connection that it belongs to sets this.
+    connection: Any = None
+
+    def send(self, message: Json) -> None:
+        """Queue a message."""
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue the answer to a request, None if it gets none; or what answers no known
+        request, or the answers to a batch. If an answer has what JSON cannot say, an
+        error takes its place."""
+
+    def flush(self) -> None:
+        """Write what waits, or wait while the peer is slow."""
+
+    def flush_soon(self) -> None:
+        """Have another thread write what waits, unless this one need not wait."""
+
+    def drain(self, seconds: float) -> None:
+        """Block until all is written, for `seconds` at most. This is the end."""
+
+    def leave(self, retry_ms: int) -> None:
+        """Have the client of an HTTP stream come back for the rest."""
+
+
+class LineOutbox(Outbox):
+    """Queues lines for a Transport. One thread at a time writes all that wait.
+
+    While it writes, the other threads leave their lines to it, so that many answers
+    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn: a
+    handler that has much to say is as slow as its peer. For threads that must not
+    block, another thread writes, which starts with the first of these.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._lines: deque[bytes] = deque()
+        # Held by the thread that writes.
+        self._writing = threading.Lock()
+        self._writer = Workers("mcp-writer", 1)
+
+    def send(self, message: Json) -> None:
+        line = encode_message(message)
+        # Notifications to a peer that reads nothing are dropped in the end.
+        if len(self._lines) < MAX_QUEUED or "id" in message:
+            self._lines.append(line)
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self._lines.append(encode_answer(answer, request)[1])
+
+    def flush(self) -> None:
+        self._flush(is_patient=True)
+
+    def _flush(self, is_patient: bool = False) -> None:
+        # Rule: queue first, try afterwards; let go first, look afterwards. So one of
+        # two threads sees the line that one has queued while the other has written.
+        while self._lines and self._writing.acquire(
+            is_patient and len(self._lines) > MAX_LINES
+        ):
+            try:
+                self._write_waiting()
+            finally:
+                self._writing.release()
+
+    def flush_soon(self) -> None:
+        if not self._writer.submit(self._flush):
+            self._flush()
+
+    def drain(self, seconds: float) -> None:
+        self._writer.submit(self._flush)
+        self._writer.close(seconds)
+        # Another thread may have taken the last lines.
+        if self._writing.acquire(timeout=seconds):
+            self._writing.release()
+
+    def _write_waiting(self) -> None:
+        # No other thread takes lines out.
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        if not lines or self.connection.reason is not None:
+            return
+        try:
+            for line in lines:
+                self.connection.tell_trace(line)
+            self._transport.write(b"\n".join([*lines, b""]))
+        except (OSError, ValueError) as error:
+            end = self._transport.describe_end(f"cannot write: {error}")
+            self.connection.lose(end)
+
+
+class Batch(Outbox):
+    """Collects the answers to a batch, and sends them together when all are there. All
+    else goes where it goes without one.
+
+    size: how many answers it waits for; some requests get none, and count as well
+    """
+
+    def __init__(self, outbox: Outbox, size: int) -> None:
+        self.answers: list[Json] = []
+        self._outbox = outbox
+        self._open = size
+
+    def send(self, message: Json) -> None:
+        self._outbox.send(message)
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self.answers.append(encode_answer(answer, request)[0])
+        self._open -= 1
+        if self.answers and self._open == 0:
+            self._outbox.finish(None, self.answers)
+
+    def flush(self) -> None:
+        self._outbox.flush()
+
+    def flush_soon(self) -> None:
+        self._outbox.flush_soon()
+
+
+class PendingRequest:
+    """A request of ours, from the call that sends it to its end; a future.
+
+        new --Connection.request()--> open --resolve(), or cancel()--> done
+
+    While it is open it is in `protocol.pending`, under its id. The thread that takes it
+    out of there has ended it, and calls resolve(); so nobody else does. Any thread may
+    wait for it.
+
+    Connection.register() opens one without a request. It waits for the connection's end.
+    """
+
+    # The id of the request; no request has the id 0.
+    id: RequestId = 0
+    # Whether its request may be on the wire.
+    sent = False
+    # How it has ended: one of the two, or neither if it is not done.
+    answer: Json | None = None
+    error: BaseException | None = None
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        *,
+        wants_progress: bool = False,
+        on_done: Job = do_nothing,
+    ) -> None:
+        self.method = method
+        self.wants_progress = wants_progress
+        self._connection = connection
+        # It is called when this is done, on any thread, and must not block.
+        self._on_done = on_done
+        # What comes before the end, such as progress; None is the end.
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+
+    def put(self, item: object) -> None:
+        """Take what comes before the end. Of MAX_QUEUED that wait, the oldest goes."""
+        if self._inbox.qsize() >= MAX_QUEUED:
+            log_line(
+                WARNING, f"{self.method}: of {MAX_QUEUED} that wait, the oldest goes"
+            )
+            self._inbox.get_nowait()
+        self._inbox.put(item)
+
+    def resolve(
+        self, answer: Json | None = None, error: BaseException | None = None
+    ) -> None:
+        """Set how it has ended, and wake those who wait. Never blocks."""
+        self.answer = answer
+        self.error = error
+        self._on_done()
+        self._inbox.put(None)
+
+    def done(self) -> bool:
+        """Return whether it has ended."""
+        return self.answer is not None or self.error is not None
+
+    def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
+        """End it by `error`, and tell the peer why: basic/patterns/cancellation.md.
+        Never blocks. False if it has ended before."""
+        error = error or Cancelled("the request was cancelled")
+        if not self._connection.resolve(self.id, None, error):
+            return False
+        # "The `initialize` request MUST NOT be cancelled by clients".
+        if self.sent and not method_row(self.method).handshake:
+            # It may quote what cannot be said in UTF-8.
+            told = sendable(reason or "")
+            params = add_given({"requestId": self.id}, reason=told or None)
+            self._connection.notify("notifications/cancelled", params)
+        return True
+
+    def take(
+        self, seconds: float = float("inf"), deadline: float = float("inf")
+    ) -> Any:
+        """Block for the next item that came before the end; None at the end.
+
+        Raises Timeout after `seconds`, but not while another thread answers a question
+        of the peer's, as a user may think for long; and at the `deadline`, by
+        time.monotonic(), all the same.
+        """
+        while True:
+            with suppress(Empty):
+                item = get_within(
+                    self._inbox, min(seconds, deadline - time.monotonic())
+                )
+                if item is None:
+                    # For the next call, too.
+                    self._inbox.put(None)
+                return item
+            why = f"no answer within {seconds:g} seconds"
+            if time.monotonic() >= deadline:
+                why = "no answer by the deadline for all of it"
+            elif self._connection.is_answering():
+                continue
+            details = self._connection.transport.details()
+            raise Timeout(f"{self.method}: {why}", details)
+
+    def result(
+        self,
+        seconds: float,
+        on_progress: Callback = None,
+        deadline: float = float("inf"),
+    ) -> Json:
+        """Block for the answer; on_progress(progress, total, message) runs here. Each
+        progress notification starts the `seconds` anew.
+
+        Raises McpError, Cancelled, ConnectionClosed, and Timeout as take() does. Any
+        exception cancels the request, be it Ctrl-C, or what on_progress has raised.
+        """
+        try:
+            while (progress := self.take(seconds, deadline)) is not None:
+                if on_progress is not None:
+                    on_progress(*map(progress.get, ("progress", "total", "message")))
+        except BaseException as error:
+            # The peer is told its type, or a Timeout's message, and no more.
+            told = error.message if isinstance(error, Timeout) else type(error).__name__
+            self.cancel(told)
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.answer or {}
+
+
+class Connection:
+    """One conversation: a Protocol, its Endpoint, and the Outbox for what it says.
+
+        feed() --> receive() --> act() --> a worker: serve()
+                                             --> respond() --> the outbox --> the peer
+        request() --> PendingRequest.result() <-- act(): the answer
+
+    `workers` do what may block: a pool, or SameThread where each request has a thread.
+    `loop` runs `async def` handlers.
 
     `trace` is called with each message that passes: see tracer(). The thread that takes
-    a request out of `protocol.in_flight`, or a waiter out of `protocol.pending`, has
-    ended it, and only that thread may still speak about it.
+    a request out of `protocol.in_flight`, or out of `protocol.pending`, has ended it,
+    and only that thread may still speak about it.
     """
 
     session_id: str | None = None
-    # The reason why nothing is written any more.
+    # The reason why nothing is said any more.
     reason: BaseException | None = None
+    # Whether the peer can be told of changes at any time.
+    carries_changes = True
+    loop: Any = None
+
+    # Whether the peer may be anybody who reaches this machine.
+    is_remote = False
 
     def __init__(
         self,
         protocol: Protocol,
         endpoint: Endpoint,
-        transport: Transport,
+        outbox: Outbox,
+        workers: Workers | SameThread | Deputy,
         *,
-        name: str,
-        max_workers: int = MAX_WORKERS,
+        transport: Transport | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
-        self.transport = transport
+        self.outbox = outbox
+        outbox.connection = self
+        self.workers = workers
+        self.transport = transport or Transport()
         self.trace = trace
-        self._open_wire(name, max_workers)
+        self._sends, self._receives = _DIRECTIONS[protocol.role]
+        self._framer = LineFramer(MAX_MESSAGE)
+        # For ctx.on_cancel(): all workers may be busy.
+        self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         # It is held while a request of the peer's ends and its answer is queued, and
-        # while any other line is queued.
+        # while any other message about it is queued.
         self._lock = threading.Lock()
         # The threads whose callbacks answer questions now.
-        self.answerers: set[int] = set()
+        self._answerers: set[int] = set()
 
-    def _open_wire(self, name: str, max_workers: int) -> None:
-        """Make what reads lines, serves them, and writes the answers."""
-        self._sends, self._receives = _DIRECTIONS[self.protocol.role]
-        self._framer = LineFramer(MAX_MESSAGE)
-        self.workers = Workers(name, max_workers, self.flush)
-        # The lines that wait to be written.
-        self._lines: deque[bytes] = deque()
-        # Held by the thread that writes.
-        self._writing = threading.Lock()
-        # By time.monotonic(), when the present write began; infinite between writes.
-        self._write_began = float("inf")
-        # Writes for the threads that must not block.
-        self._writer = Workers("mcp-writer", 1)
+    # Reading. But for the trace, feed() runs the user's code only for the requests
+    # whose row is `inline`. It never blocks.
+    def read_all(self) -> None:
+        """Read until the input ends. This is all that a reading thread does."""
+        while self.read():
+            pass
 
-    # Reading. But for the trace, feed() and receive() run the user's code only for the
-    # requests whose row is `inline`.
-    def feed(self, data: bytes) -> list[Request]:
-        """Take bytes that came in, b"" at their end. Returns the requests to serve."""
-        ready = []
+    def read(self) -> bool:
+        """Read once, and take what came. Returns False at the end of the input."""
+        try:
+            data = self.transport.read()
+        except (OSError, ValueError) as error:
+            # ValueError: the file was closed.
+            log_line(DEBUG, f"the input ended: {error_text(error)}")
+            data = b""
+        self.feed(data)
+        return bool(data)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that came in, b"" at their end, and have workers serve them."""
         for line in self._framer.feed(data):
-            ready += self.receive(line)
-        return ready
+            self.receive(line)
 
-    def receive(self, line: bytes | None) -> list[Request]:
-        """Take one line; None is one that was too long. Returns requests to serve."""
+    def receive(self, line: bytes | None) -> None:
+        """Take one line; None is one that was too long."""
         try:
             if line is None:
                 raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
@@ -4447,89 +4834,76 @@ class Connection:
                 self.trace(self._receives, line)
             message = parse_message(line)
             if isinstance(message, list):
-                events = self.receive_batch(message)
-                if not self.workers.submit(partial(self._serve_batch, events)):
-                    self.dispatch(
-                        [each for each in events if isinstance(each, Request)]
-                    )
-                return []
+                self.receive_batch(message, self.outbox)
+                return
+            event = self.protocol.receive(message)
         except McpError as error:
             line = line or b""
             if self.protocol.role == "client":
                 told = f"not a message, skipped (does the server print?): {error}"
                 log_line(WARNING, f"{told}: {line[:200]!r}")
             # It may have been the answer to a request of ours. That ends here.
-            return self._act(self.protocol.refuse(unread_answer(line), error))
-        return self._act(self.protocol.receive(message))
+            event = self.protocol.refuse(unread_answer(line), error)
+        self.act(event)
 
-    def receive_batch(self, messages: list[Any]) -> list[Event]:
-        """Judge the messages of a batch. They are in flight from now on: the next
-        message may cancel one of them. Raises InvalidRequest."""
+    def receive_batch(
+        self,
+        messages: list[Any],
+        outbox: Outbox,
+        prepare: Callable[[Event], object] = do_nothing,
+    ) -> None:
+        """Take the messages of a batch, whose answers go to an outbox together.
+        prepare(event) is called before each is served. Raises InvalidRequest."""
         if self.protocol.version != BATCH_VERSION:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        return list(map(self.protocol.receive, messages))
+        # All are in flight before the first one is served: one may cancel another.
+        events = list(map(self.protocol.receive, messages))
+        answered = [each for each in events if isinstance(each, (Request, Refusal))]
+        batch = Batch(outbox, len(answered))
+        for event in sorted(events, key=lambda event: isinstance(event, Request)):
+            prepare(event)
+            self.act(event, batch)
 
-    def _serve_batch(self, events: list[Event]) -> None:
-        answer = self.answer_batch(events, do_nothing)
-        if answer:
-            self._add(answer)
-
-    def answer_batch(
-        self, events: list[Event], prepare: Callable[[Request], object]
-    ) -> bytes:
-        """Serve what the Protocol has made of a batch, in order; prepare(request) is
-        called before each request.
-
-        Returns the answers, as one array; b"" if there are none.
-        """
-        answers: list[bytes] = []
-        for event in events:
-            if isinstance(event, Request):
-                event.answers = answers
-                prepare(event)
-                self._serve(event)
-            elif isinstance(event, Refusal) and event.reply is not None:
-                answers.append(encode_answer(event.reply))
-            else:
-                self._act(event)
-        return b"[" + b",".join(answers) + b"]" if answers else b""
-
-    def _act(self, event: Event) -> list[Request]:
-        """Act on what the Protocol made of a message; returns a request to serve."""
+    def act(self, event: Event, outbox: Outbox | None = None) -> None:
+        """Act on what the Protocol made of a message. What it is answered with goes to
+        this outbox, if there is one."""
         if isinstance(event, Request):
-            row = event.row
-            if not row.inline or (self.endpoint.may_block and not row.handshake):
-                return [event]
-            # It is served here and now: what follows in the stream finds it done.
-            self.endpoint.serve_request(self, event)
-            self.flush_soon()
+            event.outbox = outbox
+            self._submit(event)
         elif isinstance(event, Answer):
-            event.pending.finish(event)
+            event.pending.resolve(event.result, event.error)
         elif isinstance(event, Notification):
             handler = event.row.handler
             if not handler or not getattr(self, handler)(event):
                 self.endpoint.serve_notification(self, event)
         else:
             log_line(DEBUG, f"refused: {event.why}")
-            if event.reply is not None:
-                self._add(encode_answer(event.reply))
-                self.flush_soon()
-        return []
+            outbox = outbox or self.outbox
+            outbox.finish(None, event.reply)
+            outbox.flush_soon()
 
-    def dispatch(self, requests: list[Request]) -> None:
-        """Have workers serve these requests. Never blocks."""
-        for request in requests:
-            job = partial(self._serve, request)
-            if len(self.workers) >= MAX_BACKLOG or not self.workers.submit(job):
-                error = InternalError("too many requests wait")
-                self.cut_short(request, request.failure(error))
-
-    def _serve(self, request: Request) -> None:
-        # It may have been cancelled while it was queued.
-        if not request.cancelled:
+    def _submit(self, request: Request) -> None:
+        row = request.row
+        if row.inline and (row.handshake or not self.endpoint.may_block):
+            # It is served here and now: what follows in the stream finds it done.
             self.endpoint.serve_request(self, request)
+            self._outbox_of(request).flush_soon()
+            return
+        is_full = len(self.workers) >= MAX_BACKLOG
+        if is_full or not self.workers.submit(partial(self.serve, request)):
+            error = InternalError("too many requests wait")
+            self.cancel_request(request, request.failure(error))
+
+    def serve(self, request: Request) -> None:
+        """Serve a request, and write its answer, on a thread that may block."""
+        try:
+            # It may have been cancelled while it was queued.
+            if not request.cancelled:
+                self.endpoint.serve_request(self, request)
+        finally:
+            self._outbox_of(request).flush()
 
     # The rows of METHODS name these two: they serve notifications about an open
     # request. Each returns whether it was open.
@@ -4544,186 +4918,119 @@ class Connection:
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
         log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
-        return self.cut_short(request, answer)
+        return self.cancel_request(request, answer)
 
     def _progress(self, notification: Notification) -> bool:
         params = notification.params
-        waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
+        pending = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = type(params.get("progress")) in (int, float)
-        if waiter is not None and waiter.wants_progress and is_number:
-            put_bounded(waiter.inbox, (params, None))
+        if pending is not None and pending.wants_progress and is_number:
+            pending.put(params)
         return True
 
-    # Ending requests: respond(), cut_short() and cancel_all() end those of the peer,
-    # finish(), abandon() and fail_pending() our own.
-    def respond(self, request: Request, message: Json | None) -> bool:
-        """Take the peer's request out of flight, and queue its answer, if there is one.
-        The caller has it written: see Endpoint.
+    # The peer's requests
+    def is_in_flight(self, request: Request) -> bool:
+        """Return whether a request of the peer's has not ended."""
+        return self.protocol.in_flight.get(request.id) is request
 
-        False if the request has ended before.
-        """
-        answer = None
-        if message is not None:
-            answer = encode_answer(message, about=request.about)
+    def respond(self, request: Request, answer: Json | None) -> bool:
+        """End a request of the peer's, and queue its answer, if it gets one. Never
+        blocks. False if it has ended before."""
         with self._lock:
             # basic/transports/stdio.md: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
                 return False
-            if answer is not None and request.answers is not None:
-                request.answers.append(answer)
-            elif answer is not None:
-                self._add_locked(answer, request, is_answer=True)
+            self._outbox_of(request).finish(request, answer)
         return True
 
-    def cut_short(self, request: Request, message: Json | None = None) -> bool:
+    def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
         """End a request, with this answer if there is one, and tell its work to stop.
 
         False if the request has ended before. Never blocks, but over HTTP it may write
         the end of a stream, which a slow client holds up.
         """
-        if not self.respond(request, message):
+        if not self.respond(request, answer):
             return False
-        self.tell_cancelled(request)
-        self.flush_soon()
+        request.cancel()
+        self._outbox_of(request).flush_soon()
         return True
 
-    def tell_cancelled(self, request: Request) -> None:
-        """Tell its work to stop. Each of its callbacks is called once, by whichever
-        thread pops it."""
-        request.cancelled = True
-        while request.callbacks:
-            # RuntimeError: there is no thread to be had, or an event loop has ended.
-            with suppress(IndexError, RuntimeError):
-                request.callbacks.pop()()
-
-    def _is_ended(self, request: Request) -> bool:
-        return self.protocol.in_flight.get(request.id) is not request
-
-    def cancel_all(self) -> None:
+    def cancel_requests(self) -> None:
         """Cancel every request of the peer's that is in flight."""
         for request in list(self.protocol.in_flight.values()):
-            self.cut_short(request)
+            self.cancel_request(request)
 
-    # Writing
-    def _add(
+    # Saying
+    def _outbox_of(self, request: Request | None) -> Outbox:
+        if request is None or request.outbox is None:
+            return self.outbox
+        outbox: Outbox = request.outbox
+        return outbox
+
+    def send(
         self,
-        line: bytes,
+        message: Json,
         about: Request | None = None,
         progress: float | None = None,
-    ) -> None:
-        """Queue a line; one about a peer's request only while that is in flight."""
-        with self._lock:
+    ) -> Outbox:
+        """Queue a message, and return where; the caller flushes that. Never blocks.
+
+        One about a request of the peer's is sent only while that is in flight, and if
+        its `progress` increases.
+        """
+        outbox = self._outbox_of(about)
+        with self._lock if about is not None else nullcontext():
             # progress: "MUST stop after completion".
-            if about is not None and self._is_ended(about):
-                return
+            is_over = about is not None and not self.is_in_flight(about)
+            if is_over or self.reason is not None:
+                return outbox
             # "The `progress` value MUST increase with each notification".
             if about is None or progress is None or about.advance(progress):
-                self._add_locked(line, about)
-
-    def _add_locked(
-        self, line: bytes, about: Request | None, is_answer: bool = False
-    ) -> None:
-        """Queue a line while _lock is held."""
-        self._lines.append(line)
+                outbox.send(message)
+        return outbox
 
     def notify(
-        self,
-        method: str,
-        params: Json | None,
-        request: Request | None = None,
-        progress: float | None = None,
+        self, method: str, params: Json | None, about: Request | None = None
     ) -> None:
-        """Send a notification, as queue() has it. On a server this may wait for a slow
-        peer; on a client another thread writes."""
-        self.queue(method, params, request, progress)
-        self._flush_own()
+        """Send a notification. Never blocks."""
+        self.send(call_message(method, params), about).flush_soon()
 
-    def queue(
-        self,
-        method: str,
-        params: Json | None,
-        request: Request | None = None,
-        progress: float | None = None,
-    ) -> None:
-        """Queue a notification. The caller calls flush() or flush_soon() next.
-
-        One about a `request` is sent only while that is in flight, and if its
-        `progress` increases.
-        """
-        # Beyond this, notifications to a peer that reads nothing are dropped.
-        is_full = len(self._lines) >= MAX_QUEUED
-        if is_full or self.reason is not None:
-            return
-        self._add(encode_message(call_message(method, params)), request, progress)
-
-    def _flush_own(self) -> None:
-        """Have what is queued written: by a server's handler itself, so that a slow
-        peer slows it; on a client by another thread."""
-        if self.protocol.role == "server":
-            self.flush(is_patient=True)
-        else:
-            self.flush_soon()
-
-    def flush(self, is_patient: bool = False) -> None:
-        """Write the lines that wait, or leave them to the thread that is writing: it
-        takes along what others add meanwhile.
-
-        is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
-            say is as slow as its peer
-        """
-        # A thread that writes lets go of _writing before it looks for more lines. So
-        # one of the two threads sees a line that was added during the write.
-        while self._lines and self._writing.acquire(
-            is_patient and len(self._lines) > MAX_LINES
-        ):
-            try:
-                # No other thread takes lines out.
-                lines = [self._lines.popleft() for _ in range(len(self._lines))]
-                if lines:
-                    self._write_began = time.monotonic()
-                    self._write(lines)
-            finally:
-                self._write_began = float("inf")
-                self._writing.release()
-
-    def flush_soon(self) -> None:
-        """Have the lines written without blocking, if a thread can be had for that."""
-        if not self._writer.submit(self.flush):
-            self.flush()
-
-    def is_written(self) -> bool:
-        """Return whether all is written, or the peer has gone."""
-        is_idle = not (self._lines or self._writing.locked())
-        return is_idle or self.reason is not None
-
-    def is_stuck(self) -> bool:
-        """Return whether the peer reads nothing for too long."""
-        return time.monotonic() - self._write_began > WRITE_SECONDS
-
-    def carries_changes(self, request: Request) -> bool:
-        """Return whether this conversation can tell the peer of changes: in a session
-        at any time, in the modern era while this request stays open."""
-        # Server.handle sets a reason: nothing leaves it but the answer.
-        return self.reason is None
-
-    def _write(self, lines: list[bytes]) -> None:
-        if self.reason is not None:
-            return
-        try:
-            if self.trace is not None:
-                for line in lines:
-                    self.trace(self._sends, line)
-            self.transport.write(b"\n".join([*lines, b""]))
-        except (OSError, ValueError) as error:
-            self.reason = self.transport.describe_end(f"cannot write: {error}")
-            self.cancel_all()
-            self.fail_pending(self.reason)
+    def tell_trace(self, line: bytes) -> None:
+        """Tell the trace, if there is one, what this side sends."""
+        if self.trace is not None:
+            self.trace(self._sends, line)
 
     # Our own requests
+    def register(self, pending: PendingRequest, request_id: Any) -> None:
+        """Open the wait for the answer to the request with this id. Raises
+        ConnectionClosed."""
+        # Rule: register first, look afterwards. lose() sets the reason before it looks
+        # for pending requests, so one of the two threads sees the other.
+        pending.id = request_id
+        self.protocol.pending[request_id] = pending
+        if self.reason is not None:
+            self.resolve(request_id, None, self.reason)
+            raise self.reason.with_traceback(None)
+
+    def resolve(
+        self,
+        request_id: Any,
+        answer: Json | None = None,
+        error: BaseException | None = None,
+    ) -> bool:
+        """End a request of ours. False if it has ended before."""
+        pending = self.protocol.pending.pop(request_id, None)
+        if pending is not None:
+            pending.resolve(answer, error)
+        return pending is not None
+
     def request(
-        self, waiter: Waiter, params: Json | None, about: Request | None = None
-    ) -> Waiter:
-        """Send a request, and register `waiter` for its answer.
+        self,
+        pending: PendingRequest,
+        params: Json | None,
+        about: Request | None = None,
+    ) -> PendingRequest:
+        """Send a request, whose answer `pending` gets. Never blocks.
 
         about: the peer's request that this one serves, if it serves one
 
@@ -4731,157 +5038,63 @@ class Connection:
         does.
         """
         request_id = next(self.protocol.ids)
-        if waiter.wants_progress:
+        if pending.wants_progress:
             params = dict(params or {})
             meta = params.get("_meta", {})
             params["_meta"] = {**meta, "progressToken": request_id}
-        line = encode_message(call_message(waiter.method, params, request_id))
-        self.hold(waiter, request_id)
-        if about is not None and self._is_ended(about):
-            self.finish(request_id)
-            raise Cancelled("the request was cancelled")
-        waiter.sent = True
-        self._add(line, about)
-        # Over HTTP, no other thread would write a handler's question.
-        self._flush_own()
-        return waiter
-
-    def hold(self, waiter: Waiter, request_id: Any) -> None:
-        """Register a waiter for the answer to the request with this id. If that is
-        never sent, it waits for the connection's end. Raises ConnectionClosed."""
-        # Rule: register first, look afterwards. close() sets the reason before it looks
-        # for waiters, so one of the two threads sees the other.
-        waiter.id = request_id
-        self.protocol.pending[request_id] = waiter
-        if self.reason is not None:
-            self.finish(request_id)
-            raise self.reason.with_traceback(None)
-
-    def is_open(self, waiter: Waiter) -> bool:
-        """Return whether a request of ours has begun, and not ended."""
-        return self.protocol.pending.get(waiter.id) is waiter
-
-    def wait(
-        self,
-        waiter: Waiter,
-        seconds: float,
-        on_progress: Callback = None,
-        deadline: float = float("inf"),
-    ) -> Json:
-        """Block for the result; on_progress(progress, total, message) runs here.
-
-        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. Each
-        progress notification starts that time anew. It does not run out while another
-        thread answers a question of the peer's, as a user may think for long. All the
-        same, the wait ends at the `deadline`, by time.monotonic().
-        """
+        self.register(pending, request_id)
         try:
-            return self._take_result(waiter, seconds, on_progress, deadline)
+            pending.sent = True
+            message = call_message(pending.method, params, request_id)
+            self.send(message, about).flush_soon()
         except BaseException as error:
-            # Any exception cancels the request, be it Ctrl-C, or what on_progress has
-            # raised. The peer is told its type, or a Timeout's message, and no more.
-            told = error.message if isinstance(error, Timeout) else type(error).__name__
-            self.abandon(waiter, told)
+            self.resolve(request_id, None, error)
             raise
+        if about is not None and not self.is_in_flight(about):
+            pending.cancel("no longer needed")
+            raise Cancelled("the request was cancelled")
+        return pending
 
-    def _take_result(
-        self, waiter: Waiter, seconds: float, on_progress: Callback, deadline: float
-    ) -> Json:
-        until = time.monotonic() + seconds
-        while True:
-            answer: Answer | None = None
-            progress: Json | None = None
-            with suppress(Empty):
-                left = min(until, deadline) - time.monotonic()
-                progress, answer = get_within(waiter.inbox, left)
-            if answer is not None:
-                if answer.error is not None:
-                    raise answer.error
-                return answer.result or {}
+    def cancel_pending(self, error: BaseException) -> None:
+        """Cancel every request of ours: it ends by `error`."""
+        for pending in list(self.protocol.pending.values()):
+            pending.cancel(str(error), error)
 
-            if time.monotonic() >= deadline:
-                raise Timeout(
-                    f"{waiter.method}: no answer by the deadline for all of it",
-                    self.transport.details(),
-                )
-            others = self.answerers - {threading.get_ident()}
-            if progress is None and not others:
-                raise Timeout(
-                    f"{waiter.method}: no answer within {seconds:g} seconds",
-                    self.transport.details(),
-                )
-            if progress is not None and on_progress is not None:
-                on_progress(*map(progress.get, ("progress", "total", "message")))
-            until = time.monotonic() + seconds
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Inside, count this thread among those that answer a question of the
+        peer's."""
+        thread = threading.get_ident()
+        self._answerers.add(thread)
+        try:
+            yield
+        finally:
+            self._answerers.discard(thread)
 
-    def abandon(
-        self, waiter: Waiter, reason: str | None, error: BaseException | None = None
-    ) -> bool:
-        """Give up a request of ours, which ends with `error`, and tell the peer why:
-        basic/patterns/cancellation.md. Never blocks.
-
-        False if it has ended before.
-        """
-        if not self.finish(waiter.id, None, error):
-            return False
-        # "The `initialize` request MUST NOT be cancelled by clients".
-        if waiter.sent and not method_row(waiter.method).handshake:
-            # It may quote what cannot be said in UTF-8.
-            told = sendable(reason or "")
-            params = add_given({"requestId": waiter.id}, reason=told or None)
-            self.queue("notifications/cancelled", params)
-            self.flush_soon()
-        return True
-
-    def finish(
-        self,
-        request_id: RequestId | None,
-        result: Json | None = None,
-        error: BaseException | None = None,
-    ) -> bool:
-        """End a request of ours. False if it has ended before."""
-        waiter = self.protocol.pending.pop(request_id, None)
-        if waiter is not None:
-            waiter.finish(Answer(waiter, result, error))
-        return waiter is not None
-
-    def fail_pending(self, error: BaseException) -> None:
-        """Give up every request of ours: it ends with `error`."""
-        for waiter in list(self.protocol.pending.values()):
-            self.abandon(waiter, str(error), error)
+    def is_answering(self) -> bool:
+        """Return whether another thread answers a question of the peer's."""
+        return bool(self._answerers - {threading.get_ident()})
 
     # Ending
-    def close(self, error: BaseException, seconds: float = 0.0) -> None:
-        """End the conversation; our own requests fail with `error`. Idempotent, from
-        any thread. Blocks until the workers have ended, `seconds` at most."""
-        self.reason = error
-        self.cancel_all()
-        self.fail_pending(error)
-        self._close_wire(seconds)
+    def lose(self, reason: BaseException) -> None:
+        """Say no more, as the peer has gone, and cancel all that is open. Never
+        blocks."""
+        self.reason = reason
+        self.cancel_requests()
+        self.cancel_pending(reason)
 
-    def _close_wire(self, seconds: float) -> None:
+    def finish(self, seconds: float) -> None:
+        """Block until the workers have ended, and all is written; for `seconds` at most,
+        each. Nothing more is served."""
         self.workers.close(seconds)
-        # It still writes what waits.
-        self._writer.close(0.0)
+        self.tidiers.close(seconds)
+        self.outbox.drain(seconds)
 
-
-def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
-    """Put an item; of MAX_QUEUED that wait, the oldest goes."""
-    if inbox.qsize() >= MAX_QUEUED:
-        log_line(WARNING, f"of {MAX_QUEUED} notifications that wait, the oldest goes")
-        inbox.get_nowait()
-    inbox.put(item)
-
-
-@contextmanager
-def answering(connection: Connection) -> Iterator[None]:
-    """Inside, count this thread among those that answer a question of the peer's."""
-    thread = threading.get_ident()
-    connection.answerers.add(thread)
-    try:
-        yield
-    finally:
-        connection.answerers.discard(thread)
+    def close(self, reason: BaseException, seconds: float = 0.0) -> None:
+        """End the conversation; our own requests fail with `reason`. Idempotent, from
+        any thread. Blocks as finish() does."""
+        self.lose(reason)
+        self.finish(seconds)
 
 
 ###############################################################################
@@ -5006,13 +5219,11 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     the function that makes a Python value of the content that comes back."""
     if isinstance(schema, dict):
         return schema, lambda content: content
-    form = HintReader({}).describe(schema)
-    fields = form.get("properties", {})
-    for name, field in fields.items():
+    reader = HintReader({})
+    form = reader.root(reader.describe(schema))
+    for field in form.get("properties", {}).values():
         # Optional[X] is an X that may be left empty.
-        others = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
-        if len(others) == 1:
-            fields[name] = add_given(others[0], default=field.get("default"))
+        drop_null(field)
     return form, form.convert
 
 
@@ -5209,7 +5420,10 @@ class Context:
     _on_ask: Callback = None
 
     def __init__(
-        self, connection: Connection, request: Request, signer: Signer
+        self,
+        connection: Connection,
+        request: Request,
+        signer: Signer,
     ) -> None:
         self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
@@ -5251,7 +5465,7 @@ class Context:
         add_given(params, total=total)
         if request.version >= "2025-03-26":
             add_given(params, message=message)
-        self._connection.notify("notifications/progress", params, request, done)
+        self._tell("notifications/progress", params, done)
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Log to the client, if it wants this level: server/utilities/logging.md.
@@ -5272,7 +5486,12 @@ class Context:
             return
         params: Json = add_given({"level": level}, logger=logger)
         params["data"] = to_plain(data)
-        self._connection.notify("notifications/message", params, self._request)
+        self._tell("notifications/message", params)
+
+    def _tell(self, method: str, params: Json, progress: float | None = None) -> None:
+        """Send a notification. A slow client slows its handler here."""
+        message = call_message(method, params)
+        self._connection.send(message, self._request, progress).flush()
 
     def debug(self, data: object, logger: str | None = None) -> None:
         """Log at the level "debug": log("debug", data, logger)."""
@@ -5315,14 +5534,19 @@ class Context:
 
         If it was already, fn() is called at once, on another thread, too.
         """
-        self._add_callback(partial(start_thread, "mcp-on-cancel", fn))
+        self._add_callback(partial(self._tidy, fn))
+
+    def _tidy(self, fn: Job) -> None:
+        # The pool may be closed, where the conversation has ended.
+        if not self._connection.tidiers.submit(fn):
+            start_thread("mcp-on-cancel", fn)
 
     def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
         # Was it cancelled just now? The thread that takes a job off the list calls it,
         # so it runs once.
         if self._request.cancelled:
-            self._connection.tell_cancelled(self._request)
+            self._request.cancel()
 
     @contextmanager
     def when_cancelled(self, job: Job) -> Iterator[None]:
@@ -5343,8 +5567,8 @@ class Context:
         Elsewhere, and before 2025-11-25, where a stream lasts until its answer, nothing
         happens.
         """
-        if self._request.stream is not None:
-            self._request.stream.leave(RETRY_MS if retry_ms is None else retry_ms)
+        if self._request.outbox is not None:
+            self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
         """Let the work go on when its request was answered: for extensions like tasks.
@@ -5361,7 +5585,7 @@ class Context:
         """
         self._on_progress = on_progress
         self._on_ask = on_ask
-        return partial(self._connection.tell_cancelled, self._request)
+        return self._request.cancel
 
     # Asking
 
@@ -5451,7 +5675,8 @@ class Context:
         Returns {key: result}, each checked. In a legacy session all the answers have
         ten minutes, from now on.
         """
-        if self._on_ask is None and self._connection._is_ended(self._request):
+        is_over = not self._connection.is_in_flight(self._request)
+        if self._on_ask is None and is_over:
             raise Cancelled("the request is over: nothing can be asked any more")
         if self._request.modern and not self._request.row.asks:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
@@ -5528,21 +5753,21 @@ class Context:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
             raise InvalidRequest("a question: not before notifications/initialized")
-        waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
+        asked: dict[str, PendingRequest] = {}
 
         def give_up() -> None:
             # For a question that has its answer this does nothing.
-            for waiter in waiters.values():
-                error = Cancelled("the request was cancelled")
-                connection.abandon(waiter, "no longer needed", error)
+            for pending in list(asked.values()):
+                pending.cancel("no longer needed")
 
         with self.when_cancelled(give_up):
             try:
-                for key, (_, params) in questions.items():
-                    connection.request(waiters[key], params, self._request)
+                for key, (method, params) in questions.items():
+                    asked[key] = PendingRequest(connection, method)
+                    connection.request(asked[key], params, self._request)
                 return {
-                    key: connection.wait(waiter, max(0.0, until - time.monotonic()))
-                    for key, waiter in waiters.items()
+                    key: pending.result(max(0.0, until - time.monotonic()))
+                    for key, pending in asked.items()
                 }
             finally:
                 # When one fails, so do the others.
@@ -5691,16 +5916,16 @@ class MainThread:
             return 0
         self._thread = threading.current_thread()
         count = 0
+        until = float("inf")
         try:
-            job = get_within(self._jobs, wait)
-            # The time begins with the first job, not with the wait for it.
-            until = time.monotonic() + max_seconds
-            while True:
+            while time.monotonic() < until:
+                job = get_within(self._jobs, 0.0 if count else wait)
+                if count == 0:
+                    # The time begins with the first job, not with the wait for it.
+                    until = time.monotonic() + max_seconds
                 count += 1
                 job()
-                if time.monotonic() >= until:
-                    return count
-                job = get_within(self._jobs, 0.0)
+            return count
         except Empty:
             return count
         finally:
@@ -5734,7 +5959,7 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
     """Call a user's function, and return its result. When its time is over, `late` is
     the request's answer."""
-    with time_limit(seconds, ctx._connection.cut_short, ctx._request, late):
+    with time_limit(seconds, ctx._connection.cancel_request, ctx._request, late):
         return call_function(ctx, job)
 
 
@@ -5747,37 +5972,84 @@ def call_function(ctx: Context, call: Job) -> Any:
 
 
 def _await_value(ctx: Context, awaitable: Any) -> Any:
-    """Await a result in an event loop of its own, on this thread.
-
-    With the request its task is cancelled: it sees CancelledError, and may tidy up.
-    """
+    """Block until a result was awaited, and return its value. With the request its task
+    is cancelled: it sees CancelledError, and may tidy up."""
     import asyncio
 
-    async def run() -> Any:
+    async def run() -> tuple[Any, BaseException | None]:
         loop = asyncio.get_running_loop()
         task: Any = asyncio.current_task()
         with ctx.when_cancelled(partial(loop.call_soon_threadsafe, task.cancel)):
-            return await awaitable
+            try:
+                return await awaitable, None
+            except BaseException as error:
+                # A SystemExit would end the loop, and a cancelled task has no result.
+                return None, error
 
-    coroutine = run()
-    try:
-        return asyncio.run(coroutine)
-    except asyncio.CancelledError:
+    value, raised = ctx._connection.loop.run(run())
+    if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-        raise
-    except BaseException as error:
-        # A TaskGroup wraps what comes out of its tasks, a question as well; so does
-        # another one around it.
-        raised = [error]
-        for each in raised:
-            if isinstance(each, _InputRequired):
-                raise each from None
-            raised += getattr(each, "exceptions", ())
-        raise
-    finally:
-        # Where this thread runs a loop already, neither of them was begun.
-        coroutine.close()
-        getattr(awaitable, "close", do_nothing)()
+    # A TaskGroup wraps what comes out of its tasks, a question as well; so does another
+    # one around it.
+    errors = [raised]
+    for each in errors:
+        if isinstance(each, _InputRequired):
+            raise each from None
+        errors += getattr(each, "exceptions", ())
+    if raised is not None:
+        raise raised
+    return value
+
+
+class EventLoop:
+    """The event loop of `async def` functions. It runs on a thread of its own, from the
+    first of them until close(): what they open in it, such as a pool of connections,
+    serves the next ones, too.
+
+    in_caller: whether each coroutine runs in a loop of its own instead, on the thread
+        that calls run(): one where functions must run
+    """
+
+    def __init__(self, in_caller: bool) -> None:
+        self._in_caller = in_caller
+        self._lock = threading.Lock()
+        # The loop, and what ends it.
+        self._running: Any = None
+
+    def run(self, coroutine: Any) -> Any:
+        """Block until a coroutine has ended, and return its value."""
+        import asyncio
+
+        if self._in_caller:
+            # If a loop runs here already, the coroutine is not begun.
+            with closing(coroutine):
+                return asyncio.run(coroutine)
+        with self._lock:
+            # A task that raises SystemExit ends the loop.
+            if self._running is None or self._running[0].is_closed():
+                started: SimpleQueue[Any] = SimpleQueue()
+                start_thread("mcp-loop", asyncio.run, self._main(started))
+                self._running = get_within(started)
+            # It runs with this thread's context: with what middleware has set there.
+            loop, _ = self._running
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        return future.result()
+
+    async def _main(self, started: SimpleQueue[Any]) -> None:
+        import asyncio
+
+        over = asyncio.Event()
+        started.put((asyncio.get_running_loop(), over))
+        await over.wait()
+
+    def close(self) -> None:
+        """End the loop: tasks that still run are cancelled, and may tidy up."""
+        with self._lock:
+            running = self._running
+            self._running = None
+        if running is not None:
+            loop, over = running
+            loop.call_soon_threadsafe(over.set)
 
 
 ###############################################################################
@@ -5835,140 +6107,137 @@ class StreamTransport(Transport):
             self._writer.close()
 
 
-class Pump:
-    """Reads a server's input and has it served: what Server.serve() runs.
+# What a reading thread tells when nothing more comes.
+INPUT_ENDED = "the input has ended"
 
-    The thread that has read a lone request serves it: to hand it over would cost more
-    than most handlers do. At first, no thread reads meanwhile. Below, R is a reader,
-    and C is the thread that has called run():
 
-        1. R holds the lock `_reading`, and is in its read. C looks every TICK. When all
-           looks of PARKING_SECONDS have found a reader there, C is parked: it looks no
-           more than once in WAIT_SLICE.
-        2. A lone request comes. R puts it into `_serving`, and lets go of `_reading`.
-           If C is parked, R signals that it is SERVING: C looks again.
-        3. R calls the handler, and answers. If the handler was fast, R is at 1 again.
-        4. If the handler is slow, two looks of C find the same request served, and no
-           reader. C starts another reader, S, which is at 1 now. While R is serving,
-           workers serve what S reads. When R comes back, `_reading` is taken: R ends.
-        5. When the input ends, the reader signals INPUT_ENDED, and ends.
+class Deputy:
+    """Lets the thread that has read a request serve it, if nothing else is at work.
 
-    C serves nothing, so a handler that ignores its cancellation cannot keep run() from
-    returning.
+    To hand a request over to a worker costs more than most handlers do. While the reader
+    serves a lone request, nobody reads. So the thread that waits here looks every TICK,
+    as long as such requests come: if one lasts longer, it starts another reader, and the
+    first one ends when its request is done. Without this class a server does the same,
+    but slower.
     """
 
-    # A request that comes behind a slow handler waits for two of these.
     TICK = 0.005
-    PARKING_SECONDS = 0.2
-    SERVING = "serving"
-    INPUT_ENDED = "the input has ended"
+    LONE = "a lone request is served"
 
-    def __init__(self, connection: Connection, signals: SimpleQueue[str]) -> None:
+    def __init__(self, connection: Connection, signals: SimpleQueue[Any]) -> None:
         self._connection = connection
-        # Readers put SERVING and INPUT_ENDED here; Ctrl-C and SIGTERM put their names.
         self._signals = signals
-        # Held by the thread that reads. No thread waits for it.
+        assert isinstance(connection.workers, Workers)
+        self._pool = connection.workers
+        # The jobs of what was read last: the connection submits them here.
+        self._jobs: list[Job] = []
+        # Held for the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
-        # Requests that readers serve, those of replaced readers included.
-        self._serving: list[Request] = []
-        self._is_parked = False
+        # How many lone requests were begun.
+        self._begun = 0
+        self._is_watched = False
+        connection.workers = self
 
-    def run(self) -> None:
-        """Serve until the input ends, or a signal comes; then end what is in flight.
+    def __len__(self) -> int:
+        return len(self._pool) + len(self._jobs)
 
-        When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM,
-        or if the client reads nothing, it has none. In each case it is then cancelled,
-        and has TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits short.
-        """
-        connection = self._connection
-        end = self._look_after_readers()
-        connection.fail_pending(ConnectionClosed("the conversation is over"))
-        connection.endpoint.input_ended(connection)
-        if end == self.INPUT_ENDED:
-            connection.flush_soon()
-            wait_until(self._is_drained, DRAIN_SECONDS)
-        connection.cancel_all()
-        wait_until(self._is_tidy, TIDY_SECONDS)
+    def submit(self, job: Job) -> bool:
+        """Take a job of the connection's; called by the reader alone."""
+        self._jobs.append(job)
+        return True
 
-    def _is_drained(self) -> bool:
-        in_flight = self._connection.protocol.in_flight
-        is_over = self._connection.is_written() and not in_flight
-        return is_over or self._is_hurried()
+    def close(self, seconds: float) -> bool:
+        return self._pool.close(seconds)
 
-    def _is_tidy(self) -> bool:
-        workers = self._connection.workers
-        # ctx.on_cancel() runs its functions on threads of this name.
-        names = [thread.name for thread in threading.enumerate()]
-        is_over = not self._serving and "mcp-on-cancel" not in names
-        return (is_over and workers.close(0.0)) or self._is_hurried()
-
-    def _is_hurried(self) -> bool:
-        """Take a signal. Return whether it is Ctrl-C or SIGTERM, not a reader's."""
-        with suppress(Empty):
-            return self._signals.get_nowait() not in (self.SERVING, self.INPUT_ENDED)
-        return False
-
-    def _look_after_readers(self) -> str:
-        """Start a reader whenever one is needed. Returns the signal that ends that, or
-        SERVING if the client reads nothing."""
-        quiet_since = time.monotonic()
-        served_before: list[Request] = []
-        signal = self.SERVING
-        while signal == self.SERVING and not self._connection.is_stuck():
-            # The first time, there is no reader yet.
-            serving = list(self._serving)
-            if serving == served_before and not self._reading.locked():
-                # RuntimeError: no thread is to be had. The next look tries again.
-                with suppress(RuntimeError):
-                    start_thread("mcp-reader", self._read_and_serve)
-            served_before = serving
-
-            if not self._reading.locked():
-                quiet_since = time.monotonic()
-            self._is_parked = time.monotonic() - quiet_since > self.PARKING_SECONDS
-            pause = self.TICK
-            # Look once more: a reader that let go before C was parked will not signal.
-            if self._is_parked and self._reading.locked():
-                pause = WAIT_SLICE
-            with suppress(Empty):
-                signal = get_within(self._signals, pause)
+    def wait(self) -> Any:
+        """Have the input read. Block until it ends, or a signal comes; return which."""
+        self._start_reader()
+        signal = get_within(self._signals)
+        while signal == self.LONE:
+            begun = self._begun
+            try:
+                signal = get_within(self._signals, self.TICK)
+            except Empty:
+                self._is_watched = self._begun != begun
+                if not self._is_watched:
+                    self._start_reader()
+                    signal = get_within(self._signals)
         return signal
 
-    def _read_and_serve(self) -> None:
-        """Read until the input ends, or another thread has come to read."""
-        connection = self._connection
-        data = b"-"
-        while data and self._reading.acquire(blocking=False):
-            try:
-                data = connection.transport.read()
-            except (OSError, ValueError):
-                data = b""
-            ready = connection.feed(data)
-            # A request is lone if nothing else is open. Where only one worker is
-            # allowed, it serves all, so that functions run one after another.
-            others = len(connection.protocol.in_flight) - 1
-            is_lone = len(ready) == 1 and not others and not self._serving
-            if is_lone and connection.workers.limit > 1:
-                self._serve(ready[0])
-            else:
-                connection.dispatch(ready)
-                if data:
-                    self._reading.release()
-        if not data:
-            self._signals.put(self.INPUT_ENDED)
+    def _start_reader(self) -> None:
+        """Start a thread that reads, unless one is reading."""
+        if self._reading.acquire(blocking=False):
+            start_thread("mcp-reader", self._read)
 
-    def _serve(self, request: Request) -> None:
-        self._serving.append(request)
-        self._reading.release()
-        if self._is_parked:
-            self._is_parked = False
-            self._signals.put(self.SERVING)
-        self._connection.endpoint.serve_request(self._connection, request)
-        self._connection.flush()
-        self._serving.remove(request)
+    def _read(self) -> None:
+        is_open = True
+        while is_open:
+            is_open = self._connection.read()
+            jobs = self._jobs
+            self._jobs = []
+            if len(jobs) == 1 and self._pool.is_idle() and is_open:
+                self._reading.release()
+                self._begun += 1
+                if not self._is_watched:
+                    self._is_watched = True
+                    self._signals.put(self.LONE)
+                may_go_on = self._pool.run_here(jobs[0])
+                if not may_go_on or not self._reading.acquire(blocking=False):
+                    # It is over, or another thread reads by now.
+                    return
+                continue
+            for job in jobs:
+                if not self._pool.submit(job):
+                    # The system has no thread to give.
+                    job()
+        self._signals.put(INPUT_ENDED)
+
+
+def serve_stream(connection: Connection, signals: SimpleQueue[Any]) -> None:
+    """Serve until the input ends, or a signal comes; then end what is in flight.
+
+    When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM it
+    has none. In each case it is then cancelled, and has TIDY_SECONDS to tidy up. Ctrl-C
+    or SIGTERM cuts these waits short. A handler that ignores its cancellation cannot
+    keep this from returning.
+    """
+    signal = Deputy(connection, signals).wait()
+    connection.cancel_pending(ConnectionClosed("the conversation is over"))
+    connection.endpoint.input_ended(connection)
+    connection.outbox.flush_soon()
+    if signal == INPUT_ENDED:
+        finish_work = partial(connection.workers.close, DRAIN_SECONDS)
+        wait_for(finish_work, DRAIN_SECONDS, signals)
+        # A request to listen may have waited for a worker.
+        connection.endpoint.input_ended(connection)
+    connection.cancel_requests()
+    wait_for(partial(connection.finish, TIDY_SECONDS), TIDY_SECONDS, signals)
+
+
+def wait_for(job: Job, seconds: float, signals: SimpleQueue[Any]) -> None:
+    """Have another thread do a job. Block until it is done, for `seconds` at most, or
+    until Ctrl-C or SIGTERM comes."""
+
+    def work() -> None:
+        job()
+        signals.put(work)
+
+    try:
+        start_thread("mcp-end", work)
+    except RuntimeError:
+        # The system has no thread to give.
+        work()
+    until = time.monotonic() + seconds
+    with suppress(Empty):
+        while get_within(signals, until - time.monotonic()) not in (work, *STOPS):
+            # The input has ended, or another job was late.
+            pass
 
 
 # This process's own signals and streams, while run() has them
+STOPS = ("SIGINT", "SIGTERM")
+
+
 @contextmanager
 def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
     """Inside, Ctrl-C and SIGTERM put their names into the inbox.
@@ -5983,7 +6252,8 @@ def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
             inbox.put(signal.Signals(number).name)
 
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for name in STOPS:
+            number = signal.Signals[name]
             if signal.getsignal(number) in usual:
                 before[number] = signal.signal(number, take)
     try:
@@ -6208,7 +6478,11 @@ class Child(StreamTransport):
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
     def _has_ended(self, seconds: float) -> bool:
-        return wait_until(lambda: self._process.poll() is not None, seconds)
+        import subprocess
+
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode is not None
 
     def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
@@ -6650,7 +6924,7 @@ def log_access(exchange: Exchange) -> None:
     log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
 
 
-class Stream:
+class Stream(Outbox):
     """A row of messages for the client: those about one POST, or those about none.
 
     The messages of a POST become JSON if the answer comes first, else events. A stream
@@ -6658,7 +6932,7 @@ class Stream:
     While its client is away, nothing is written. In a session, but for one of HTTP+SSE,
     it is `resumable`: an event's id is the name of the stream and a number from 1, such
     as 2-7, and the event stays here after it was sent, for a client that comes back.
-    The connection's lock guards the events, and which exchange gets them.
+    Its lock guards the events, and which exchange gets them.
     """
 
     # Whether its last event was added.
@@ -6672,8 +6946,8 @@ class Stream:
     exchange: Exchange | None = None
 
     def __init__(self, connection: HttpConnection) -> None:
-        self.connection = connection
-        self._lock = connection._lock
+        self.connection: HttpConnection = connection
+        self._lock = threading.Lock()
         self.name = next(connection.names)
         self.resumable = connection.session_id is not None and not connection.is_sse
         # Whether it begins with an id that a client can come back to.
@@ -6684,17 +6958,45 @@ class Stream:
         # too long; behind WSGI, that is left to the WSGI server.
         self.writing = threading.Lock()
 
-    def add_locked(self, message: bytes, is_last: bool = False) -> None:
+    def send(self, message: Json) -> None:
         """Queue a message. Beyond MAX_EVENTS, the oldest is dropped."""
-        self.added += 1
-        self._events.append(message)
-        if is_last:
-            self.complete = True
+        self._add(encode_message(message))
+
+    def _add(self, message: bytes, is_last: bool = False) -> None:
+        with self._lock:
+            self.added += 1
+            self._events.append(message)
+            self.complete = self.complete or is_last
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue an answer. The answer to a handshake names the session; some errors set
+        the HTTP status, which counts if no event went before."""
+        # The answer to a POST is the last event of its stream.
+        is_last = self is not self.connection.listening
+        if answer is None:
+            self.complete = self.complete or is_last
+            return
+        code = member_at(answer, ("error", "code"))
+        session_id = self.connection.session_id
+        if is_last and request is not None and self.exchange is not None:
+            if request.modern:
+                self.status = _ANSWER_STATUS.get(code, 200)
+            elif request.row.handshake and code is None and session_id is not None:
+                self.exchange.extra["Mcp-Session-Id"] = session_id
+        self._add(encode_answer(answer, request)[1], is_last)
+
+    def flush_soon(self) -> None:
+        """Have the exchange's own thread write. If that may be in a handler, this one
+        writes."""
+        exchange = self.exchange
+        if self.complete or (exchange and exchange.thread == threading.get_ident()):
+            self.flush()
+        elif exchange is not None:
+            exchange.ring()
 
     def flush(self, more: bytes = b"", ending: bool = False) -> None:
         """Write the events that wait, if a client listens; then `more`, raw bytes such
         as a comment. The response ends with the last event, or by `ending`."""
-        self.connection.dirty.discard(self)
         lost = None
         # The thread that accepts sockets comes here, too, but only when lose() has set
         # `exchange` to None. So it never waits for a thread that writes.
@@ -6782,7 +7084,7 @@ class Stream:
         # "Disconnection SHOULD NOT be interpreted as the client cancelling" where the
         # client can come back. Elsewhere it cancels.
         if not self.resumable:
-            self.connection.cancel_all()
+            self.connection.cancel_requests()
 
     def leave(self, retry_ms: int) -> None:
         """End the response, and have the client come back for the answer after
@@ -6810,12 +7112,14 @@ class HttpConnection(Connection):
     """A conversation over HTTP: that of a session, or of one POST without a session. A
     message goes to the stream of the request that it is about. Any other message goes
     to `listening`, which only sessions have; elsewhere it is dropped. The threads that
-    bring requests serve them.
+    bring requests serve them, so there are no workers.
 
     `is_sse` marks a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
     stream takes what the server says, and a POST that is taken gets 202. Only a batch
     is answered in its POST.
     """
+
+    is_remote = True
 
     def __init__(
         self,
@@ -6827,17 +7131,16 @@ class HttpConnection(Connection):
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
-            Transport(),
-            name="",
+            Outbox(),
+            SameThread(),
         )
+        self.loop = http.loop
         self.http = http
         self.session_id = session_id
         self.is_sse = is_sse
         self.used = time.monotonic()
         # The names of its next streams.
         self.names = map(str, itertools.count())
-        # Streams that have something to write.
-        self.dirty: set[Stream] = set()
         self.listening: Stream | None = None
         # The streams that a client may come back to, by name.
         self.streams: dict[str, Stream] = {}
@@ -6849,65 +7152,8 @@ class HttpConnection(Connection):
         # answer to a question of a lost session could pass for one in its successor.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.listening = Stream(self)
+        self.outbox = self.listening
         self.streams[self.listening.name] = self.listening
-
-    # The thread of an exchange serves its request, and streams carry what is said. So
-    # there are no workers, and a conversation of one request is cheap to make. No line
-    # ever waits here.
-    _lines: deque[bytes] = deque()
-
-    def _open_wire(self, name: str, max_workers: int) -> None:
-        pass
-
-    def _close_wire(self, seconds: float) -> None:
-        pass
-
-    def carries_changes(self, request: Request) -> bool:
-        """Return whether a stream can carry changes: a modern request has its own, and
-        a session has `listening`."""
-        return request.modern or self.session_id is not None
-
-    def _add_locked(
-        self, line: bytes, about: Request | None, is_answer: bool = False
-    ) -> None:
-        stream = self.listening
-        if about is not None and about.stream is not None:
-            stream = about.stream
-        if stream is not None:
-            stream.add_locked(line, is_answer and stream is not self.listening)
-            self.dirty.add(stream)
-
-    def flush(self, is_patient: bool = False) -> None:
-        """Write what is queued, in any stream."""
-        for stream in list(self.dirty):
-            stream.flush()
-
-    def flush_soon(self) -> None:
-        """Have what is queued written without blocking, by the thread of each
-        exchange."""
-        for stream in list(self.dirty):
-            exchange = stream.exchange
-            if exchange is not None:
-                exchange.ring()
-
-    def respond(self, request: Request, message: Json | None) -> bool:
-        """Answer as Connection.respond() does. The answer to a handshake names the
-        session; some errors set the HTTP status, which counts if no event went
-        before."""
-        stream = request.stream
-        error = (message or {}).get("error")
-        if stream is not None and error is not None and request.modern:
-            stream.status = _ANSWER_STATUS.get(error["code"], 200)
-        opens = request.row.handshake and error is None and self.session_id
-        if opens and stream is not None and stream.exchange is not None:
-            stream.exchange.extra["Mcp-Session-Id"] = opens
-        return super().respond(request, message)
-
-    def tell_cancelled(self, request: Request) -> None:
-        super().tell_cancelled(request)
-        # Of a batch, others may still be at work.
-        if request.stream is not None and request.answers is None:
-            request.stream.end()
 
     def take(self, message: object, exchange: Exchange) -> None:
         """Serve what a POST brought, on its thread.
@@ -6917,7 +7163,13 @@ class HttpConnection(Connection):
         HTTP+SSE but a batch.
         """
         if isinstance(message, list):
-            self._take_batch(message, exchange)
+            stream = Stream(self)
+            stream.attach(exchange)
+            self.receive_batch(message, stream, partial(self._prepare, exchange))
+            if exchange.state == exchange.OPENING and not stream.added:
+                stream.exchange = None
+                exchange.send(202, {})
+            stream.end()
             return
         event = self.protocol.receive(message)
         if isinstance(event, Request):
@@ -6926,14 +7178,14 @@ class HttpConnection(Connection):
         # In a session, an answer to no open question may just be late.
         is_late = getattr(event, "is_late", False) and self.session_id is not None
         if not isinstance(event, Refusal) or is_late or self.is_sse:
-            self._act(event)
+            self.act(event)
             exchange.send(202, {})
             return
         reply = event.reply or error_message(None, InvalidRequest(event.why))
         status = McpError.from_wire(reply["error"]).http_status
         if self.protocol.version and "id" in reply:
             status = 200
-        exchange.send(status, _JSON, encode_answer(reply))
+        exchange.send(status, _JSON, encode_answer(reply, None)[1])
 
     def _take_request(self, request: Request, exchange: Exchange) -> None:
         stream: Stream | None = None
@@ -6945,33 +7197,17 @@ class HttpConnection(Connection):
         else:
             stream = Stream(self)
             stream.attach(exchange)
-        self._prepare(exchange, stream, request)
-        if request.cancelled:
-            # Another POST of the session has cancelled it, before it had a stream.
-            self.tell_cancelled(request)
-        else:
-            self.endpoint.serve_request(self, request)
-        self.flush()
+        self._prepare(exchange, request)
+        self.act(request, stream)
+        if request.cancelled and stream is not None:
+            # Another POST of the session may have cancelled it, before it had a stream.
+            stream.finish(request, None)
+            stream.flush()
 
-    def _prepare(
-        self, exchange: Exchange, stream: Stream | None, request: Request
-    ) -> None:
-        request.auth = exchange.auth
-        request.headers = exchange.headers
-        request.stream = stream
-
-    def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
-        events = self.receive_batch(messages)
-        stream = Stream(self)
-        stream.attach(exchange)
-        answer = self.answer_batch(events, partial(self._prepare, exchange, stream))
-        if answer:
-            with self._lock:
-                stream.add_locked(answer)
-        elif exchange.state == exchange.OPENING:
-            stream.exchange = None
-            exchange.send(202, {})
-        stream.end()
+    def _prepare(self, exchange: Exchange, event: Event) -> None:
+        if isinstance(event, Request):
+            event.auth = exchange.auth
+            event.headers = exchange.headers
 
 
 ###############################################################################
@@ -7023,6 +7259,7 @@ class HttpEndpoint:
         max_body: int = MAX_BODY,
     ) -> None:
         self.server = server
+        self.loop = server.event_loop()
         self.max_body = max_body
         self._verify: Any = verify
         if verify is not None and not callable(verify):
@@ -7084,7 +7321,8 @@ class HttpEndpoint:
             reply = error_message(exchange.request_id, refusal)
             headers = {**_JSON, **getattr(refusal, "headers", {})}
             with suppress(OSError):
-                exchange.send(refusal.http_status, headers, encode_answer(reply))
+                body = encode_answer(reply, None)[1]
+                exchange.send(refusal.http_status, headers, body)
         except OSError as failure:
             log_line(DEBUG, f"the client left: {error_text(failure)}")
         except BaseException as failure:
@@ -7210,6 +7448,7 @@ class HttpEndpoint:
             get = self._open_session if opens else self._find_session
             return get(exchange)
         connection = HttpConnection(self, exchange)
+        connection.carries_changes = False
         if not opens:
             connection.protocol.version = version or ASSUMED_VERSION
         return connection
@@ -7390,8 +7629,7 @@ class HttpEndpoint:
         served = {connection for _, connection in serving}
         for connection in served.union(list(self._sessions.values())):
             self.server.input_ended(connection)
-            connection.fail_pending(ConnectionClosed("the server was closed"))
-            connection.flush()
+            connection.cancel_pending(ConnectionClosed("the server was closed"))
             stream = connection.listening
             is_needed = connection.is_sse and connection.protocol.in_flight
             if stream is not None and not is_needed:
@@ -7424,6 +7662,16 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
 MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
+
+
+def wait_until(condition: Callable[[], object], seconds: float) -> bool:
+    """Block until condition() is true, for `seconds` at most. Return whether it is."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 @lru_cache(None)
@@ -7763,6 +8011,7 @@ class HttpServer(ThreadingTCPServer):
 
                 wait_until(is_over, seconds)
         self._cut_off(others)
+        self.endpoint.loop.close()
 
     def _cut_off(self, socks: Iterable[Socket]) -> None:
         for sock in socks:
@@ -8270,12 +8519,15 @@ class HttpCaller:
         self.timeout = timeout
         self.pool = _HttpPool(self.url, ssl_context, timeout)
         self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
+        # It takes the messages in turn.
+        self.writer = Workers("mcp-writer", 1)
         self._headers = headers
         self._authorizer = authorizer
 
     def close(self) -> None:
         """Cut off every trip. Blocks for EXIT_SECONDS at most."""
         self.pool.close()
+        self.writer.close(0.0)
         self.workers.close(EXIT_SECONDS)
 
     def is_wanted(self, key: object) -> bool:
@@ -8353,7 +8605,7 @@ class HttpCaller:
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
         refusal.url = show_url(trip.server)
-        asking = partial(answering, self.connection)
+        asking = self.connection.answering
         if len(refused) == MAX_FAILURES or not self._authorizer.mend(
             refusal, shown, refused, asking
         ):
@@ -8416,16 +8668,16 @@ def read_events(
 class _Post:
     """A message on its way to the server."""
 
-    def __init__(self, line: bytes) -> None:
-        self.line = line
-        self.message = object_or_empty(parse_message(line))
-        self.params = object_or_empty(self.message.get("params"))
-        self.row = method_row(self.message.get("method"))
-        self.is_answer = "method" not in self.message
+    def __init__(self, message: Json) -> None:
+        self.message = message
+        self.body = encode_message(message)
+        self.params = object_or_empty(message.get("params"))
+        self.row = method_row(message.get("method"))
+        self.is_answer = "method" not in message
         # None: the message is no request.
         self.request_id: RequestId | None = None
         if not self.is_answer:
-            self.request_id = self.message.get("id")
+            self.request_id = message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
@@ -8435,12 +8687,12 @@ class _Post:
         self.key: object = self if self.request_id is None else self.request_id
 
 
-class _PostingTransport(Transport):
-    """POSTs each message. Notifications go out on the thread that writes, so that they
-    stay in order; any other message on a worker. A subclass implements _post()."""
+class _PostingTransport(Transport, Outbox):
+    """POSTs each message. The writer POSTs notifications itself, so that nothing
+    overtakes them, and gives any other message to a worker. A subclass implements
+    _post()."""
 
     feeds = True
-    connection: Connection
 
     def __init__(self, caller: HttpCaller) -> None:
         self._caller = caller
@@ -8452,36 +8704,47 @@ class _PostingTransport(Transport):
     def details(self) -> str:
         return f" (url: {show_url(self._caller.url)})"
 
-    def write(self, data: bytes) -> None:
-        """Send messages, a line each. Only notifications block. No other thread would
-        give one up, so the timeout cuts it off. It does so once: a notification that is
-        sent again, after a login, waits for its response without end."""
-        caller = self._caller
-        for line in data.splitlines():
-            post = _Post(line)
-            if post.row.cancels:
-                # In the modern era, this is the cancellation.
-                caller.pool.shut(post.params.get("requestId"))
-            if post.is_answer or post.request_id is not None:
-                caller.workers.submit(partial(self._send, post))
-            else:
-                with time_limit(caller.timeout, caller.pool.shut, post.key):
-                    self._send(post)
+    def send(self, message: Json) -> None:
+        post = _Post(message)
+        if post.row.cancels:
+            # In the modern era, this is the cancellation.
+            self._caller.pool.shut(post.params.get("requestId"))
+        self._caller.writer.submit(partial(self._write, post))
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self.send(encode_answer(answer, request)[0])
+
+    def drain(self, seconds: float) -> None:
+        self._caller.writer.close(seconds)
+
+    def _write(self, post: _Post) -> None:
+        self.connection.tell_trace(post.body)
+        if post.is_answer or post.request_id is not None:
+            self._caller.workers.submit(partial(self._send, post))
+        else:
+            self._send(post)
 
     def _send(self, post: _Post) -> None:
         """POST a message. A request's failure is its answer."""
         try:
-            self._post(post)
+            if post.request_id is None:
+                self._post_in_time(post)
+            else:
+                self._post(post)
         except Exception as error:
             error.__context__ = None
-            if not self.connection.finish(post.request_id, None, error):
+            if not self.connection.resolve(post.request_id, None, error):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
+
+    def _post_in_time(self, post: _Post) -> None:
+        """POST what no other thread would give up: the timeout cuts it off. It does so
+        once: what is sent again, after a login, waits for its response without end."""
+        with time_limit(self._caller.timeout, self._caller.pool.shut, post.key):
+            self._post(post)
 
     def _post(self, post: _Post) -> None:
         raise NotImplementedError
-
-    def _feed(self, data: bytes) -> None:
-        self.connection.dispatch(self.connection.receive(data))
 
     def close(self) -> None:
         self._caller.close()
@@ -8520,7 +8783,7 @@ class SseTransport(_PostingTransport):
 
     def _take_event(self, kind: str, text: bytes) -> None:
         if kind == "message" and text:
-            self._feed(text)
+            self.connection.receive(text)
         elif kind == "endpoint" and self._place is None:
             reference = text[:MAX_HEAD].decode("utf-8", "replace")
             self._place = follow_reference(self._caller.url, reference)
@@ -8528,7 +8791,7 @@ class SseTransport(_PostingTransport):
 
     def _post(self, post: _Post) -> None:
         with self._caller.send(
-            "POST", post.headers, post.line, post.key, self._place
+            "POST", post.headers, post.body, post.key, self._place
         ) as trip:
             if trip.response.status >= 300:
                 raise trip.failure(trip.response.read(MAX_ERROR))
@@ -8566,7 +8829,7 @@ class HttpTransport(_PostingTransport):
         # server gives none.
         self._session: str | None = None
         # The latest `initialize`; without one, this is the modern era.
-        self._opening = b""
+        self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
 
@@ -8596,7 +8859,7 @@ class HttpTransport(_PostingTransport):
             # end of its connection cancels a request: see write().
             return
         if post.opens_session:
-            self._opening = post.line
+            self._opening = post.message
         session = self._session
         try:
             self._post_once(post, session)
@@ -8614,7 +8877,7 @@ class HttpTransport(_PostingTransport):
         headers = self._post_headers(post, session)
         stream = EventParser()
         body = b""
-        with self._caller.send("POST", headers, post.line, post.key) as trip:
+        with self._caller.send("POST", headers, post.body, post.key) as trip:
             response = trip.response
             if response.status >= 300:
                 raise self._rejection(trip, post)
@@ -8629,7 +8892,7 @@ class HttpTransport(_PostingTransport):
                 body = read_body(response)
         # Only now, when the next call may have the connection.
         if body and content_type(response) == JSON_TYPE:
-            self._feed(body)
+            self.connection.receive(body)
         if stream.last_id and self._opening:
             self._follow(stream, session, post.request_id)
         if self._caller.is_wanted(post.request_id):
@@ -8680,7 +8943,8 @@ class HttpTransport(_PostingTransport):
         if not old.open(self.connection):
             return False
         self.connection.transport = old
-        old.write(post.line)
+        self.connection.outbox = old
+        old.send(post.message)
         return True
 
     def _is_lost(
@@ -8704,23 +8968,24 @@ class HttpTransport(_PostingTransport):
             if self._session != lost:
                 return
             # The server has forgotten what it asked in the lost session.
-            self.connection.cancel_all()
+            self.connection.cancel_requests()
             post = _Post(self._opening)
-            waiter = Waiter("initialize")
-            self.connection.hold(waiter, post.request_id)
+            opening = PendingRequest(self.connection, "initialize")
+            self.connection.register(opening, post.request_id)
             caller = self._caller
             try:
                 with time_limit(caller.timeout, caller.pool.shut, post.request_id):
                     self._post_once(post, lost)
             finally:
                 # Where that has raised, no answer is waited for.
-                self.connection.finish(post.request_id)
-            words = self.connection.wait(waiter, 0.0)
+                opening.cancel(None)
+            words = opening.result(0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
             self._learn_server(words)
-            self.write(encode_message(call_message("notifications/initialized", None)))
+            ready = call_message("notifications/initialized", None)
+            self._post_in_time(_Post(ready))
             caller.workers.submit(self._on_new_session)
 
     # Streams
@@ -8730,7 +8995,7 @@ class HttpTransport(_PostingTransport):
         """Feed events, until the response ends, or the request is answered."""
         for kind, text in read_events(response, stream):
             if kind == "message" and text:
-                self._feed(text)
+                self.connection.receive(text)
             if not self._caller.is_wanted(request_id):
                 return
 
@@ -9536,11 +9801,11 @@ class Subscription:
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def queue(self, method: str, params: Json) -> None:
-        """Queue a notification."""
+    def send(self, method: str, params: Json) -> Outbox:
+        """Queue a notification, and return where; the caller flushes that."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        self.connection.queue(method, params, self.request)
+        return self.connection.send(call_message(method, params), self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -9563,7 +9828,7 @@ class ServerEndpoint(Endpoint):
         self.trace: Trace | None = options["trace"]
         self._signer: Signer = options["signer"]
         self._run_on: Callback = options["run_on"]
-        self._mask_errors: bool = options["mask_errors"]
+        self._mask_errors: bool | None = options["mask_errors"]
         self._page_size: int = options["page_size"]
         self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Offer. Each step is one operation on a dict.
@@ -9577,6 +9842,8 @@ class ServerEndpoint(Endpoint):
         self.middleware: list[Callable[..., Json | None]] = []
         # A set of listeners: each step on a dict is atomic.
         self._subscriptions: dict[Subscription, bool] = {}
+        # So many functions of the user run at once, for all clients together.
+        self._slots = threading.Semaphore(self.max_workers)
 
     # Offers
     def put(self, kind: str, name: str, offer: Offer) -> None:
@@ -9588,6 +9855,8 @@ class ServerEndpoint(Endpoint):
             raise ValueError(f"{name}: {error}") from None
         if offer.visible is not None:
             self.may_block = True
+        if name in self.offers[kind]:
+            log_line(WARNING, f"{name} is registered again, in place of the first")
         self.offers[kind][name] = offer
         self.declared = {**self.declared, **DECLARED[kind]}
         self.tell_list_changed(kind)
@@ -9624,20 +9893,27 @@ class ServerEndpoint(Endpoint):
             values = offer.template.match(uri)
             if values is not None and self._may_see(ctx, offer):
                 with suppress(InvalidParams):
-                    return offer, offer.signature.bind(values, values)
+                    return offer, offer.signature.bind(values)
         raise NotFound(f"Resource not found: {uri[:MAX_SHOWN_NAME]}")
 
     # Connections
     def open_connection(self, transport: Transport) -> Connection:
         """Begin a conversation whose answers a transport carries."""
-        return Connection(
+        connection = Connection(
             Protocol("server", self.capabilities, self.extension_row),
             self,
-            transport,
-            name="mcp-worker",
-            max_workers=self.max_workers,
+            LineOutbox(transport),
+            Workers("mcp-worker", self.max_workers),
+            transport=transport,
             trace=self.trace,
         )
+        connection.loop = self.event_loop()
+        return connection
+
+    def event_loop(self) -> EventLoop:
+        """Make a loop for `async def` functions. Where run_on has functions called, it
+        has these called as well."""
+        return EventLoop(in_caller=self._run_on is not None)
 
     def _listening(self) -> list[Request]:
         """Return the requests that have opened subscriptions."""
@@ -9653,22 +9929,20 @@ class ServerEndpoint(Endpoint):
         """End the subscriptions of a client that says no more."""
         for each in list(self._subscriptions):
             if each.connection is connection and each.request is not None:
-                if each.request.stream is None:
+                if each.request.outbox is None:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
-                    each.queue(
-                        "notifications/cancelled", {"requestId": each.request.id}
-                    )
+                    each.send("notifications/cancelled", {"requestId": each.request.id})
                 message = self._result_message(
                     each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
                 )
-                connection.respond(each.request, message)
+                # Its outbox has it written, as it is over.
+                connection.cancel_request(each.request, message)
 
     def tell(self, change: Change, uri: str | None = None) -> None:
         """Tell of a change to each subscription that hears of it."""
         for each in list(self._subscriptions):
             if each.hears(change, uri):
-                each.queue(change.method, add_given({}, uri=uri))
-                each.connection.flush_soon()
+                each.send(change.method, add_given({}, uri=uri)).flush_soon()
 
     def tell_list_changed(self, kind: str) -> None:
         """Tell that a list has changed."""
@@ -9683,7 +9957,7 @@ class ServerEndpoint(Endpoint):
         """Return what this server declares to a client. It promises to tell of changes
         only where the connection can carry that."""
         declared = {name: dict(each) for name, each in self.declared.items()}
-        if not ctx._connection.carries_changes(ctx._request):
+        if not ctx._connection.carries_changes:
             for capability in declared.values():
                 capability.pop("listChanged", None)
                 capability.pop("subscribe", None)
@@ -9701,6 +9975,14 @@ class ServerEndpoint(Endpoint):
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
+        # No function of the user runs for an inline one.
+        is_free = request.row.inline and not self.may_block
+        with nullcontext() if is_free else self._slots:
+            # It may have been cancelled while it waited.
+            if not request.cancelled:
+                self._serve(connection, request)
+
+    def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request, self._signer)
         try:
             result = self._go_through(ctx, request.params, 0)
@@ -9713,13 +9995,13 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = self._failure_message(request, error)
+            message = self._failure_message(connection, request, error)
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
                 self.disconnected(connection)
             elif request.row.stays_open:
-                connection.tell_cancelled(request)
+                request.cancel()
         connection.respond(request, None if request.is_notification else message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
@@ -9737,18 +10019,22 @@ class ServerEndpoint(Endpoint):
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
 
-    def _failure_message(self, request: Request, error: BaseException) -> Json:
+    def _failure_message(
+        self, connection: Connection, request: Request, error: BaseException
+    ) -> Json:
         """Make the answer that a handler's exception stands for."""
         if isinstance(error, ToolError) and request.row.fails_readably:
             # Middleware has raised it: the function's own are results already.
             failed = tool_failure(str(error), error.content)
             return self._result_message(request, failed)
-        failure = self._to_mcp_error(request, error)
+        failure = self._to_mcp_error(connection, request, error)
         message = error_message(request.id, failure)
         message["error"]["code"] = fit_code(failure.code, request.version)
         return message
 
-    def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
+    def _to_mcp_error(
+        self, connection: Connection, request: Request, error: BaseException
+    ) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; for a modern revision, fit_code() changes this.
@@ -9762,15 +10048,20 @@ class ServerEndpoint(Endpoint):
         # cancelled.
         if isinstance(error, Cancelled) and request.cancelled:
             return RequestCancelled("request cancelled")
-        return InternalError(self._report(request, error))
+        return InternalError(self._report(connection, request, error))
 
-    def _report(self, request: Request, error: BaseException) -> str:
+    def _report(
+        self, connection: Connection, request: Request, error: BaseException
+    ) -> str:
         """Log an exception that no handler should raise. Even SystemExit does not end
         the server. Returns the text for the client.
         """
         log_line(WARNING, f"{request.about} failed", error)
-        if self._mask_errors:
-            return f"{request.about} failed"
+        is_masked = self._mask_errors
+        if is_masked is None:
+            is_masked = connection.is_remote
+        if is_masked:
+            return f"{request.about} failed; see the server's log"
         return f"{request.about}: {error_text(error)}"
 
     def _result_message(
@@ -9858,15 +10149,17 @@ class ServerEndpoint(Endpoint):
             return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
-        except (McpError, _InputRequired):
+        except _InputRequired:
             raise
         except ToolError as error:
             return tool_failure(str(error), error.content)
         except BaseException as error:
-            # A call of its own to another server may have been cancelled.
-            if isinstance(error, Cancelled) and ctx.cancelled:
+            # What comes of the function's own call to another server is no answer to
+            # this one, be it an error or a Cancelled.
+            is_error = isinstance(error, McpError) and not error.is_received
+            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
-            return tool_failure(self._report(ctx._request, error))
+            return tool_failure(self._report(ctx._connection, ctx._request, error))
         result: Json = tool.output.result(value)
         return result
 
@@ -9885,7 +10178,7 @@ class ServerEndpoint(Endpoint):
         return {"contents": contents}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
-        if not ctx._connection.carries_changes(ctx._request):
+        if not ctx._connection.carries_changes:
             raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
         ctx._connection.protocol.subscribed[params["uri"]] = True
@@ -9899,8 +10192,7 @@ class ServerEndpoint(Endpoint):
         name = params["name"]
         prompt = self._find(ctx, "prompts", "prompt", name)
         try:
-            texts = params.get("arguments") or {}
-            arguments = prompt.signature.bind(texts, texts)
+            arguments = prompt.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
         value = self._call(ctx, prompt, arguments)
@@ -9942,7 +10234,7 @@ class ServerEndpoint(Endpoint):
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
         """Open a subscription. Its request stays open as long as that lasts."""
         connection = ctx._connection
-        if not connection.carries_changes(ctx._request):
+        if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
         if len(self._listening()) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
@@ -9950,7 +10242,7 @@ class ServerEndpoint(Endpoint):
         subscription = Subscription(connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" it. It is queued
         # first; a later change is queued behind it, so none is missed.
-        subscription.queue(
+        subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
         self._subscriptions[subscription] = True
@@ -10020,7 +10312,7 @@ class Server:
         icons: list[Json] | None = None,
         run_on: Callback = None,
         max_workers: int = MAX_WORKERS,
-        mask_errors: bool = False,
+        mask_errors: bool | None = None,
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
@@ -10041,10 +10333,10 @@ class Server:
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
             submit of an executor; the default is a worker thread
-        max_workers: how many functions run at once for a client on stdio, and one more,
-            which was called alone; with 1 they run one after another. Over HTTP it does
-            not apply: each request has a thread, see max_connections
-        mask_errors: keep the texts of unexpected exceptions from clients
+        max_workers: how many functions run at once, for all clients together; with 1
+            they run one after another. One that waits for a client's answer counts
+        mask_errors: whether to keep the texts of unexpected exceptions from clients;
+            the default is to keep them from those that come over HTTP
         extensions: what to declare of extensions of the protocol: {"com.example/thing":
             {}}, with their settings; see method()
         trace: a function (direction, line) that is told every message; True prints
@@ -10079,7 +10371,7 @@ class Server:
     # Registering. To type checkers, a function that was registered keeps its type.
     def tool(
         self,
-        fn: Registered = None,  # type: ignore[assignment]
+        fn: Registered | str = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
         title: str | None = None,
@@ -10095,15 +10387,16 @@ class Server:
     ) -> Registered:
         """Offer a function as a tool: server/tools.md. Clients are told.
 
-        As @server.tool, as @server.tool(name="x"), or as a plain call with the
+        As @server.tool, as @server.tool("x", title="X"), or as a plain call with the
         function. Its hints become the input schema. It returns text, an Image, Audio,
         ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
         form; it raises ToolError for what the caller can act on. A parameter of type
         Context gets one. An `async def` function is run by asyncio.run on a worker, and
         cancelled with its request; so are those of resources, prompts and completions.
 
-        fn: the function; as a decorator with options, none
-        name: the tool's; else the function's
+        fn: the function; as a decorator with options, none, or the name
+        name: the tool's; else the function's. A second tool of that name takes the
+            place of the first, and a warning is logged
         title: what users see in place of the name
         description: what models read; else the docstring, without its parameters: what
             it says of these goes to the input schema
@@ -10125,10 +10418,11 @@ class Server:
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
         """
+        given = fn if isinstance(fn, str) else None
 
         def register(function: Function) -> Function:
             signature = Signature(function, Context, input_schema)
-            tool_name = name or signature.name
+            tool_name = name or given or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
                 raise ValueError(
                     f"tool name {show(tool_name)}: "
@@ -10228,7 +10522,7 @@ class Server:
 
     def prompt(
         self,
-        fn: Registered = None,  # type: ignore[assignment]
+        fn: Registered | str = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
         description: str | None = None,
@@ -10239,11 +10533,11 @@ class Server:
     ) -> Registered:
         """Offer a function as a prompt: server/prompts.md. Clients are told.
 
-        As @server.prompt, as @server.prompt(name="x"), or as a plain call with the
+        As @server.prompt, as @server.prompt("x"), or as a plain call with the
         function. Its arguments come as text, and are converted as their hints say. It
         returns text, a Message, a content object, or a list of those.
 
-        fn: the function; as a decorator with options, none
+        fn: the function; as a decorator with options, none, or the name
         name: else the function's
         description: else the docstring
         title: what users see in place of the name
@@ -10253,11 +10547,12 @@ class Server:
 
         Raises TypeError for hints without a JSON Schema.
         """
+        given = fn if isinstance(fn, str) else None
 
         def register(function: Function) -> Function:
             signature = Signature(function, Context)
             wire = add_given(
-                {"name": name or signature.name},
+                {"name": name or given or signature.name},
                 title=title,
                 arguments=prompt_arguments(signature) or None,
                 description=description or signature.description,
@@ -10535,7 +10830,7 @@ class Server:
     def _serve(self, reader: Any, writer: Any, stop: SimpleQueue[str]) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            Pump(connection, stop).run()
+            serve_stream(connection, stop)
         finally:
             self.disconnect(connection)
 
@@ -10544,8 +10839,8 @@ class Server:
 
         transport: see Transport; only its write() and describe_end() are called
 
-        Its thread calls connection.dispatch(connection.feed(data)) for what comes in,
-        and disconnect(connection) at the end.
+        Its thread calls connection.feed(data) for what comes in, and
+        disconnect(connection) at the end.
         """
         return self._endpoint.open_connection(transport)
 
@@ -10557,6 +10852,7 @@ class Server:
         """
         connection.close(ConnectionClosed("the client closed the connection"), seconds)
         self._endpoint.disconnected(connection)
+        connection.loop.close()
 
     def handle(self, message: Json) -> Json | None:
         """Answer one modern message, on this thread: for serverless functions, say.
@@ -10568,19 +10864,21 @@ class Server:
         the answer comes when that returns.
         """
         connection = self._endpoint.open_connection(Transport())
-        connection.reason = ConnectionClosed("nothing is sent but the answer")
-        event = connection.protocol.receive(message)
-        answers = connection.answer_batch([event], do_nothing)
+        connection.carries_changes = False
+        connection.workers = SameThread()
+        outbox = Batch(Outbox(), 1)
+        connection.act(connection.protocol.receive(message), outbox)
         self.disconnect(connection)
-        if not answers:
-            return None
-        return dict(json.loads(answers)[0])
+        # What is offered must not be changed by whoever gets this: return a copy.
+        copies: list[Json] = json.loads(encode_json(outbox.answers))
+        return copies[0] if copies else None
 
 
-def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
+def _decorate(fn: Registered | str, register: Callable[[Any], Any]) -> Registered:
     """Register a function, and return it; without one, return a decorator."""
-    registered: Registered = register if fn is None else register(fn)
-    return registered
+    is_decorator = fn is None or isinstance(fn, str)
+    registered: Any = register if is_decorator else register(fn)
+    return registered  # type: ignore[no-any-return]
 
 
 ###############################################################################
@@ -10593,7 +10891,7 @@ def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
 # waits for the answer, runs the callbacks that answer a modern server's questions, and
 # sends the call again. The room sends nothing by itself but the handshake.
 
-MAX_ROUNDS = 10  # times that a server may ask before it answers one call
+MAX_ROUNDS = 100  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
@@ -10603,41 +10901,54 @@ _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 # Calls
 class Call:
-    """A call in flight, as `Client.start_call` returns it.
+    """A call in flight, as `Client.start_call` returns it; a future.
 
-    result() is for one thread; cancel() and done() are for any. A modern server may
-    answer with questions (basic/patterns/mrtr.md). The thread that waits in result()
-    answers them by the client's callbacks, and sends the request again:
+    Any thread may use it. A modern server may answer with questions
+    (basic/patterns/mrtr.md). The thread that waits in result() answers them by the
+    client's callbacks, and sends the request again:
 
-        sent --the last answer--> over
+        sent --the last answer--> done
          ^ |
-         | `--questions--> answering --cancel(), close(), its time is over--> over
+         | `--questions--> answering --cancel(), close(), its time is over--> done
          '-----------------'
     """
 
     def __init__(
-        self, client: Client, method: str, params: Json, on_progress: Callback = None
+        self,
+        client: Client,
+        method: str,
+        params: Json,
+        on_progress: Callback = None,
+        check: Callable[[Json], Json] = dict,
     ) -> None:
         self.client = client
         self.method = method
         self.params = params
         self._connection = client._require_connection()
         self._on_progress = on_progress
+        # It returns the last result, or raises what is wrong with it.
+        self._check = check
         # For all rounds, by time.monotonic().
         self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
-        # The result, or why there is none, once result() has it.
+        # How it has ended, once a thread has waited for that.
         self._outcome: Json | BaseException | None = None
+        # Held by the thread that waits, and answers.
+        self._waiting = threading.Lock()
         self._send({})
 
     def _send(self, more: Json) -> None:
         """Send the request, or send it again with what is new."""
         self.check_open()
-        wants_progress = self._on_progress is not None or self._deadline < float("inf")
-        self._waiter = Waiter(self.method, wants_progress)
-        self._connection.request(self._waiter, {**self.params, **more})
+        self._pending = PendingRequest(
+            self._connection,
+            self.method,
+            # What may take long may tell of progress, and then the time-out starts anew.
+            wants_progress=method_row(self.method).asks,
+        )
+        self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
-            # cancel() came just now, and has found the waiter of the round before.
+            # cancel() came just now, and has found the round before.
             self.cancel()
 
     def check_open(self) -> None:
@@ -10651,7 +10962,8 @@ class Call:
             raise Timeout(f"{self.method}: no answer by the deadline for all of it")
 
     def result(self, timeout: float | None = None) -> Json:
-        """Block until the last answer is here. Returns the result, as on the wire.
+        """Block until the last answer is here. Returns the result, as on the wire. That
+        of a tool is checked as Client.call_tool() checks it.
 
         timeout: in seconds, for each round, else the client's; it starts anew with each
             progress notification
@@ -10661,11 +10973,14 @@ class Call:
         the call is cancelled), Cancelled, ConnectionClosed, HttpFailure. A second
         result() returns or raises the same.
         """
-        if self._outcome is None:
-            try:
-                self._outcome = self._run(timeout)
-            except BaseException as error:
-                self._outcome = error
+        with self._waiting:
+            if self._outcome is None:
+                try:
+                    self._outcome = self._check(self._run(timeout))
+                except BaseException as error:
+                    self._outcome = error
+                    if isinstance(error, McpError):
+                        error.is_received = True
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         return self._outcome
@@ -10677,8 +10992,8 @@ class Call:
         may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
             try:
-                result = self._connection.wait(
-                    self._waiter, seconds, self._on_progress, self._deadline
+                result = self._pending.result(
+                    seconds, self._on_progress, self._deadline
                 )
             except HeaderMismatch:
                 # "the client SHOULD call tools/list [...], then retry".
@@ -10695,7 +11010,7 @@ class Call:
                 return result
             self._send(self._answers_to(result))
         self.cancel()
-        raise InternalError(f"{self.method}: asked more than {MAX_ROUNDS} times")
+        raise InvalidAnswer(f"{self.method}: asked more than {MAX_ROUNDS} times")
 
     def _result_type(self, result: Json) -> str:
         """Return the type of a result. Raises InternalError for an unknown one."""
@@ -10709,7 +11024,7 @@ class Call:
         if is_question or kind == "complete" or kind in self.client.result_types:
             return kind
         # "A resultType of any value unrecognized [...] MUST be considered invalid."
-        raise InternalError(f"the server's result has an unknown resultType {kind}")
+        raise InvalidAnswer(f"the server's result has an unknown resultType {kind}")
 
     def _answers_to(self, result: Json) -> Json:
         """Return the members that answer a result's questions. Raises McpError."""
@@ -10720,7 +11035,7 @@ class Call:
             time.sleep(NOT_YET_SECONDS)
             return more
         if not isinstance(questions, dict):
-            raise InternalError(
+            raise InvalidAnswer(
                 f"inputRequests: expected requests, got {show(questions)}"
             )
         answers = {}
@@ -10738,16 +11053,10 @@ class Call:
 
         timeout: as result() has it
         """
-        return value_of(self.checked_result(timeout))
-
-    def checked_result(self, timeout: float | None = None) -> Json:
-        """Block for the result, checked as Client.call_tool() checks it.
-
-        timeout: as result() has it
-        """
-        result = _with_objects(self.result(timeout), "content")
-        self.client._check_result(str(self.params.get("name")), result)
-        return result
+        return value_of(
+            self.result(timeout),
+            self.client._output_schema(str(self.params.get("name"))),
+        )
 
     def cancel(self, reason: str | None = None) -> None:
         """Tell the server to stop; result() raises Cancelled. No effect if too late.
@@ -10758,23 +11067,25 @@ class Call:
         reason: for the server's log
         """
         self._is_cancelled = True
-        error = Cancelled("the request was cancelled")
-        self._connection.abandon(self._waiter, reason, error)
+        self._pending.cancel(reason)
 
     def done(self) -> bool:
-        """Return whether the server has answered. result() does not wait any longer
-        then, unless the answer is a question."""
-        is_open = self._connection.is_open(self._waiter)
-        has_answer = not is_open and not self._waiter.inbox.empty()
-        return has_answer or self._outcome is not None
+        """Return whether it is over: result() does not wait any longer then. It is not
+        over while the server waits for answers."""
+        answer = self._pending.answer
+        if answer is not None and self._outcome is None:
+            with suppress(InternalError):
+                return self._result_type(answer) == "complete"
+        return self._pending.done()
 
 
 def _with_objects(result: Json, member: str) -> Json:
-    """Return the result if that member is an array of objects, else InternalError."""
+    """Return the result if that member is an array of objects, else InvalidAnswer."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
-    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
+    told = f"{member}: expected an array of objects, got {show(value)}"
+    raise InvalidAnswer(told, result)
 
 
 class Listening:
@@ -10803,16 +11114,16 @@ class Listening:
         self._connection = client._require_connection()
         self._uris = uris
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
-        # Notifications; then None, or an exception.
-        self._events: SimpleQueue[Any] = SimpleQueue()
-        self._take = take or partial(put_bounded, self._events)
-        self._waiter = Waiter("subscriptions/listen", on_end=self._end)
+        self._pending = PendingRequest(
+            self._connection, "subscriptions/listen", on_done=self._end
+        )
+        self._take = take or self._pending.put
         # This comes before anything is sent, so that nothing is missed.
         client._endpoint.listenings[self] = True
         try:
             if client.protocol_version < FIRST_MODERN:
                 # Nothing is sent for it: it waits for the end of the connection.
-                self._connection.hold(self._waiter, self)
+                self._connection.register(self._pending, self)
                 self.subscribe()
             else:
                 self._open_modern(kinds)
@@ -10830,17 +11141,20 @@ class Listening:
         try:
             self.subscribe()
         except (McpError, ConnectionError, Timeout) as error:
-            self._connection.finish(self._waiter.id, None, error)
+            self._pending.cancel(None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
         version = self._client.protocol_version
         params = self._client._endpoint.add_meta(params, version)
-        self._connection.request(self._waiter, params)
-        # For the acknowledgement, which hear() passes on. Kinds that are left out are
-        # never heard of; but a resource was named, and may be a typing error.
-        agreed = self._connection.wait(self._waiter, self._client.timeout)
+        self._connection.request(self._pending, params)
+        # The first that comes is the acknowledgement, which hear() passes on. Kinds
+        # that are left out are never heard of; but a resource was named, and may be a
+        # typing error.
+        agreed = self._pending.take(self._client.timeout)
+        if self._pending.error is not None:
+            raise self._pending.error
         told = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
         refused = [uri for uri in self._uris if uri not in told]
         if refused:
@@ -10853,13 +11167,13 @@ class Listening:
         notification: as the Connection has it
         """
         method, params, row = notification
-        waiter = self._waiter
-        is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
+        pending = self._pending
+        is_ours = pending.sent and is_id(subscription) and pending.id == subscription
         if is_ours and row.acknowledges:
-            waiter.inbox.put((None, Answer(waiter, params, None)))
+            pending.put(params)
         elif is_ours and row.cancels:
-            self._connection.finish(waiter.id, {})
-        elif is_ours or (not waiter.sent and self._wants(method, params)):
+            self._connection.resolve(pending.id, {})
+        elif is_ours or (not pending.sent and self._wants(method, params)):
             self._take({"method": method, "params": params})
 
     def _wants(self, method: str, params: Json) -> bool:
@@ -10869,39 +11183,42 @@ class Listening:
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
         return method in self._methods or is_inside
 
-    def _end(self, answer: Answer) -> None:
-        is_cut = answer.result is not None or isinstance(answer.error, HttpFailure)
+    def _end(self) -> None:
+        pending = self._pending
+        is_cut = pending.answer is not None or isinstance(pending.error, HttpFailure)
         if is_cut and self._take is do_nothing:
             told = ", ".join(self._uris)
             log_line(WARNING, f"the server tells no more of {told}; subscribe again")
-        self._events.put(answer.error)
         self._client._endpoint.listenings.pop(self, None)
 
     def __iter__(self) -> Iterator[Json]:
         return self
 
     def __next__(self) -> Json:
-        event = get_within(self._events)
-        if isinstance(event, dict):
+        event: Json | None = self._pending.take()
+        if event is not None:
             return event
-        # Put back for the next call: it is over for that one, too.
-        self._events.put(event)
-        raise event or StopIteration
+        error = self._pending.error
+        if error is None or isinstance(error, Cancelled):
+            raise StopIteration
+        raise error
 
     def close(self) -> None:
         """Tell the server, and end the iteration. Idempotent, from any thread.
 
         Blocks until a session's server has answered, for some seconds at most.
         """
-        if self._connection.abandon(self._waiter, None) and not self._waiter.sent:
-            others = [each._uris for each in self._client._endpoint.listenings]
-            with suppress(ConnectionError, McpError):
-                calls = [
-                    self._client._start("resources/unsubscribe", {"uri": uri})
-                    for uri in set(self._uris).difference(*others)
-                ]
-                # A refusal is of no use here: nothing is heard of the URI anyway.
-                wait_until(lambda: all(call.done() for call in calls), EXIT_SECONDS)
+        if not self._pending.cancel(None) or self._pending.sent:
+            return
+        others = [each._uris for each in self._client._endpoint.listenings]
+        # A refusal is of no use here: nothing is heard of the URI anyway.
+        with suppress(ConnectionError, McpError, Timeout):
+            calls = [
+                self._client._start("resources/unsubscribe", {"uri": uri})
+                for uri in set(self._uris).difference(*others)
+            ]
+            for call in calls:
+                call.result(EXIT_SECONDS)
 
     def __enter__(self) -> Listening:
         return self
@@ -10939,7 +11256,9 @@ class ClientEndpoint(Endpoint):
 
     def connected(self, connection: Connection) -> None:
         """Have a thread for callbacks: one, so that they run in order."""
-        self.hearers = Workers("mcp-callbacks", 1, most_jobs=MAX_QUEUED)
+        self.hearers = Workers("mcp-callbacks", 1)
+        # The calls of callbacks that wait: each job of that thread makes the next one.
+        self._heard: deque[Job] = deque(maxlen=MAX_QUEUED)
         self.tools = None
 
     def disconnected(self, connection: Connection) -> None:
@@ -10958,9 +11277,12 @@ class ClientEndpoint(Endpoint):
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
         if self._callbacks["on_elicit"] and version >= "2025-06-18":
-            declared["elicitation"] = {"form": {}, "url": {}} if is_detailed else {}
+            declared["elicitation"] = {"form": {}} if is_detailed else {}
+        if self._callbacks["on_elicit_url"] and is_detailed:
+            declared.setdefault("elicitation", {})["url"] = {}
         if self._callbacks["on_sample"]:
-            declared["sampling"] = {"tools": {}} if is_detailed else {}
+            with_tools = is_detailed and self._callbacks["sampling_tools"]
+            declared["sampling"] = {"tools": {}} if with_tools else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
@@ -11010,9 +11332,15 @@ class ClientEndpoint(Endpoint):
 
     def call_soon(self, job: Job) -> None:
         """Have the thread for callbacks do a job, in turn."""
-        if len(self.hearers) >= MAX_QUEUED:
+        is_full = len(self._heard) == MAX_QUEUED
+        self._heard.append(job)
+        if is_full:
             log_line(WARNING, f"of {MAX_QUEUED} callbacks that wait, the oldest goes")
-        self.hearers.submit(job)
+        else:
+            self.hearers.submit(self._call_next)
+
+    def _call_next(self) -> None:
+        self._heard.popleft()()
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -11025,7 +11353,7 @@ class ClientEndpoint(Endpoint):
         )
         try:
             if request.row.capability:
-                with answering(connection):
+                with connection.answering():
                     answer = self.answer(
                         request.method, request.params, request.version
                     )
@@ -11040,16 +11368,16 @@ class ClientEndpoint(Endpoint):
 
         Raises McpError, whatever has failed.
         """
-        row = method_row(method)
-        needed = row.capability
-        if not needed or not has_capability(self.capabilities(version), needed):
-            raise MethodNotFound(f"{method} is no question that was declared")
+        declared = self.capabilities(version)
         try:
+            needed, _ = needed_capability(method, params, declared)
             check_question(method, params)
         except (ValueError, TypeError) as error:
             raise InvalidParams(f"{method}: {error}") from None
+        if not has_capability(declared, needed):
+            raise MethodNotFound(f"{method}: {'.'.join(needed)} was not declared")
         try:
-            answer: Json = getattr(self, row.handler)(params)
+            answer: Json = getattr(self, method_row(method).handler)(params)
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
@@ -11076,7 +11404,8 @@ class ClientEndpoint(Endpoint):
         }
 
     def _elicitation_create(self, params: Json) -> Json:
-        answer = self._callbacks["on_elicit"](params) or {"action": "cancel"}
+        name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
+        answer = self._callbacks[name](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -11099,7 +11428,7 @@ class _Handover(Transport):
         self._peer = peer
 
     def write(self, data: bytes) -> None:
-        self._peer.dispatch(self._peer.feed(data))
+        self._peer.feed(data)
 
 
 class MemoryTransport(_Handover):
@@ -11202,7 +11531,9 @@ class Client:
         client_version: str = __version__,
         roots: Any = None,
         on_elicit: Callback = None,
+        on_elicit_url: Callback = None,
         on_sample: Callback = None,
+        sampling_tools: bool = False,
         on_log: Callback = None,
         on_progress: Callback = None,
         on_notification: Callback = None,
@@ -11244,7 +11575,10 @@ class Client:
             session so by notify("notifications/roots/list_changed")
         on_elicit: on_elicit(params) answers a question to the user by {"action":,
             "content":}, where the form's defaults are filled in, or None for "cancel"
+        on_elicit_url: on_elicit_url(params) shows the user params["url"], and answers
+            likewise, without content
         on_sample: on_sample(params) has a model answer: the wire's result, or its text
+        sampling_tools: whether on_sample can offer params["tools"] to the model
         on_log: on_log(level, data, logger) hears log messages
         on_progress: on_progress(progress, total, message) hears of the calls without
             one of their own
@@ -11266,7 +11600,7 @@ class Client:
             result of one that has this `resultType`, on the thread that waits for it.
             `call` has `client`, `method`, `params` and check_open()
 
-        `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
+        `roots` and what begins with on_elicit and on_sample are declared when given.
         In a session they run on workers, and their exceptions reach the server as
         errors. For a call to a modern server they run in the thread that waits, and
         their exceptions end that call with InternalError. In both they may call the
@@ -11296,7 +11630,9 @@ class Client:
         self._trace = tracer(trace)
         callbacks = {
             "on_elicit": on_elicit,
+            "on_elicit_url": on_elicit_url,
             "on_sample": on_sample,
+            "sampling_tools": sampling_tools,
             "on_log": on_log,
             "on_notification": on_notification,
         }
@@ -11356,8 +11692,8 @@ class Client:
             return
         closed = ConnectionClosed("the client is closed")
         try:
-            connection.fail_pending(closed)
-            wait_until(connection.is_written, TIDY_SECONDS)
+            connection.cancel_pending(closed)
+            connection.outbox.drain(TIDY_SECONDS)
         finally:
             connection.close(closed)
             connection.transport.close()
@@ -11373,12 +11709,9 @@ class Client:
         timeout: in seconds; None waits without end
         """
         self._require_connection()
-        self._endpoint.call_soon(do_nothing)
-        # That is the last job: when none waits any more, the others were done.
-        return wait_until(
-            lambda: len(self._endpoint.hearers) == 0,
-            float("inf") if timeout is None else timeout,
-        )
+        told = threading.Event()
+        # It is the last job: when it is done, the others were done.
+        return self._endpoint.hearers.submit(told.set) and told.wait(timeout)
 
     def __enter__(self) -> Client:
         return self if self._is_connected() else self.connect()
@@ -11391,11 +11724,16 @@ class Client:
 
     def _open(self, transport: Transport, version: str, until: float) -> None:
         """Begin a conversation."""
+        outbox: Outbox = LineOutbox(transport)
+        if isinstance(transport, Outbox):
+            # A transport of HTTP takes messages, any other one lines.
+            outbox = transport
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
-            transport,
-            name="mcp-client",
+            outbox,
+            Workers("mcp-client", MAX_WORKERS),
+            transport=transport,
             trace=self._trace,
         )
         self._endpoint.connected(connection)
@@ -11449,15 +11787,9 @@ class Client:
 
     def _read(self, connection: Connection) -> None:
         """Feed the connection until the server ends, and end it: the reading thread."""
-        transport = connection.transport
-        try:
-            for data in itertools.chain(iter(transport.read, b""), [b""]):
-                connection.dispatch(connection.feed(data))
-        except (OSError, ValueError) as error:
-            # ValueError: the file was closed.
-            log_line(DEBUG, f"the server's output ended: {error_text(error)}")
-        finally:
-            connection.close(transport.describe_end("the server closed the connection"))
+        connection.read_all()
+        why = "the server closed the connection"
+        connection.close(connection.transport.describe_end(why))
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str, until: float) -> Json:
@@ -11547,9 +11879,9 @@ class Client:
         self, connection: Connection, method: str, params: Json, seconds: float
     ) -> Json:
         """Send a request that opens a conversation, and block for its result."""
-        waiter = connection.request(Waiter(method), params)
+        pending = connection.request(PendingRequest(connection, method), params)
         try:
-            return connection.wait(waiter, max(0.0, seconds))
+            return pending.result(max(0.0, seconds))
         except Timeout:
             # It names the time for all of connect(), of which this had a part.
             raise Timeout(
@@ -11601,7 +11933,7 @@ class Client:
         timeout: in seconds, else the client's
 
         Raises MethodNotFound for what this server cannot be asked, the McpError that it
-        answers, InternalError for a resultType that is new, Timeout, ConnectionClosed,
+        answers, InvalidAnswer for a resultType that is new, Timeout, ConnectionClosed,
         HttpFailure.
         """
         return self._start(method, params).result(timeout)
@@ -11648,7 +11980,11 @@ class Client:
         self._endpoint.log_level = level
 
     def _start(
-        self, method: str, params: Json | None = None, on_progress: Callback = None
+        self,
+        method: str,
+        params: Json | None = None,
+        on_progress: Callback = None,
+        check: Callable[[Json], Json] = dict,
     ) -> Call:
         """Send a request that this server may be sent."""
         version = self.protocol_version
@@ -11663,7 +11999,7 @@ class Client:
             if row.asks and on_progress is None:
                 on_progress = self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
-        return Call(self, method, params, on_progress)
+        return Call(self, method, params, on_progress, check)
 
     def _is_offered(self, row: Method) -> bool:
         """Return whether the server has declared what a method needs."""
@@ -11704,12 +12040,13 @@ class Client:
             client's
         meta: the request's `_meta`, with what every request carries added
 
-        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
-        for a structured result that the tool's outputSchema forbids, or that would take
-        too much work to check, and for an outputSchema that cannot be used.
+        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InvalidAnswer,
+        with the result as its `data`, for a structured result that the tool's
+        outputSchema forbids, or that would take too much work to check. By an
+        outputSchema that cannot be used, nothing is checked; the log says so.
         """
         call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
-        return call.checked_result(timeout)
+        return call.result(timeout)
 
     def start_call(
         self,
@@ -11719,8 +12056,7 @@ class Client:
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Call:
-        """Start a tool call and return without its result. This result() is not checked
-        against the tool's outputSchema, as value() is. A modern server's questions are
+        """Start a tool call and return without its result. A modern server's questions are
         answered while a thread waits in one of these. Over HTTP, a modern server's list
         of tools comes first, unless it is known: this blocks until it is read.
 
@@ -11737,12 +12073,13 @@ class Client:
             # The list tells which arguments HTTP headers mirror.
             with suppress(McpError, Timeout, HttpFailure):
                 self.list_tools()
-        return self._start("tools/call", params, on_progress)
+        check = partial(self._check_result, name)
+        return self._start("tools/call", params, on_progress, check)
 
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty where the server does not declare tools. Raises InternalError
+        The list is empty where the server does not declare tools. Raises InvalidAnswer
         when it has more than 1,000 pages.
         """
         tools = []
@@ -11840,7 +12177,7 @@ class Client:
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
         if not isinstance(values, list):
-            raise InternalError(f"completion: expected values, got {show(values)}")
+            raise InvalidAnswer(f"completion: expected values, got {show(values)}")
         return values
 
     def _read_list(self, method: str) -> list[Json]:
@@ -11862,12 +12199,16 @@ class Client:
             if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}
-        raise InternalError(f"{method}: more than {MAX_PAGES} pages")
+        raise InvalidAnswer(f"{method}: more than {MAX_PAGES} pages")
 
-    def _check_result(self, tool: str, result: Json) -> None:
-        """Raise InternalError for a result that the tool's outputSchema forbids."""
+    def _check_result(self, tool: str, result: Json) -> Json:
+        """Return a tool's result. Raises InvalidAnswer for one that has no content, or
+        that the tool's outputSchema forbids. An extension's result is not checked."""
+        if result.get("resultType", "complete") != "complete":
+            return result
+        _with_objects(result, "content")
         if not self._validate or result.get("isError"):
-            return
+            return result
         try:
             if self._endpoint.tools is None and "structuredContent" in result:
                 self.list_tools()
@@ -11879,25 +12220,31 @@ class Client:
         except (McpError, ConnectionError, Timeout) as error:
             # The tool has run: its result is worth more than the check.
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
-            return
+            return result
         if errors:
             told = "; ".join(errors[:TOLD_ERRORS])
-            raise InternalError(f"{tool}: its outputSchema is not met: {told}")
+            raise InvalidAnswer(f"{tool}: its outputSchema is not met: {told}", result)
+        return result
+
+    def _output_schema(self, tool: str) -> Json:
+        """Return a tool's outputSchema, by the latest list; {} if there is none."""
+        known = (self._endpoint.tools or {}).get(tool, {})
+        return object_or_empty(known.get("outputSchema"))
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result by the tool's outputSchema, as it is known. Returns texts."""
-        known = (self._endpoint.tools or {}).get(tool, {})
-        if known.get("outputSchema") is None:
-            return []
-        if "structuredContent" not in result:
-            return ["structuredContent: expected, but missing"]
         schemas = self._endpoint.schemas
-        try:
-            if tool not in schemas:
-                schemas[tool] = Schema(known["outputSchema"])
-            return schemas[tool].errors(result["structuredContent"])
-        except ValueError as error:
-            return [str(error)]
+        if tool not in schemas:
+            try:
+                schemas[tool] = Schema(self._output_schema(tool))
+            except ValueError as error:
+                # A draft of long ago, say. It is told once, not at each call.
+                log_line(WARNING, f"{tool}: results are not checked: {error}")
+                schemas[tool] = Schema({})
+        schema = schemas[tool]
+        if schema.root and "structuredContent" not in result:
+            return ["structuredContent: expected, but missing"]
+        return schema.errors(result.get("structuredContent"))
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:
@@ -12067,6 +12414,7 @@ def _client(options: Any, target: Any) -> Client:
         env=dict(os.environ),
         trace=options.trace,
         on_elicit=_answer,
+        on_elicit_url=_answer,
         on_progress=_show_progress,
     )
 
@@ -12221,7 +12569,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         schema = tools.get(tool, {}).get("inputSchema", {})
         given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
-    _write(options, result, value_of(result))
+    _write(options, result, value_of(result, client._output_schema(tool)))
 
 
 def _read(options: Any, target: Any, uri: str) -> None:

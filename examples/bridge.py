@@ -115,8 +115,13 @@ class Link:
         # Requests at work, the oldest first.
         self.relays = []
         callbacks = {
-            "elicitation": {"on_elicit": partial(self.ask, "elicitation/create")},
-            "sampling": {"on_sample": partial(self.ask, "sampling/createMessage")},
+            "elicitation": dict.fromkeys(
+                ("on_elicit", "on_elicit_url"), partial(self.ask, "elicitation/create")
+            ),
+            "sampling": {
+                "on_sample": partial(self.ask, "sampling/createMessage"),
+                "sampling_tools": True,
+            },
             "roots": {"roots": lambda: self.ask("roots/list", {})["roots"]},
         }
         options = dict(bridge.options, validate=False)

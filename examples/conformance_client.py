@@ -278,7 +278,12 @@ def main():
     kind = BoundOAuth if SCENARIO.startswith("auth/dpop") else OAuth
     auth = kind(redirect=visit, **login)
     with Client(
-        url, version=version, on_elicit=accept, timeout=20, auth=auth
+        url,
+        version=version,
+        on_elicit=accept,
+        on_elicit_url=accept,
+        timeout=20,
+        auth=auth,
     ) as client:
         lesson(client)
 

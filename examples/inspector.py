@@ -75,6 +75,7 @@ class Inspector:
             target,
             name="mcp_lite inspector",
             on_elicit=self.ask,
+            on_elicit_url=self.ask,
             on_sample=self.sample,
             on_log=self.log,
             stderr=partial(self.log, "stderr", logger=None),
