@@ -69,10 +69,10 @@ How two sides agree: to a server, a request with a version in `_meta` is modern.
 other request belongs to a session, which only `initialize` can open. This client begins
 with `server/discover`, which only modern servers know. If the server answers with an
 error that is not one of the modern era's, or offers none but legacy revisions, or is
-silent, the client goes on with `initialize`. With `version=` a program tells its client
-which revision to speak. For a legacy one the client begins with `initialize`. For a
-modern one it asks `server/discover`, never `initialize`, and gives up unless the server
-offers that very revision.
+silent, the client goes on with `initialize`. With `protocol_version=` a program tells
+its client which revision to speak. For a legacy one the client begins with
+`initialize`. For a modern one it asks `server/discover`, never `initialize`, and gives
+up unless the server offers that very revision.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -138,7 +138,8 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
                 Connection.respond  takes the request out of flight, queues the answer;
                 LineOutbox.flush    writes it
     reader      Connection.feed     as above; Protocol.receive finds who waits for it
-                PendingRequest.resolve  hands it over. The result of a modern call may be a
+                PendingRequest.resolve  hands it over. The result of a modern call may
+                be a
                                     question (resultType): Call answers, then sends
                                     the request again
     caller      Call.result         has it; value_of makes it a value again
@@ -278,7 +279,7 @@ __all__ = [
     "HttpFailure",
     "Image",
     "InternalError",
-    "InvalidAnswer",
+    "InvalidResponse",
     "InvalidParams",
     "InvalidRequest",
     "MainThread",
@@ -414,7 +415,7 @@ class McpError(Exception):
         text = str(error.get("message", ""))
         data = error.get("data")
         if type(code) is not int:
-            return InvalidAnswer(f"an error whose code is {show(code)}", error)
+            return InvalidResponse(f"an error whose code is {show(code)}", error)
         kind: type[McpError] = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
@@ -465,11 +466,16 @@ class InternalError(_CodedError, code=-32603, status=500):
     """The receiver failed; its log says why."""
 
 
-class InvalidAnswer(InternalError):
-    """In a client: the server has answered what this protocol does not allow. If a tool
-    has run, its whole result is in `data`."""
+class InvalidResponse(McpError):
+    """In a client: the server's answer breaks the protocol, or its own outputSchema.
+
+    data: the whole result, if there is one: the tool has run
+    """
 
     is_received = True
+
+    def __init__(self, message: str, data: object = None) -> None:
+        super().__init__(type(self).code, message, data)
 
 
 class NotFound(InvalidParams):
@@ -1474,10 +1480,10 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 # This room tells whether a value fits a schema of draft 2020-12, and why not. Older
 # drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
-# `prefixItems` means today. A Schema surveys its parts once; a _Run then takes one
-# value through them, along one table of keywords. Each step has a price, and one meter
-# adds them up, since schemas, patterns and values may come from a stranger. Nothing is
-# ever fetched.
+# `prefixItems` means today. A Schema surveys its parts once; a _Validator then takes
+# one value through them, along one table of keywords. Each step has a price, and one
+# meter adds them up, since schemas, patterns and values may come from a stranger.
+# Nothing is ever fetched.
 
 MAX_STEPS = 1_000_000  # of work for any value: less than a second
 STEPS_EACH = 4  # and so many for each character of a large one
@@ -1515,7 +1521,7 @@ class Schema:
         self.root = schema
         # By the id() of each schema: the URI of its document, the Python types whose
         # values fit, whatever they are, and for each keyword that asserts something, a
-        # tuple that _Run.check() takes apart.
+        # tuple that _Validator.check() takes apart.
         self.rules = dict(_BOOLEANS)
         # The targets of references: (id() of the schema with the reference, its text)
         # -> schema
@@ -1639,7 +1645,7 @@ class Schema:
     def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
         """Check a value, as errors() does: returns the places that do not fit."""
         try:
-            failures = _Run(self, value).check(self.root, value, None)
+            failures = _Validator(self, value).check(self.root, value, None)
             return list(itertools.islice(failures, most))
         except RecursionError:
             why = "nested too deeply for the schema"
@@ -1660,7 +1666,7 @@ def _join(base: str, uri: str) -> str:
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
-class _Run:
+class _Validator:
     """One validation: check() goes down through the value and the subschemas.
 
     Most other methods do the work of a keyword; work of one line stands in the table
@@ -1983,7 +1989,7 @@ def _size(value: object) -> int:
     return len(value) >> 6 if isinstance(value, str) else 0
 
 
-def _has_type(run: _Run, value: object, names: Any) -> bool:
+def _has_type(run: _Validator, value: object, names: Any) -> bool:
     kind = json_type(value)
     return kind in names or (kind == "integer" and "number" in names)
 
@@ -2157,14 +2163,17 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 
 
 # `argument`: the kind of argument. `concerns`: the types of values that the keyword
-# says something of. `apply`: a method of _Run, as its docstring says; or with a text in
-# `expects`, a function (run, value, argument) that tells whether the value fits.
+# says something of. `apply`: a method of _Validator, as its docstring says; or with a
+# text in `expects`, a function (run, value, argument) that tells whether the value
+# fits.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
-    _IS_SCHEMA: _Keyword("anything", _ALL, _Run.is_schema, "expected a JSON Schema"),
+    _IS_SCHEMA: _Keyword(
+        "anything", _ALL, _Validator.is_schema, "expected a JSON Schema"
+    ),
     "$id": _Keyword("a URI"),
     "$anchor": _Keyword("a text"),
     "$dynamicAnchor": _Keyword("a text"),
@@ -2174,11 +2183,11 @@ _KEYWORDS = {
     "else": _Keyword("a schema"),
     "minContains": _Keyword("a count"),
     "maxContains": _Keyword("a count"),
-    "$ref": _Keyword("a URI", _ALL, _Run.ref),
-    "$dynamicRef": _Keyword("a URI", _ALL, _Run.dynamic_ref),
-    "$recursiveRef": _Keyword("a URI", _ALL, _Run.ref),
+    "$ref": _Keyword("a URI", _ALL, _Validator.ref),
+    "$dynamicRef": _Keyword("a URI", _ALL, _Validator.dynamic_ref),
+    "$recursiveRef": _Keyword("a URI", _ALL, _Validator.ref),
     "type": _Keyword("a type, or a list of types", _ALL, _has_type, _OF_TYPE),
-    "enum": _Keyword("a list", _ALL, _Run.is_among, "expected one of {}"),
+    "enum": _Keyword("a list", _ALL, _Validator.is_among, "expected one of {}"),
     "const": _Keyword(
         "anything",
         _ALL,
@@ -2210,7 +2219,7 @@ _KEYWORDS = {
         "expected less than {}",
     ),
     "multipleOf": _Keyword(
-        "a number over 0", _NUMBERS, _Run.is_multiple, "expected a multiple of {}"
+        "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
     "minLength": _Keyword(
         "a count",
@@ -2225,7 +2234,7 @@ _KEYWORDS = {
         "expected at most {} characters",
     ),
     "pattern": _Keyword(
-        "a text", ("string",), _Run.matches, "expected text that matches {}"
+        "a text", ("string",), _Validator.matches, "expected text that matches {}"
     ),
     "minItems": _Keyword(
         "a count",
@@ -2240,11 +2249,14 @@ _KEYWORDS = {
         "expected at most {} items",
     ),
     "uniqueItems": _Keyword(
-        "true or false", ("array",), _Run.all_differ, "expected items that all differ"
+        "true or false",
+        ("array",),
+        _Validator.all_differ,
+        "expected items that all differ",
     ),
-    "prefixItems": _Keyword("a list of schemas", ("array",), _Run.prefix_items),
-    "items": _Keyword("a schema, or a list of them", ("array",), _Run.items),
-    "contains": _Keyword("a schema", ("array",), _Run.contains),
+    "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
+    "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
+    "contains": _Keyword("a schema", ("array",), _Validator.contains),
     "minProperties": _Keyword(
         "a count",
         ("object",),
@@ -2257,32 +2269,34 @@ _KEYWORDS = {
         lambda run, value, count: len(value) <= count,
         "expected at most {} members",
     ),
-    "properties": _Keyword("schemas by name", ("object",), _Run.properties),
+    "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
     "patternProperties": _Keyword(
-        "schemas by name", ("object",), _Run.pattern_properties
+        "schemas by name", ("object",), _Validator.pattern_properties
     ),
     "additionalProperties": _Keyword(
-        "a schema", ("object",), _Run.additional_properties
+        "a schema", ("object",), _Validator.additional_properties
     ),
-    "propertyNames": _Keyword("a schema", ("object",), _Run.property_names),
-    "required": _Keyword("a list of names", ("object",), _Run.required),
+    "propertyNames": _Keyword("a schema", ("object",), _Validator.property_names),
+    "required": _Keyword("a list of names", ("object",), _Validator.required),
     "dependentRequired": _Keyword(
-        "names or schemas by name", ("object",), _Run.depends
+        "names or schemas by name", ("object",), _Validator.depends
     ),
-    "dependentSchemas": _Keyword("schemas by name", ("object",), _Run.depends),
-    "dependencies": _Keyword("names or schemas by name", ("object",), _Run.depends),
-    "allOf": _Keyword("a list of schemas", _ALL, _Run.all_of),
-    "anyOf": _Keyword("a list of schemas", _ALL, _Run.any_of),
-    "oneOf": _Keyword("a list of schemas", _ALL, _Run.one_of),
+    "dependentSchemas": _Keyword("schemas by name", ("object",), _Validator.depends),
+    "dependencies": _Keyword(
+        "names or schemas by name", ("object",), _Validator.depends
+    ),
+    "allOf": _Keyword("a list of schemas", _ALL, _Validator.all_of),
+    "anyOf": _Keyword("a list of schemas", _ALL, _Validator.any_of),
+    "oneOf": _Keyword("a list of schemas", _ALL, _Validator.one_of),
     "not": _Keyword(
         "a schema",
         _ALL,
         lambda run, value, inner: run.attempt(inner, value, None) != [],
         "expected anything but what matches {}",
     ),
-    "if": _Keyword("a schema", _ALL, _Run.if_),
-    "unevaluatedProperties": _Keyword("a schema", ("object",), _Run.unevaluated),
-    "unevaluatedItems": _Keyword("a schema", ("array",), _Run.unevaluated),
+    "if": _Keyword("a schema", _ALL, _Validator.if_),
+    "unevaluatedProperties": _Keyword("a schema", ("object",), _Validator.unevaluated),
+    "unevaluatedItems": _Keyword("a schema", ("array",), _Validator.unevaluated),
 }
 _OTHER = _Keyword("anything")
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
@@ -3856,8 +3870,8 @@ class Request:
 # A notification, with its row of METHODS, or UNKNOWN. To a server, the notification of
 # an extension that it has is a Request.
 Notification = namedtuple("Notification", "method params row")
-# The end of a request of ours, and the PendingRequest that waits for it. It has a result
-# or an error: the peer's, or one of ours that says why no answer will come.
+# The end of a request of ours, and the PendingRequest that waits for it. It has a
+# result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
 # `reply` is the message to send, or None. `is_late` marks an answer to no open request:
@@ -3940,8 +3954,9 @@ class Protocol:
             pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(str(error))
-            kind = InvalidAnswer if self.role == "client" else InternalError
-            return Answer(pending, None, kind(f"not a valid answer: {error}"))
+            kind = InvalidResponse if self.role == "client" else InternalError
+            failure = kind(f"not a valid answer: {error}", message.get("result"))
+            return Answer(pending, None, failure)
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
             return Refusal(str(error))
@@ -4635,7 +4650,8 @@ class PendingRequest:
     out of there has ended it, and calls resolve(); so nobody else does. Any thread may
     wait for it.
 
-    Connection.register() opens one without a request. It waits for the connection's end.
+    Connection.register() opens one without a request. It waits for the connection's
+    end.
     """
 
     # The id of the request; no request has the id 0.
@@ -5084,7 +5100,7 @@ class Connection:
         self.cancel_pending(reason)
 
     def finish(self, seconds: float) -> None:
-        """Block until the workers have ended, and all is written; for `seconds` at most,
+        """Block until the workers have ended, and all is written, for `seconds` at most
         each. Nothing more is served."""
         self.workers.close(seconds)
         self.tidiers.close(seconds)
@@ -6114,11 +6130,11 @@ INPUT_ENDED = "the input has ended"
 class Deputy:
     """Lets the thread that has read a request serve it, if nothing else is at work.
 
-    To hand a request over to a worker costs more than most handlers do. While the reader
-    serves a lone request, nobody reads. So the thread that waits here looks every TICK,
-    as long as such requests come: if one lasts longer, it starts another reader, and the
-    first one ends when its request is done. Without this class a server does the same,
-    but slower.
+    To hand a request over to a worker costs more than most handlers do. While the
+    reader serves a lone request, nobody reads. So the thread that waits here looks
+    every TICK, as long as such requests come: if one lasts longer, it starts another
+    reader, and the first one ends when its request is done. Without this class a server
+    does the same, but slower.
     """
 
     TICK = 0.005
@@ -8823,7 +8839,7 @@ class HttpTransport(_PostingTransport):
         on_new_session: Job,
     ) -> None:
         super().__init__(caller)
-        self._learn_server = learn_server
+        self._set_server_info = learn_server
         self._on_new_session = on_new_session
         # The id of the session. None before `initialize` is answered, and where a
         # server gives none.
@@ -8983,7 +8999,7 @@ class HttpTransport(_PostingTransport):
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
-            self._learn_server(words)
+            self._set_server_info(words)
             ready = call_message("notifications/initialized", None)
             self._post_in_time(_Post(ready))
             caller.workers.submit(self._on_new_session)
@@ -9758,21 +9774,21 @@ GRACE_SECONDS = 5.0
 #     template: of a resource, its URI, or URI template
 #     headers: of a tool, what HTTP headers mirror of its arguments
 #     visible: visible(ctx) says whether a caller may see it, or None: all may
-Offer = namedtuple(
-    "Offer",
+Registration = namedtuple(
+    "Registration",
     "wire signature output timeout template headers visible",
     defaults=[None, None, None, (), None],
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
-# The capabilities that a server declares with the first offer of each kind. See also
-# LIST_CHANGES, in room 4.
+# The capabilities that a server declares with the first registration of each kind. See
+# also LIST_CHANGES, in room 4.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# A completion's reference: the kind of offer, and the member that names it.
+# A completion's reference: the kind of what it completes, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
@@ -9811,9 +9827,9 @@ class Subscription:
 class ServerEndpoint(Endpoint):
     """The server's side of its connections: it answers, and tells of changes.
 
-    `visible` says of an offer which callers may see it; middleware are functions of the
-    user around each request; run_on has the user's functions called on another thread,
-    such as the main thread of a host program. Server explains them.
+    `visible` decides which callers may see a registered function. Middleware are the
+    user's functions around each request. `run_on` calls the user's functions on another
+    thread, such as the main thread of a host program. Server explains them.
 
     A handler has the name that its row of METHODS says. It gets (ctx, params), which
     were admitted, and returns the result, or None when the request stays open; what it
@@ -9831,10 +9847,12 @@ class ServerEndpoint(Endpoint):
         self._mask_errors: bool | None = options["mask_errors"]
         self._page_size: int = options["page_size"]
         self._cache_ttl_ms: int = options["cache_ttl_ms"]
-        # Kind -> name or URI -> Offer. Each step is one operation on a dict.
-        self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
-        # A capability stays declared when the last offer of its kind goes: it was a
-        # promise.
+        # Kind -> name or URI -> Registration. Each step is one operation on a dict.
+        self.registered: dict[str, dict[str, Registration]] = {
+            kind: {} for kind in DECLARED
+        }
+        # A capability stays declared when the last registration of its kind goes: it
+        # was a promise.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # Of extensions: a method's row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
@@ -9846,54 +9864,54 @@ class ServerEndpoint(Endpoint):
         self._slots = threading.Semaphore(self.max_workers)
 
     # Offers
-    def put(self, kind: str, name: str, offer: Offer) -> None:
-        """Offer a function from now on."""
+    def put(self, kind: str, name: str, registration: Registration) -> None:
+        """Registration a function from now on."""
         try:
             # Fail now, not when a client asks for the list, if JSON cannot say it.
-            encode_message(offer.wire)
+            encode_message(registration.wire)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None
-        if offer.visible is not None:
+        if registration.visible is not None:
             self.may_block = True
-        if name in self.offers[kind]:
+        if name in self.registered[kind]:
             log_line(WARNING, f"{name} is registered again, in place of the first")
-        self.offers[kind][name] = offer
+        self.registered[kind][name] = registration
         self.declared = {**self.declared, **DECLARED[kind]}
         self.tell_list_changed(kind)
 
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
-        del self.offers[kind][name]
+        del self.registered[kind][name]
         self.tell_list_changed(kind)
 
-    def _may_see(self, ctx: Context, offer: Offer) -> bool:
-        """Return whether a caller may see an offer."""
-        if offer.visible is None:
+    def _may_see(self, ctx: Context, registration: Registration) -> bool:
+        """Return whether a caller may see it."""
+        if registration.visible is None:
             return True
-        look = partial(call_function, ctx, partial(offer.visible, ctx))
+        look = partial(call_function, ctx, partial(registration.visible, ctx))
         return bool(run_job(ctx, look, self._run_on))
 
-    def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
+    def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
         """Find what a caller may see under this name. Raises NotFound."""
-        offer = self.offers[kind].get(name)
-        if offer is None or not self._may_see(ctx, offer):
-            offers = list(self.offers[kind].items())
+        registration = self.registered[kind].get(name)
+        if registration is None or not self._may_see(ctx, registration):
+            offers = list(self.registered[kind].items())
             known = [key for key, each in offers if each.visible is None]
             text, names = suggest(name, known)
             told = text.format(show(names, 300))
             raise NotFound(f"Unknown {noun}: {name[:MAX_SHOWN_NAME]}; {told}")
-        return offer
+        return registration
 
-    def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
+    def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
         """Find the resource with this URI, and the arguments for its function. Raises
         NotFound."""
-        fixed = self.offers["resources"].get(uri)
-        templates = list(self.offers["resourceTemplates"].values())
-        for offer in filter(None, [fixed, *templates]):
-            values = offer.template.match(uri)
-            if values is not None and self._may_see(ctx, offer):
+        fixed = self.registered["resources"].get(uri)
+        templates = list(self.registered["resourceTemplates"].values())
+        for registration in filter(None, [fixed, *templates]):
+            values = registration.template.match(uri)
+            if values is not None and self._may_see(ctx, registration):
                 with suppress(InvalidParams):
-                    return offer, offer.signature.bind(values)
+                    return registration, registration.signature.bind(values)
         raise NotFound(f"Resource not found: {uri[:MAX_SHOWN_NAME]}")
 
     # Connections
@@ -9965,8 +9983,8 @@ class ServerEndpoint(Endpoint):
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return the parameters of a tool that HTTP headers mirror."""
-        offer = self.offers["tools"].get(tool)
-        return [] if offer is None else offer.headers
+        registration = self.registered["tools"].get(tool)
+        return [] if registration is None else registration.headers
 
     def extension_row(self, method: str) -> Method:
         """Return the row of an extension's method, or UNKNOWN."""
@@ -10125,9 +10143,9 @@ class ServerEndpoint(Endpoint):
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         end = int(place[1]) + self._page_size
         seen = [
-            offer.wire
-            for offer in list(self.offers[row.paged].values())
-            if self._may_see(ctx, offer)
+            registration.wire
+            for registration in list(self.registered[row.paged].values())
+            if self._may_see(ctx, registration)
         ]
         result: Json = {row.paged: seen[int(place[1]) : end]}
         if end < len(seen):
@@ -10207,12 +10225,12 @@ class ServerEndpoint(Endpoint):
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
         key = str(ref.get(member))
-        offer = self.offers[kind].get(key)
-        if offer is None or not self._may_see(ctx, offer):
+        registration = self.registered[kind].get(key)
+        if registration is None or not self._may_see(ctx, registration):
             raise InvalidParams(f"ref: no such prompt or template: {show(ref)}")
-        completer = offer.signature.completers.get(name)
+        completer = registration.signature.completers.get(name)
         if completer is None:
-            allowed = offer.signature.completions(name)
+            allowed = registration.signature.completions(name)
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
@@ -10269,17 +10287,19 @@ class ServerEndpoint(Endpoint):
         return granted
 
     # Calling registered functions
-    def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
+    def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
         """Call a registered function where run_on says, for as long as it may take."""
-        signature = offer.signature
+        signature = registration.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
-        if offer.timeout is not None:
-            name = offer.wire["name"]
-            late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
+        if registration.timeout is not None:
+            name = registration.wire["name"]
+            late = tool_failure(
+                f"{name}: timed out after {registration.timeout:g} seconds"
+            )
             answer = self._result_message(ctx._request, late)
-            job = partial(run_in_time, ctx, job, offer.timeout, answer)
+            job = partial(run_in_time, ctx, job, registration.timeout, answer)
         return run_job(ctx, job, self._run_on)
 
 
@@ -10385,7 +10405,7 @@ class Server:
         timeout: float | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Offer a function as a tool: server/tools.md. Clients are told.
+        """Registration a function as a tool: server/tools.md. Clients are told.
 
         As @server.tool, as @server.tool("x", title="X"), or as a plain call with the
         function. Its hints become the input schema. It returns text, an Image, Audio,
@@ -10440,8 +10460,10 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            offer = Offer(wire, signature, output, timeout, None, headers, visible)
-            self._endpoint.put("tools", tool_name, offer)
+            registration = Registration(
+                wire, signature, output, timeout, None, headers, visible
+            )
+            self._endpoint.put("tools", tool_name, registration)
             return function
 
         return _decorate(fn, register)
@@ -10463,7 +10485,7 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Offer what a function returns as a resource: server/resources.md.
+        """Registration what a function returns as a resource: server/resources.md.
 
         As @server.resource("config://app"), or as a plain call with the function after
         it. The function returns text, bytes, an EmbeddedResource, a list of those, or
@@ -10512,8 +10534,10 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            offer = Offer(wire, signature, template=template, visible=visible)
-            self._endpoint.put(kind, uri, offer)
+            registration = Registration(
+                wire, signature, template=template, visible=visible
+            )
+            self._endpoint.put(kind, uri, registration)
             return function
 
         return _decorate(fn, register)
@@ -10531,7 +10555,7 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Offer a function as a prompt: server/prompts.md. Clients are told.
+        """Registration a function as a prompt: server/prompts.md. Clients are told.
 
         As @server.prompt, as @server.prompt("x"), or as a plain call with the
         function. Its arguments come as text, and are converted as their hints say. It
@@ -10559,8 +10583,8 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            offer = Offer(wire, signature, visible=visible)
-            self._endpoint.put("prompts", wire["name"], offer)
+            registration = Registration(wire, signature, visible=visible)
+            self._endpoint.put("prompts", wire["name"], registration)
             return function
 
         return _decorate(fn, register)
@@ -10581,9 +10605,15 @@ class Server:
         Raises ValueError if there is no such argument.
         """
         endpoint = self._endpoint
-        known = {**endpoint.offers["resourceTemplates"], **endpoint.offers["prompts"]}
-        offer = known.get(ref)
-        if offer is None or argument not in offer.signature.schema["properties"]:
+        known = {
+            **endpoint.registered["resourceTemplates"],
+            **endpoint.registered["prompts"],
+        }
+        registration = known.get(ref)
+        if (
+            registration is None
+            or argument not in registration.signature.schema["properties"]
+        ):
             raise ValueError(
                 f"completion: register {show(ref)}, with an argument {show(argument)}, "
                 "before its completions"
@@ -10596,7 +10626,7 @@ class Server:
                 values = call_function(ctx, partial(function, *given[:count]))
                 return [str(value) for value in values]
 
-            offer.signature.completers[argument] = complete
+            registration.signature.completers[argument] = complete
             return function
 
         return register
@@ -10673,7 +10703,7 @@ class Server:
 
         uri: as it was registered; KeyError for an unknown one
         """
-        is_fixed = uri in self._endpoint.offers["resources"]
+        is_fixed = uri in self._endpoint.registered["resources"]
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
 
     def remove_prompt(self, name: str) -> None:
@@ -10943,7 +10973,8 @@ class Call:
         self._pending = PendingRequest(
             self._connection,
             self.method,
-            # What may take long may tell of progress, and then the time-out starts anew.
+            # What may take long may tell of progress, and then the time-out starts
+            # anew.
             wants_progress=method_row(self.method).asks,
         )
         self._connection.request(self._pending, {**self.params, **more})
@@ -11010,10 +11041,12 @@ class Call:
                 return result
             self._send(self._answers_to(result))
         self.cancel()
-        raise InvalidAnswer(f"{self.method}: asked more than {MAX_ROUNDS} times")
+        raise InvalidResponse(
+            f"{self.method}: asked more than {MAX_ROUNDS} times", result
+        )
 
     def _result_type(self, result: Json) -> str:
-        """Return the type of a result. Raises InternalError for an unknown one."""
+        """Return the type of a result. Raises InvalidResponse for an unknown one."""
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(result.get("resultType", "complete"))
         row = METHODS.get(self.method)
@@ -11024,7 +11057,9 @@ class Call:
         if is_question or kind == "complete" or kind in self.client.result_types:
             return kind
         # "A resultType of any value unrecognized [...] MUST be considered invalid."
-        raise InvalidAnswer(f"the server's result has an unknown resultType {kind}")
+        raise InvalidResponse(
+            f"the server's result has an unknown resultType {kind}", result
+        )
 
     def _answers_to(self, result: Json) -> Json:
         """Return the members that answer a result's questions. Raises McpError."""
@@ -11035,8 +11070,8 @@ class Call:
             time.sleep(NOT_YET_SECONDS)
             return more
         if not isinstance(questions, dict):
-            raise InvalidAnswer(
-                f"inputRequests: expected requests, got {show(questions)}"
+            raise InvalidResponse(
+                f"inputRequests: expected requests, got {show(questions)}", result
             )
         answers = {}
         for key, question in questions.items():
@@ -11074,18 +11109,18 @@ class Call:
         over while the server waits for answers."""
         answer = self._pending.answer
         if answer is not None and self._outcome is None:
-            with suppress(InternalError):
+            with suppress(InvalidResponse):
                 return self._result_type(answer) == "complete"
         return self._pending.done()
 
 
 def _with_objects(result: Json, member: str) -> Json:
-    """Return the result if that member is an array of objects, else InvalidAnswer."""
+    """Return the result if that member is an array of objects, else InvalidResponse."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
     told = f"{member}: expected an array of objects, got {show(value)}"
-    raise InvalidAnswer(told, result)
+    raise InvalidResponse(told, result)
 
 
 class Listening:
@@ -11526,9 +11561,9 @@ class Client:
         auth: OAuth | Callback = None,
         env: dict[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
-        version: str = "auto",
+        protocol_version: str = "auto",
         name: str = "mcp_lite",
-        client_version: str = __version__,
+        version: str = __version__,
         roots: Any = None,
         on_elicit: Callback = None,
         on_elicit_url: Callback = None,
@@ -11567,9 +11602,9 @@ class Client:
             LANG, and so on, but no keys or tokens; env=dict(os.environ) gives all
         cwd: the folder in which a child process runs. The path of a script that is the
             target begins here, though; other relative paths begin there
-        version: the one revision to speak, or "auto"
-        name: what the server is told of this client
-        client_version: what the server is told of its version
+        protocol_version: the one revision to speak, or "auto"
+        name: what this client calls itself
+        version: the client's own, not the protocol's
         roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
             "name":}, or a function that returns one; when it returns others, tell a
             session so by notify("notifications/roots/list_changed")
@@ -11608,9 +11643,10 @@ class Client:
         on_progress in the thread that waits for the result.
         """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-        if version not in versions:
+        if protocol_version not in versions:
             raise ValueError(
-                f"version: expected one of {', '.join(versions)}, got {show(version)}"
+                f"protocol_version: expected one of {', '.join(versions)}, "
+                f"got {show(protocol_version)}"
             )
         # No clock of the system knows an endless time.
         self.timeout = min(timeout, threading.TIMEOUT_MAX)
@@ -11622,8 +11658,8 @@ class Client:
         self._env = env or {}
         self._cwd = cwd
         self._stderr = stderr
-        self._version = version
-        self._info = {"name": name, "version": client_version}
+        self._wanted_version = protocol_version
+        self._info = {"name": name, "version": version}
         self._on_progress = on_progress
         self._ssl_context = ssl_context
         self._validate = validate
@@ -11642,15 +11678,15 @@ class Client:
         # The thread that takes the connection under the lock ends it.
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._learn_server({})
+        self._set_server_info({})
 
-    def _learn_server(self, words: Json) -> None:
+    def _set_server_info(self, result: Json) -> None:
         """Remember what a server says of itself, in either era."""
-        meta = object_or_empty(words.get("_meta"))
-        info = words.get("serverInfo", meta.get(META_SERVER_INFO))
+        meta = object_or_empty(result.get("_meta"))
+        info = result.get("serverInfo", meta.get(META_SERVER_INFO))
         self.server_info: Json = object_or_empty(info)
-        self.server_capabilities: Json = object_or_empty(words.get("capabilities"))
-        self.instructions: str | None = words.get("instructions")
+        self.server_capabilities: Json = object_or_empty(result.get("capabilities"))
+        self.instructions: str | None = result.get("instructions")
 
     # Connecting and ending
     def connect(self) -> Client:
@@ -11667,13 +11703,13 @@ class Client:
         until = time.monotonic() + self.timeout
         transport = self._open_transport()
         try:
-            self._open(transport, self._version, until)
+            self._open(transport, self._wanted_version, until)
         except ConnectionClosed as error:
             # Some old servers end when anything comes before `initialize`, and tell of
             # that, or of nothing. Only of a child that ended by itself the command is
             # told.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
-            if self._version != "auto" or not is_old:
+            if self._wanted_version != "auto" or not is_old:
                 raise
             self._open(self._open_transport(), LAST_LEGACY, until)
         return self
@@ -11742,7 +11778,7 @@ class Client:
             transport.start(connection)
             if not transport.feeds:
                 start_thread("mcp-reader", self._read, connection)
-            self._learn_server(self._negotiate(connection, version, until))
+            self._set_server_info(self._negotiate(connection, version, until))
             connection.protocol.initialized = True
             if connection.protocol.version < FIRST_MODERN:
                 connection.notify("notifications/initialized", None)
@@ -11768,7 +11804,7 @@ class Client:
             self._ssl_context,
             self.timeout,
         )
-        return HttpTransport(caller, self._learn_server, self._renew_session)
+        return HttpTransport(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
         more = self._headers
@@ -11801,7 +11837,7 @@ class Client:
         if wanted == "auto":
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
-            version, words = self._probe(connection, wanted, seconds)
+            version, result = self._probe(connection, wanted, seconds)
             # While a user logs in, no time runs.
             until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
@@ -11815,11 +11851,11 @@ class Client:
                 return self._negotiate(connection, NEWEST, until)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version, until)
-        if not words:
+        if not result:
             # It has refused the newest one, and told which it speaks.
-            _, words = self._probe(connection, version, until - time.monotonic())
+            _, result = self._probe(connection, version, until - time.monotonic())
         connection.protocol.version = version
-        return words
+        return result
 
     def _probe(
         self, connection: Connection, wanted: str, seconds: float
@@ -11829,11 +11865,11 @@ class Client:
         params = self._endpoint.add_meta({}, version)
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
-        words: Json = {}
+        result: Json = {}
         try:
-            words = self._ask(connection, "server/discover", params, seconds)
-            if words.get("resultType", "complete") == "complete":
-                offered = words.get("supportedVersions", offered)
+            result = self._ask(connection, "server/discover", params, seconds)
+            if result.get("resultType", "complete") == "complete":
+                offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
         except McpError as error:
@@ -11844,7 +11880,7 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
-        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS), words
+        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS), result
 
     def _shake_hands(self, connection: Connection, version: str, until: float) -> Json:
         """Ask by `initialize`."""
@@ -11855,7 +11891,7 @@ class Client:
         }
         try:
             seconds = until - time.monotonic()
-            words = self._ask(connection, "initialize", params, seconds)
+            result = self._ask(connection, "initialize", params, seconds)
         except (
             MethodNotFound,
             InvalidParams,
@@ -11871,9 +11907,9 @@ class Client:
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
             ) from error
-        offered = [words.get("protocolVersion")]
+        offered = [result.get("protocolVersion")]
         connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
-        return words
+        return result
 
     def _ask(
         self, connection: Connection, method: str, params: Json, seconds: float
@@ -11893,16 +11929,16 @@ class Client:
         """Choose the newest revision that is offered, spoken and wanted. Raises
         UnsupportedVersion."""
         wanted = spoken
-        if self._version != "auto":
-            wanted = (self._version,)
+        if self._wanted_version != "auto":
+            wanted = (self._wanted_version,)
         common = [version for version in wanted if version in offered]
         if common:
             return common[-1]
         # "If the client does not support the version in the server's response, it
         # SHOULD disconnect."
         raise UnsupportedVersion(
-            f"the server speaks {show(offered)}, which is not {self._version}",
-            {"supported": offered, "requested": self._version},
+            f"the server speaks {show(offered)}, which is not {self._wanted_version}",
+            {"supported": offered, "requested": self._wanted_version},
         )
 
     @property
@@ -11933,8 +11969,8 @@ class Client:
         timeout: in seconds, else the client's
 
         Raises MethodNotFound for what this server cannot be asked, the McpError that it
-        answers, InvalidAnswer for a resultType that is new, Timeout, ConnectionClosed,
-        HttpFailure.
+        answers, InvalidResponse for a resultType that is new, Timeout,
+        ConnectionClosed, HttpFailure.
         """
         return self._start(method, params).result(timeout)
 
@@ -12040,9 +12076,9 @@ class Client:
             client's
         meta: the request's `_meta`, with what every request carries added
 
-        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InvalidAnswer,
-        with the result as its `data`, for a structured result that the tool's
-        outputSchema forbids, or that would take too much work to check. By an
+        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and
+        InvalidResponse, with the result as its `data`, for a structured result that the
+        tool's outputSchema forbids, or that would take too much work to check. By an
         outputSchema that cannot be used, nothing is checked; the log says so.
         """
         call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
@@ -12056,9 +12092,11 @@ class Client:
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Call:
-        """Start a tool call and return without its result. A modern server's questions are
-        answered while a thread waits in one of these. Over HTTP, a modern server's list
-        of tools comes first, unless it is known: this blocks until it is read.
+        """Start a tool call, and return a future for its result.
+
+        A modern server's questions are answered while a thread waits in result() or
+        value(). Over HTTP, this first reads a modern server's list of tools, unless it
+        is known, and blocks until then.
 
         name: the tool's
         arguments: as JSON has them
@@ -12079,8 +12117,8 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty where the server does not declare tools. Raises InvalidAnswer
-        when it has more than 1,000 pages.
+        The list is empty where the server does not declare tools. Raises
+        InvalidResponse when it has more than 1,000 pages.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -12177,7 +12215,9 @@ class Client:
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
         if not isinstance(values, list):
-            raise InvalidAnswer(f"completion: expected values, got {show(values)}")
+            raise InvalidResponse(
+                f"completion: expected values, got {show(values)}", result
+            )
         return values
 
     def _read_list(self, method: str) -> list[Json]:
@@ -12199,10 +12239,10 @@ class Client:
             if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}
-        raise InvalidAnswer(f"{method}: more than {MAX_PAGES} pages")
+        raise InvalidResponse(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> Json:
-        """Return a tool's result. Raises InvalidAnswer for one that has no content, or
+        """Return a tool's result. Raises InvalidResponse for one without content, or one
         that the tool's outputSchema forbids. An extension's result is not checked."""
         if result.get("resultType", "complete") != "complete":
             return result
@@ -12223,7 +12263,9 @@ class Client:
             return result
         if errors:
             told = "; ".join(errors[:TOLD_ERRORS])
-            raise InvalidAnswer(f"{tool}: its outputSchema is not met: {told}", result)
+            raise InvalidResponse(
+                f"{tool}: its outputSchema is not met: {told}", result
+            )
         return result
 
     def _output_schema(self, tool: str) -> Json:
@@ -12408,7 +12450,7 @@ def _client(options: Any, target: Any) -> Client:
     return Client(
         target,
         timeout=options.timeout,
-        version=options.protocol,
+        protocol_version=options.protocol,
         headers=headers,
         auth=None if has_token else OAuth(store=_TOKENS, may_log_in=False),
         env=dict(os.environ),

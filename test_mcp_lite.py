@@ -50,7 +50,7 @@ from mcp_lite import (  # noqa: E402
     HttpFailure,
     Image,
     InternalError,
-    InvalidAnswer,
+    InvalidResponse,
     InvalidParams,
     InvalidRequest,
     MainThread,
@@ -1368,7 +1368,7 @@ class TestMessages:
             error = McpError.from_wire(wire)
             assert type(error) is kind and error.to_wire() == wire
             assert (error.code, error.message, error.data) == (code, text, data)
-        assert type(McpError.from_wire({"code": "x"})) is InvalidAnswer
+        assert type(McpError.from_wire({"code": "x"})) is InvalidResponse
         assert issubclass(Timeout, TimeoutError)
         assert issubclass(ConnectionClosed, ConnectionError)
         assert not issubclass(ToolError, McpError)
@@ -1453,7 +1453,7 @@ class TestTheNextRevision:
         with server.start_http() as http:
             for target in (server, http.url):
                 for version in ("auto", *EVERY):
-                    with next_lite.Client(target, version=version) as client:
+                    with next_lite.Client(target, protocol_version=version) as client:
                         expected = "2027-03-15" if version == "auto" else version
                         assert client.protocol_version == expected
                         assert client.call("spoken") == expected
@@ -2805,7 +2805,7 @@ class TestEveryday:
             ran.append(1)
             raise McpError(-7, "mine")
 
-        with Client(outer, version=era) as client:
+        with Client(outer, protocol_version=era) as client:
             with pytest.raises(ToolError, match="a header differs"):
                 client.call("relay", tool="fail")
             with pytest.raises(ToolError, match="Unknown tool: nosuch"):
@@ -2867,7 +2867,7 @@ class TestEveryday:
                 ctx.sleep(0.3)
             return 4
 
-        with Client(server, version=era, timeout=0.9) as client:
+        with Client(server, protocol_version=era, timeout=0.9) as client:
             assert client.call("work") == 4
 
     @pytest.mark.parametrize(
@@ -2888,7 +2888,7 @@ class TestEveryday:
         def asks(ctx: Context) -> dict:
             return ctx.client_capabilities
 
-        with Client(server, version=era, **options) as client:
+        with Client(server, protocol_version=era, **options) as client:
             assert client.call("asks") == declared
 
     def test_many_rounds(self):
@@ -3039,7 +3039,7 @@ class TestSeams:
 
         progress = []
         transport = SocketTransport(server)
-        with Client(transport, version=version, roots=["file:///y"]) as client:
+        with Client(transport, protocol_version=version, roots=["file:///y"]) as client:
             assert client.protocol_version == version
             heard = {"on_progress": lambda *told: progress.append(told[:2])}
             result = client.call_tool("measure", {"text": "x" * (1 << 20)}, **heard)
@@ -3083,7 +3083,7 @@ class TestSeams:
                 raise OSError("wet")
 
         with pytest.raises(ConnectionClosed, match="^the socket: cannot write: wet"):
-            Client(Deaf(Server("s")), version="2025-11-25").connect()
+            Client(Deaf(Server("s")), protocol_version="2025-11-25").connect()
 
         class Nowhere(mcp_lite.Transport):
             def start(self, connection):
@@ -4492,7 +4492,7 @@ class TestHttpServer:
                 (http.url, "2025-11-25", "ann"),
                 (sse, "2024-11-05", "ann"),
             ):
-                options = {"version": version, "headers": {"X-Tenant": "ann"}}
+                options = {"protocol_version": version, "headers": {"X-Tenant": "ann"}}
                 with Client(target, **options) as client:
                     assert client.call("tenant") == client.call("tenant") == told
             batch = [call_legacy("tenant", id) for id in (1, 2)]
@@ -4616,7 +4616,9 @@ class TestHttpServer:
             greet = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
             assert b"200 OK" not in raw_http(http.port, greet)
             for version in ("2025-11-25", MODERN):
-                with Client(http.url, version=version, ssl_context=ours) as client:
+                with Client(
+                    http.url, protocol_version=version, ssl_context=ours
+                ) as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
                     count = client.start_call("count", {"to": 1}, on_progress=print)
                     assert count.result()
@@ -4710,7 +4712,9 @@ class TestHttpServer:
                 http.close()
                 closed.set()
 
-            with contextlib.closing(http), Client(http.url, version=version) as client:
+            with contextlib.closing(http), Client(
+                http.url, protocol_version=version
+            ) as client:
                 client.start_call("close", {})
                 assert closed.wait(SECONDS)
             server.remove_tool("close")
@@ -4889,7 +4893,7 @@ class TestHttpServer:
             with self.access_log(server, caplog, **options) as (http, read):
                 assert http.url == f"http://[::1]:{http.port}/mcp"
                 assert Web(http).post(call_tool("add", a=1))[0] == 200
-                with Client(http.url, version=MODERN) as client:
+                with Client(http.url, protocol_version=MODERN) as client:
                     assert client.server_info["name"] == "everything"
                 peers = {line.split()[0] for line in read(2)}
                 assert peers == {"127.0.0.1", "::1"}
@@ -4990,7 +4994,9 @@ class TestHttpServer:
             listening = enter(session.stream())
             modern_listening = enter(Web(site).stream("POST", LISTEN))
             next_message(modern_listening)
-            old = Client(f"http://127.0.0.1:{site.port}/sse", version="2024-11-05")
+            old = Client(
+                f"http://127.0.0.1:{site.port}/sse", protocol_version="2024-11-05"
+            )
             enter(old)
             calls = {
                 "modern": (Web(site).post, call_tool("work", name="modern")),
@@ -5074,7 +5080,7 @@ class TestWsgi:
         """Modern requests, and legacy ones without a session, at whatever path."""
         told = []
         served = self.serve(server.wsgi)
-        with served as (url, _), Client(url, version=version) as client:
+        with served as (url, _), Client(url, protocol_version=version) as client:
             assert client.call("greet", name="Bo") == "hello Bo"
             assert client.read("x://note") == "note"
             client.call_tool(
@@ -5390,7 +5396,7 @@ class TestHttpClient:
 
         with web_server(script) as (url, seen):
             url = url.replace("127.0.0.1", "LocalHost")
-            with Client(url, version=version) as client:
+            with Client(url, protocol_version=version) as client:
                 assert [client.call("x") for _ in range(2)] == ["called"] * 2
             assert [each["path"] for each in seen].count("/mcp") == 1
             assert set(shown_in(seen, "authorization")) == {None}
@@ -5404,7 +5410,7 @@ class TestHttpClient:
         headers = {"Authorization": "Bearer secret"}
         with web_server(lambda *_: (307, {"Location": where}, b"gone")) as (url, seen):
             with pytest.raises(HttpFailure, match="HTTP 307.*gone") as caught:
-                Client(url, headers=headers, version="2025-11-25").connect()
+                Client(url, headers=headers, protocol_version="2025-11-25").connect()
             assert len(seen) <= 2 and where.partition("?")[0] in str(caught.value)
             assert "secret" not in str(caught.value)
 
@@ -5517,7 +5523,7 @@ class TestHttpClient:
     def test_what_a_url_answers_is_told(self, version, status, headers, body, said):
         """A failure has the URL, the status, the server's words, and no secret."""
         with web_server(lambda seen, sock: (status, headers, body)) as (url, _):
-            failure = http_failure_of(url, version=version)
+            failure = http_failure_of(url, protocol_version=version)
         assert re.search(said, str(failure)), failure
         assert failure.http_status == status
         is_login = "WWW-Authenticate" in headers
@@ -5619,7 +5625,7 @@ class TestHttpClient:
                 return 202, {}, b""
             return site(seen, sock)
 
-        with client_of(script, version=version) as (client, seen):
+        with client_of(script, protocol_version=version) as (client, seen):
             assert client.call("x") == "x"
         messages = [each["message"] for each in seen]
         answers = [each for each in messages if member(each, "result") is not None]
@@ -5651,7 +5657,7 @@ class TestHttpClient:
 
         heard = []
         site = legacy_site(tools_call=call, GET=get)
-        with client_of(site, version="2025-11-25") as (client, seen):
+        with client_of(site, protocol_version="2025-11-25") as (client, seen):
             result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
         assert (text_of(result), heard, len(calls)) == ("resumed", [1], 1)
         resumed = [each for each in seen if "last-event-id" in each["headers"]]
@@ -5667,7 +5673,7 @@ class TestHttpClient:
             return 200, {}, event_of(answer, id="a", retry=10**6).encode()
 
         site = legacy_site(tools_call=call)
-        with client_of(site, version="2025-11-25") as (client, _):
+        with client_of(site, protocol_version="2025-11-25") as (client, _):
             for _ in range(20):
                 assert client.call("x") == "x"
             names = [thread.name for thread in threading.enumerate()]
@@ -5693,7 +5699,7 @@ class TestHttpClient:
             if method == "notifications/x":
                 heard.set()
 
-        options = {"version": "2025-11-25", "on_notification": hear}
+        options = {"protocol_version": "2025-11-25", "on_notification": hear}
         with client_of(legacy_site(GET=get), **options):
             assert heard.wait(SECONDS)
         assert visits == [None] + ["g1"] * 5
@@ -5728,7 +5734,9 @@ class TestHttpClient:
                 heard = []
                 ask = {"ask": version == "2025-11-25"}
                 told = {"on_progress": lambda *a, heard=heard: heard.append(a[0])}
-                with Client(http.url, version=version, on_elicit=answer) as client:
+                with Client(
+                    http.url, protocol_version=version, on_elicit=answer
+                ) as client:
                     result = client.call_tool("poll", ask, **told)
                 assert (text_of(result), heard) == ("done", [0, 1, 2])
 
@@ -5739,7 +5747,7 @@ class TestHttpClient:
         http, seen = recorded
         heard = []
         options = {"on_notification": lambda method, _: heard.append(method)}
-        with Client(http.url, version="2025-11-25", **options) as client:
+        with Client(http.url, protocol_version="2025-11-25", **options) as client:
             client.subscribe("x://note")
             client.set_log_level("error")
             lose_sessions(http, seen)
@@ -5775,7 +5783,7 @@ class TestHttpClient:
             return sessions.call(seen, sock)
 
         site = sessions.site(tools_call=call)
-        with client_of(site, version="2025-11-25") as (client, _):
+        with client_of(site, protocol_version="2025-11-25") as (client, _):
             calls = [client.start_call("x") for _ in range(4)]
             assert {text_of(each.result()) for each in calls} == {str(good)}
         assert sessions.opened == 2
@@ -5789,7 +5797,7 @@ class TestHttpClient:
             return never(seen, sock) if sessions.opened == 2 else answer
 
         site = sessions.site(initialize=initialize)
-        options = {"version": "2025-11-25", "timeout": 0.5}
+        options = {"protocol_version": "2025-11-25", "timeout": 0.5}
         with client_of(site, **options) as (client, _):
             with pytest.raises((Timeout, HttpFailure)):
                 client.call_tool("x")
@@ -5808,7 +5816,7 @@ class TestHttpClient:
         )
         # What every request says, the user's headers do not say a second time.
         mine = {"X-Mine": "yes", "accept": "*/*", "mcp-METHOD": "x"}
-        with Client(http.url, version=version, headers=mine) as client:
+        with Client(http.url, protocol_version=version, headers=mine) as client:
             assert "place" in [tool["name"] for tool in client.list_tools()]
             for arguments in ({"region": "Málaga", "n": 5}, {"region": " a"}, {}):
                 assert client.call("place", **arguments) == "here"
@@ -5946,7 +5954,7 @@ class TestHttpClient:
         with web_server(never) as (url, _):
             secret = url + "?key=s3cret"
             with pytest.raises(Timeout, match="no answer within") as caught:
-                Client(secret, timeout=0.2, version=version).connect()
+                Client(secret, timeout=0.2, protocol_version=version).connect()
         assert str(caught.value).endswith(f"(url: {url})")
 
     def test_a_server_that_answers_initialize_alone(self):
@@ -6007,7 +6015,7 @@ class TestHttpClient:
             return never(seen, sock)
 
         make_site = modern_site if era == MODERN else legacy_site
-        with client_of(make_site(tools_call=call), version=era) as (client, _):
+        with client_of(make_site(tools_call=call), protocol_version=era) as (client, _):
             calls = [client.start_call("x") for _ in range(2)]
             for _ in calls:
                 assert waiting.acquire(timeout=SECONDS)
@@ -6029,7 +6037,7 @@ class TestHttpClient:
             return never(seen, sock)
 
         with web_server(script) as (url, _):
-            client = Client(url, version=MODERN)
+            client = Client(url, protocol_version=MODERN)
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 connecting = pool.submit(client.connect)
                 assert here.wait(SECONDS)
@@ -6040,7 +6048,7 @@ class TestHttpClient:
     def test_who_only_listens_comes_back(self, server):
         """After a server's restart, its lost stream brings a new session."""
         first = server.start_http()
-        with first, Client(first.url, version="2025-11-25") as client:
+        with first, Client(first.url, protocol_version="2025-11-25") as client:
             # The answer comes behind `initialized`, and the stream.
             client.ping()
             with client.listen() as events:
@@ -6150,7 +6158,7 @@ class TestAuthorization:
     def test_all_threads_log_in_once(self, site):
         """A call waits while another thread logs in, or refreshes its token."""
         auth = OAuth(redirect=visit)
-        with Client(site.mcp, auth=auth, version=MODERN) as client:
+        with Client(site.mcp, auth=auth, protocol_version=MODERN) as client:
             for wave in (1, 2):
                 calls = [client.start_call("x") for _ in range(8)]
                 assert {text_of(call.result()) for call in calls} == {"let in"}
@@ -6162,7 +6170,7 @@ class TestAuthorization:
         """The login is for the URL that the redirect leads to, and once is enough."""
         site.pages["/"] = (307, {"Location": "/mcp"}, b"")
         auth = OAuth(redirect=visit)
-        with Client(site.url + "/", auth=auth, version=MODERN) as client:
+        with Client(site.url + "/", auth=auth, protocol_version=MODERN) as client:
             assert client.call("x") == "let in"
         assert len(site.paths("/authorize")) == 1
 
@@ -6458,7 +6466,10 @@ class TestAuthorization:
         auth = OAuth(redirect=visit, store=kept)
         lines = []
         caplog.set_level(logging.DEBUG)
-        options = {"version": MODERN, "trace": lambda _, line: lines.append(line)}
+        options = {
+            "protocol_version": MODERN,
+            "trace": lambda _, line: lines.append(line),
+        }
         with Client(site.mcp, auth=auth, **options) as client:
             hidden = kept[site.mcp][secret]
             site.tokens.clear()
@@ -6595,7 +6606,7 @@ class TestAuthorization:
                 url = http.url
                 if version == "2024-11-05":
                     url = url.replace("/mcp", "/sse")
-                with Client(url, auth=auth, version=version) as client:
+                with Client(url, auth=auth, protocol_version=version) as client:
                     scopes = ["read", "write"]
                     assert client.call("who") == {"sub": "ann", "scope": scopes}
         asked = [each["scope"] for each in site.paths("/authorize")]
@@ -6651,7 +6662,7 @@ class TestAuthorization:
             return {"Authorization": "Bearer mine"} if len(asked) == 1 else None
 
         site.tokens["mine"] = {}
-        with Client(site.mcp, auth=answer, version=MODERN) as client:
+        with Client(site.mcp, auth=answer, protocol_version=MODERN) as client:
             assert client.call("x") == "let in"
             assert len(asked) == 1 and asked[0]["scheme"] == "bearer"
             site.tokens.clear()
@@ -6677,7 +6688,7 @@ class TestAuthorization:
                 gate.wait(SECONDS)
             return page
 
-        with Client(site.mcp, auth=answer, version=MODERN) as client:
+        with Client(site.mcp, auth=answer, protocol_version=MODERN) as client:
             site.tokens.clear()
             asked.clear()
             site.pages["/mcp"] = refuse_together
@@ -6892,7 +6903,7 @@ class TestServerInProcess:
 
         server = Server("s")
         server.add_resource("x://missing", missing)
-        at = client_at(server, over_http, version=version)
+        at = client_at(server, over_http, protocol_version=version)
         with at as client, pytest.raises(NotFound) as caught:
             client.read("x://missing")
         assert caught.value.code == (-32002 if version < "2026" else -32602)
@@ -6932,7 +6943,7 @@ class TestServerInProcess:
         async def is_refused():
             raise Cancelled("of another server")
 
-        with Client(server, version=version) as client:
+        with Client(server, protocol_version=version) as client:
             result = client.call_tool(
                 "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
             )
@@ -6957,7 +6968,7 @@ class TestServerInProcess:
         does in `finally` is done."""
         seen = queue.SimpleQueue()
         server = waiting_server(seen)
-        with client_at(server, over_http, version=era) as client:
+        with client_at(server, over_http, protocol_version=era) as client:
             call = client.start_call("forever")
             assert seen.get(timeout=SECONDS) == "begun"
             call.cancel()
@@ -7014,7 +7025,9 @@ class TestServerInProcess:
         with server.start_http() as http, contextlib.ExitStack() as stack:
             target = http.url if over_http else server
             clients = [
-                stack.enter_context(Client(target, version=LEGACY[-1], **CALLBACKS))
+                stack.enter_context(
+                    Client(target, protocol_version=LEGACY[-1], **CALLBACKS)
+                )
                 for _ in range(3)
             ]
             calls = [each.start_call("work") for each in clients for _ in range(3)]
@@ -7025,7 +7038,7 @@ class TestServerInProcess:
     def test_an_async_handler_may_ask(self, era):
         """On its thread, where that holds up its event loop, in a group of tasks, too;
         or on another one, where it holds up nothing."""
-        with Client(waiting_server(), version=era, **CALLBACKS) as client:
+        with Client(waiting_server(), protocol_version=era, **CALLBACKS) as client:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
             if sys.version_info >= (3, 11):
@@ -7215,7 +7228,7 @@ class TestServerInProcess:
             ctx.elicit("?", FORM, key="k")
             ctx.elicit("?", FORM, key="k")
 
-        at = Client(server, version=era, on_elicit=answer)
+        at = Client(server, protocol_version=era, on_elicit=answer)
         with at as client, pytest.raises(ToolError, match="key used twice: .*k"):
             client.call("ask")
 
@@ -7435,7 +7448,7 @@ class TestExtending:
             told.append(ctx.meta.get("traceparent"))
             return call_next()
 
-        with client_at(noting, over_http, version=era) as client:
+        with client_at(noting, over_http, protocol_version=era) as client:
             result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
             assert text_of(result) == "hi" and told[-1] == "1"
             client.ping()
@@ -7463,7 +7476,7 @@ class TestExtending:
                 seen.append("caught")
                 raise
 
-        with Client(noting, version=era, on_elicit=answer) as client:
+        with Client(noting, protocol_version=era, on_elicit=answer) as client:
             seen.clear()
             assert client.call("hello") == "who?"
         passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
@@ -7534,7 +7547,7 @@ class TestExtending:
             result = server.handle(request(method, modern()))["result"]
             assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
         assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        with Client(server, version="2025-11-25") as client:
+        with Client(server, protocol_version="2025-11-25") as client:
             assert client.call_tool("x") == {"content": []}
             assert client.request("tools/list") == {"tools": []}
 
@@ -7556,7 +7569,7 @@ class TestExtending:
                 return how
             return call_next()
 
-        with Client(server, version=era) as client:
+        with Client(server, protocol_version=era) as client:
             with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
                 client.call_tool("x", {"how": "refuse"})
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
@@ -7672,7 +7685,7 @@ class TestExtending:
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
     def test_methods_of_extensions(self, shop, seen, over_http, version):
         """Both sides declare them; requests are answered, notifications are heard."""
-        options = {"version": version, "extensions": {self.CART: {"size": 3}}}
+        options = {"protocol_version": version, "extensions": {self.CART: {"size": 3}}}
         if over_http:
             options["headers"] = {"X-Tenant": "ann"}
         with client_at(shop, over_http, **options) as client:
@@ -7714,7 +7727,7 @@ class TestExtending:
         what belongs to none is for all."""
         shop.add_tool(lambda: "still there", name="tool")
         for extensions in (None, {"com.example/other": {}}):
-            with Client(shop, version=era, extensions=extensions) as client:
+            with Client(shop, protocol_version=era, extensions=extensions) as client:
                 with pytest.raises(mcp_lite.MissingCapability) as raised:
                     client.request("cart/add", {"item": "tea"})
                 needed = {"extensions": {self.CART: {}}}
@@ -7758,7 +7771,7 @@ class TestExtending:
     @staticmethod
     def client_of(url, token, version):
         headers = {"Authorization": f"Bearer {token}"}
-        return Client(url, version=version, headers=headers)
+        return Client(url, protocol_version=version, headers=headers)
 
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
     def test_lists_have_what_may_be_seen(self, selective, version):
@@ -7905,7 +7918,9 @@ class TestClient:
 
         kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
         with pytest.raises(ConnectionClosed) as caught:
-            Client(command, version="2025-11-25", stderr=kinds.get(kind)).connect()
+            Client(
+                command, protocol_version="2025-11-25", stderr=kinds.get(kind)
+            ).connect()
         assert caught.value.stderr.endswith("y\nPassword:")
         told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
         shown = capsys.readouterr().err.splitlines()
@@ -7971,7 +7986,7 @@ class TestClient:
             server.run()
         """
         command = program(tmp_path, script)
-        client = Client(command, version=era)
+        client = Client(command, protocol_version=era)
         with client:
             for again in (client.connect, client.__enter__):
                 events = client.listen()
@@ -8081,10 +8096,10 @@ class TestClient:
         ],
     )
     def test_lies_in_results_are_told(self, call, answers):
-        """A result of the wrong shape is an InternalError."""
+        """A result of the wrong shape is an InvalidResponse."""
         declared = {"resources": {}, "prompts": {}, "completions": {}}
         peer = fake_server(legacy_server(capabilities=declared, **answers))
-        with peer as target, Client(target) as client, pytest.raises(InternalError):
+        with peer as target, Client(target) as client, pytest.raises(InvalidResponse):
             call(client)
 
     def test_a_result_without_a_value(self):
@@ -8102,7 +8117,7 @@ class TestClient:
         ],
     )
     def test_structured_results_are_checked(self, schema, result, said):
-        """An outputSchema that is not met is an InvalidAnswer, which has the result;
+        """An outputSchema that is not met is an InvalidResponse, which has the result;
         not for what has failed, nor with validate=False."""
         answers = {
             "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
@@ -8113,11 +8128,11 @@ class TestClient:
         with talking_to(legacy_server(**answers)) as client:
             client.list_tools()
             with pytest.raises(
-                InvalidAnswer, match=f"x: its outputSchema.*{said}"
+                InvalidResponse, match=f"x: its outputSchema.*{said}"
             ) as it:
                 client.call_tool("x")
             assert it.value.data == answers["tools_call"]
-            with pytest.raises(InvalidAnswer, match=f"x: its outputSchema.*{said}"):
+            with pytest.raises(InvalidResponse, match=f"x: its outputSchema.*{said}"):
                 client.start_call("x").result()
             answers["tools_call"]["isError"] = True
         with talking_to(legacy_server(**answers)) as client:
@@ -8168,7 +8183,7 @@ class TestClient:
             names = [tool["name"] for tool in client.list_tools()]
         assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        endless = pytest.raises(InternalError, match="1000 pages")
+        endless = pytest.raises(InvalidResponse, match="1000 pages")
         with talking_to(script) as client, endless:
             client.list_tools()
 
@@ -8205,7 +8220,7 @@ class TestClient:
         """The error says what was wanted, and what the server speaks."""
         refused = pytest.raises(UnsupportedVersion, match=said)
         with fake_server(script) as target, refused:
-            Client(target, version=wanted).connect()
+            Client(target, protocol_version=wanted).connect()
 
     def test_a_revision_that_a_refusal_names(self):
         """A server that refuses `initialize`, and says what it speaks, is asked again."""
@@ -8254,7 +8269,7 @@ class TestClient:
         told = []
         server = Server("grows")
         options = {"trace": lambda _, line: told.append(json.loads(line).get("method"))}
-        client = Client(server, version=era, **options)
+        client = Client(server, protocol_version=era, **options)
         with client:
             assert client.list_tools() == client.list_prompts() == []
             assert client.list_resources() == client.list_resource_templates() == []
@@ -8270,7 +8285,7 @@ class TestClient:
         """It is empty: many servers have resources, and no list of templates."""
         listed = {"resources": [{"uri": "x://y", "name": "y"}]}
         script = legacy_server(capabilities={"resources": {}}, resources_list=listed)
-        with talking_to(script, version="2025-11-25") as client:
+        with talking_to(script, protocol_version="2025-11-25") as client:
             assert client.list_resources() == listed["resources"]
             assert client.list_resource_templates() == []
 
@@ -8278,7 +8293,7 @@ class TestClient:
     def test_the_value_of_a_started_call(self, era):
         """call.value() is what client.call() gives: unwrapped, or ToolError; within a
         time of its own, and as often as it is asked for."""
-        with Client(build_server(), version=era) as client:
+        with Client(build_server(), protocol_version=era) as client:
             call = client.start_call("add", {"a": 1, "b": 2})
             assert call.value() == call.value(SECONDS) == 3
             assert client.call("add", {"a": 1}, b=2) == 3
@@ -8377,7 +8392,10 @@ class TestClient:
             started.set()
             ctx.sleep(60)
 
-        options = {"version": "2025-11-25", "on_log": lambda *a: logs.append(a)}
+        options = {
+            "protocol_version": "2025-11-25",
+            "on_log": lambda *a: logs.append(a),
+        }
         with Client(server, **options) as client:
             for _ in range(20):
                 client.call("logs")
@@ -8401,7 +8419,7 @@ class TestClient:
             go_on.wait(SECONDS)
             heard.append(data)
 
-        client = Client(server, version="2025-11-25", on_log=on_log)
+        client = Client(server, protocol_version="2025-11-25", on_log=on_log)
         with pytest.raises(ConnectionClosed):
             client.flush_callbacks()
         with client:
@@ -8420,7 +8438,7 @@ class TestClient:
         def on_elicit(params):
             sys.exit(1)
 
-        options = {"version": "2025-11-25", "on_elicit": on_elicit}
+        options = {"protocol_version": "2025-11-25", "on_elicit": on_elicit}
         failure = pytest.raises(McpError, match="callback")
         with Client(build_server(), **options) as client, failure:
             client.call("form")
@@ -8434,7 +8452,7 @@ class TestClient:
             calls.append(message)
             return {"resultType": "input_required", "inputRequests": {}}
 
-        left = pytest.raises(InvalidAnswer)
+        left = pytest.raises(InvalidResponse)
         with talking_to(modern_server(tools_call=call)) as client, left:
             client.call("x")
         assert 100 < len(calls) < 110
@@ -8498,7 +8516,7 @@ class TestClient:
 
         script = legacy_server(version, tools_call=call)
         callbacks = dict.fromkeys(options.split(), asked.append)
-        with talking_to(script, version=version, **callbacks) as client:
+        with talking_to(script, protocol_version=version, **callbacks) as client:
             client.call("x")
         assert member(told[0], "error", "code") == code
         assert bool(asked) == ("result" in told[0]) == (code is None)
@@ -8509,7 +8527,7 @@ class TestClient:
     @pytest.mark.parametrize("given", NO_ANSWERS)
     def test_what_a_callback_answers_is_checked(self, given, era):
         """A wrong answer is the callback's failure, and not sent."""
-        options = {"version": era, "on_elicit": lambda params: given}
+        options = {"protocol_version": era, "on_elicit": lambda params: given}
         failure = pytest.raises(McpError, match="callback")
         with Client(build_server(), **options) as client, failure:
             client.call("form")
@@ -8520,9 +8538,11 @@ class TestClient:
         given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
         told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
         server = build_server()
-        with Client(server, version="2025-11-25", roots=given) as client:
+        with Client(server, protocol_version="2025-11-25", roots=given) as client:
             assert client.call("where") == told
-        with Client(server, version="2025-11-25", roots=lambda: given[:1]) as client:
+        with Client(
+            server, protocol_version="2025-11-25", roots=lambda: given[:1]
+        ) as client:
             assert client.call("where") == told[:1]
             del given[0]
             client.notify("notifications/roots/list_changed")
@@ -8533,7 +8553,7 @@ class TestClient:
         """The server tells of no such resource, and the client says so."""
         server = Server("s")
         server.add_resource("x://note", lambda: "note")
-        with Client(server, version=era) as client:
+        with Client(server, protocol_version=era) as client:
             with pytest.raises(NotFound, match="x://nota"):
                 client.subscribe("x://nota")
             with pytest.raises(NotFound, match="x://nota"):
@@ -8583,7 +8603,7 @@ class TestClient:
         def hear(method, params):
             heard.append(params["uri"])
 
-        with Client(server, version=era, on_notification=hear) as client:
+        with Client(server, protocol_version=era, on_notification=hear) as client:
             client.subscribe("x://note")
             for n in range(11):
                 for _ in range(1_000):
@@ -8653,7 +8673,11 @@ class TestClient:
             ('x "s3cret', {}, "No closing quotation"),
             ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
             ({"url": None}, {}, "a dict with a url or a command"),
-            ("x.py", {"version": "2025"}, "version: expected one of auto, 2024-11-05"),
+            (
+                "x.py",
+                {"protocol_version": "2025"},
+                "protocol_version: expected one of auto, 2024-11-05",
+            ),
             ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
             ("x.py", {"roots": ["https://x/y"]}, "roots"),
             ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
@@ -8708,7 +8732,10 @@ class TestClient:
                 (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
                 (url, {"headers": lambda: {"Authorization": "s3cret\n"}}),
                 (url, {"headers": lambda: ["s3cret"]}),
-                ({"url": secret_url, "headers": secrets}, {"version": "2025-11-25"}),
+                (
+                    {"url": secret_url, "headers": secrets},
+                    {"protocol_version": "2025-11-25"},
+                ),
                 (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
                 (url, {"headers": secrets, "stderr": file}),
             ]
@@ -9089,7 +9116,7 @@ class TestEverywhere:
 
     def test_tools(self, target, version):
         """Values, texts, blocks, structured results, errors."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             assert client.protocol_version == version
             assert client.server_info["name"] == "everything"
             assert client.instructions == "Call anything."
@@ -9113,7 +9140,7 @@ class TestEverywhere:
     def test_failures(self, target, version):
         """ToolError, protocol errors, any exception, exits, recursion: each is told,
         none ends the server."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             with pytest.raises(ToolError, match="one") as caught:
                 client.call("fail", how="tool")
             kinds = [block["type"] for block in caught.value.content]
@@ -9140,7 +9167,7 @@ class TestEverywhere:
 
     def test_resources(self, target, version):
         """Fixed and templates, text and bytes, lists, not found."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             assert client.read("x://note") == "note" and client.read("x://bytes") == PNG
             data = {"uri": "x://data", "mimeType": "application/json"}
             data["text"] = '{"a":1}'
@@ -9162,7 +9189,7 @@ class TestEverywhere:
     def test_prompts_and_completion(self, target, version):
         """Arguments by hint, messages, completers, and completion of Literal and bool
         by itself."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             review = client.list_prompts()[0]
             code = {"name": "code", "required": True}
             assert review["arguments"] == [code, {"name": "style"}, {"name": "deep"}]
@@ -9188,7 +9215,7 @@ class TestEverywhere:
         """One blocking call asks the user, the model and the roots, in both eras."""
         seen = []
         hear = {**CALLBACKS, "trace": lambda _, line: seen.append(line)}
-        with Client(target, version=version, **hear) as client:
+        with Client(target, protocol_version=version, **hear) as client:
             assert client.call("think") == "four"
             roots = client.call("where")
             assert pathlib.Path("/tmp").absolute().as_uri() in str(roots)
@@ -9210,7 +9237,7 @@ class TestEverywhere:
     def test_refusals_of_questions(self, target):
         """None cancels, decline declines, and a callback that fails breaks nothing."""
         for version in eras(target):
-            options = {"version": version}
+            options = {"protocol_version": version}
             for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
                 options["on_elicit"] = lambda params, given=given: given
                 with Client(target, **options) as client:
@@ -9234,7 +9261,7 @@ class TestEverywhere:
         def on_log(*told):
             logs.append((told, threading.current_thread()))
 
-        with Client(target, version=version, on_log=on_log) as client:
+        with Client(target, protocol_version=version, on_log=on_log) as client:
             result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
             assert result["content"] == [{"type": "text", "text": "counted"}]
             text = version >= "2025-03-26"
@@ -9248,7 +9275,7 @@ class TestEverywhere:
 
     def test_cancellation_and_timeouts(self, target, version):
         """A call that is cancelled or late ends here and there."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             call = client.start_call("wait")
             assert "true" in str(client.call_tool("is_waiting")["content"])
             assert not call.done()
@@ -9276,7 +9303,7 @@ class TestEverywhere:
             return n
 
         target = SocketTransport(server) if over_a_stream else server
-        with Client(target, version=era) as client:
+        with Client(target, protocol_version=era) as client:
             first = client.start_call("work", {"n": 1})
             eventually(lambda: ran)
             second = client.start_call("work", {"n": 2})
@@ -9292,7 +9319,7 @@ class TestEverywhere:
     def test_a_call_with_a_question_is_not_done(self, server):
         """Nor when the question is here: only when it was answered, and the last answer
         has come."""
-        with Client(server, version=MODERN, on_elicit=answer) as client:
+        with Client(server, protocol_version=MODERN, on_elicit=answer) as client:
             call = client.start_call("form")
             eventually(lambda: call._pending.done(), "the question")
             assert not call.done()
@@ -9314,7 +9341,7 @@ class TestEverywhere:
     def test_listening(self, target, version):
         """One iterator for both eras: list changes and resource updates, filtered,
         until it is closed."""
-        with Client(target, version=version) as client:
+        with Client(target, protocol_version=version) as client:
             wanted = {"prompts": False, "resources": False, "uris": ["x://note"]}
             with client.listen(**wanted) as events:
                 client.call("change")
@@ -9335,7 +9362,7 @@ class TestEverywhere:
         """on_notification hears of a resource until unsubscribe."""
         heard = []
         options = {"on_notification": lambda *told: heard.append(told)}
-        with Client(target, version=version, **options) as client:
+        with Client(target, protocol_version=version, **options) as client:
             client.subscribe("x://note")
             client.call("change")
             wanted = ("notifications/resources/updated", {"uri": "x://note"})
@@ -9357,7 +9384,9 @@ class TestEverywhere:
                 except Timeout:
                     return {"action": "decline"}
 
-            with Client(build_server(), version=version, on_elicit=on_elicit) as client:
+            with Client(
+                build_server(), protocol_version=version, on_elicit=on_elicit
+            ) as client:
                 holder.append(client)
                 assert client.call("form")["action"] == "decline"
 
@@ -9380,7 +9409,9 @@ class TestEverywhere:
             done.wait(SECONDS)
             return {"action": "decline"}
 
-        client = Client(build_server(), version=era, on_elicit=on_elicit).connect()
+        client = Client(
+            build_server(), protocol_version=era, on_elicit=on_elicit
+        ).connect()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             try:
                 call = client.start_call("form")
@@ -9399,7 +9430,7 @@ class TestEverywhere:
 
     def test_closing(self, target, version):
         """close() is idempotent, ends waiting calls, and what comes after says so."""
-        client = Client(target, version=version)
+        client = Client(target, protocol_version=version)
         client.connect()
         call = client.start_call("wait")
         closer = threading.Timer(0.02, client.close)
@@ -9419,7 +9450,9 @@ class TestEverywhere:
             def on_sample(params, holder=holder):
                 return str(holder[0].call("add", a=40, b=2))
 
-            with Client(target, version=version, on_sample=on_sample) as client:
+            with Client(
+                target, protocol_version=version, on_sample=on_sample
+            ) as client:
                 holder.append(client)
                 assert client.call("think") == "42"
 
@@ -9485,7 +9518,7 @@ class TestInsideHosts:
         server.completion("prompt", "code")(lambda value: map(note, ["completion"]))
 
         def visit(target):
-            with Client(target, version=era) as client:
+            with Client(target, protocol_version=era) as client:
                 prompt = client.get_prompt("prompt", {"code": "c"})
                 return [
                     client.call("tool"),
@@ -9512,7 +9545,7 @@ class TestInsideHosts:
             seen.append(threading.current_thread())
             return ctx.elicit("who?", FORM)["content"]["name"]
 
-        with Client(server, version=era, **CALLBACKS) as client:
+        with Client(server, protocol_version=era, **CALLBACKS) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
         assert seen == [threading.current_thread()] * (1 if era in LEGACY else 2)
 
@@ -9546,7 +9579,7 @@ class TestInsideHosts:
         ran = []
         server = Server("host", run_on=lost.append)
         server.add_tool(lambda: ran.append(1), name="tool")
-        with Client(server, version=era) as client:
+        with Client(server, protocol_version=era) as client:
             with pytest.raises(Timeout):
                 client.call_tool("tool", timeout=0.05)
             call = client.start_call("tool")
@@ -9834,10 +9867,10 @@ class TestInsideHosts:
                 options = {"on_log": print, "trace": lambda *line: None}
                 with server.start_http() as http:
                     for target in (server, SERVE, http.url):
-                        visit(target, version="2025-11-25", **options)
-                        visit(target, version="2026-07-28", **options)
+                        visit(target, protocol_version="2025-11-25", **options)
+                        visit(target, protocol_version="2026-07-28", **options)
                     sse = http.url.replace("/mcp", "/sse")
-                    visit(sse, version="2025-11-25", **options)
+                    visit(sse, protocol_version="2025-11-25", **options)
 
             logging.getLogger("mcp_lite").setLevel(60)
             live()
@@ -9913,7 +9946,7 @@ class TestInsideHosts:
                 server.add_tool(lambda: "x", name="deaf")
             http = server.start_http()
             target = dict(memory=server, child=SERVE).get(kind, http.url)
-            client = Client(target, version=version, on_log=print, on_notification=print)
+            client = Client(target, protocol_version=version, on_log=print, on_notification=print)
             client.connect()
             listening = client.listen()
             threading.Thread(target=next, args=(listening,), daemon=True).start()
@@ -10026,17 +10059,17 @@ PING = {"method": "ping"}
 LONG = "tool " * 1_000_000
 ASKS = {"resultType": "input_required"}
 ANSWERS = {
-    "a result: list": ({"result": []}, InternalError),
-    "a result: null": ({"result": None}, InternalError),
-    "NaN": ({"result": {"x": float("nan")}}, InternalError, "not JSON in UTF-8"),
-    "content: text": ({"result": {"content": "x"}}, InternalError),
+    "a result: list": ({"result": []}, InvalidResponse),
+    "a result: null": ({"result": None}, InvalidResponse),
+    "NaN": ({"result": {"x": float("nan")}}, InvalidResponse, "not JSON in UTF-8"),
+    "content: text": ({"result": {"content": "x"}}, InvalidResponse),
     "neither": ({}, Timeout),
     "an error: text": ({"error": "x"}, McpError),
     "an error: its code": ({"error": {"code": "x", "message": "x"}}, McpError),
     "an error: of words": ({"error": {"code": -32602, "message": LONG}}, InvalidParams),
-    "a type": ({"result": {"resultType": "x"}}, InternalError),
-    "questions: list": ({"result": {**ASKS, "inputRequests": [1]}}, InternalError),
-    "questions: number": ({"result": {**ASKS, "inputRequests": 5}}, InternalError),
+    "a type": ({"result": {"resultType": "x"}}, InvalidResponse),
+    "questions: list": ({"result": {**ASKS, "inputRequests": [1]}}, InvalidResponse),
+    "questions: number": ({"result": {**ASKS, "inputRequests": 5}}, InvalidResponse),
     "a question: which": ({"result": {**ASKS, "inputRequests": {"q": PING}}}, McpError),
     "a question: its form": (
         {"result": {**ASKS, "inputRequests": {"q": ODD_FORM}}},
@@ -10320,7 +10353,7 @@ class TestFaults:
     def test_a_closed_client_has_cancelled(self, server, era):
         """close() with a call in flight: the handler hears of it."""
         with server.start_http() as site:
-            client = Client(site.url, version=era).connect()
+            client = Client(site.url, protocol_version=era).connect()
             calling = client.start_call("wait")
             assert client.call("is_waiting")
             client.close()
@@ -10426,7 +10459,9 @@ class TestFaults:
             begin = "with open('pid', 'w') as file: file.write(str(os.getpid()))\n"
             command = program(folder, begin + body + "; time.sleep(600)")
             with pytest.raises((Timeout, ConnectionClosed)):
-                Client(command, version="2025-11-25", timeout=0.4, cwd=folder).connect()
+                Client(
+                    command, protocol_version="2025-11-25", timeout=0.4, cwd=folder
+                ).connect()
             # Else it had not even begun.
             if (folder / "pid").exists():
                 pid = int((folder / "pid").read_text() or 0)
@@ -11193,7 +11228,7 @@ def fuzz_web_client(seed, version, count):
     fuzz = Fuzz(seed)
     with build_server().start_http() as good:
         site = FuzzedSite(fuzz, good.port)
-        with client_of(site, version=version, **CALLBACKS) as (client, _):
+        with client_of(site, protocol_version=version, **CALLBACKS) as (client, _):
             call_all(fuzz, client, count)
     return fuzz.count
 
@@ -11469,7 +11504,7 @@ class TestReadme:
             return {"action": "accept", "content": {"name": "Ada"}}
 
         options = {"on_elicit": on_elicit, "stderr": None}
-        with Client(server, version=version, trace=trace, **options) as client:
+        with Client(server, protocol_version=version, trace=trace, **options) as client:
             recorded = converse(client)
         command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
         command.append(str(trace))
@@ -11768,10 +11803,12 @@ class TestBridge:
     def test_across_eras(self, theirs, ours):
         """All that both revisions have goes through, as the client's has it."""
         far = self.far()
-        bridge = example("bridge").Bridge(far, version=theirs, deny=["delete_*"])
+        bridge = example("bridge").Bridge(
+            far, protocol_version=theirs, deny=["delete_*"]
+        )
         done, logs = [], queue.Queue()
         options = {
-            "version": ours,
+            "protocol_version": ours,
             "on_elicit": answer,
             "on_sample": lambda params: "a model",
             "roots": ["file:///here"],
@@ -11829,7 +11866,7 @@ class TestBridge:
             ctx.once("met", all_three.wait)
             return ctx.elicit(f"Are you {name}?", FORM)["content"]["name"]
 
-        bridge = example("bridge").Bridge(far, version=theirs)
+        bridge = example("bridge").Bridge(far, protocol_version=theirs)
         tokens = {name: {"sub": name} for name in ("ada", "bob", "cyd")}
         verify = tokens if has_tokens else None
         answers = {}
@@ -11861,7 +11898,7 @@ class TestBridge:
         """
         command = program(tmp_path, script)
         heard = queue.Queue()
-        bridge = example("bridge").Bridge(command, version=theirs, stderr=None)
+        bridge = example("bridge").Bridge(command, protocol_version=theirs, stderr=None)
         options = {"on_notification": lambda method, params: heard.put(params["uri"])}
         with contextlib.closing(bridge), Client(bridge.server, **options) as client:
             client.subscribe("far://x")
@@ -11874,8 +11911,8 @@ class TestBridge:
         """The bridge does not say that it tells of them; list changes are heard."""
         far = Server("far")
         far.add_tool(lambda: "", name="one")
-        bridge = example("bridge").Bridge(far, version="2025-11-25")
-        client = Client(bridge.server, version=era)
+        bridge = example("bridge").Bridge(far, protocol_version="2025-11-25")
+        client = Client(bridge.server, protocol_version=era)
         with contextlib.closing(bridge), client:
             assert "resources" not in client.server_capabilities
             with pytest.raises(MethodNotFound):
@@ -11908,10 +11945,10 @@ class TestBridge:
         """HTTP on both sides, the old HTTP+SSE on one; a client of each revision."""
         with self.far().start_http() as http:
             old = http.url.replace("/mcp", "/sse")
-            bridge = example("bridge").Bridge(old, version="2024-11-05")
+            bridge = example("bridge").Bridge(old, protocol_version="2024-11-05")
             with contextlib.closing(bridge), bridge.server.start_http() as ours:
                 for n, version in enumerate(EVERY):
-                    with Client(ours.url, version=version) as client:
+                    with Client(ours.url, protocol_version=version) as client:
                         result = client.call_tool("add", {"a": n, "b": n})
                         assert result["content"][0]["text"] == str(2 * n)
 
@@ -12023,7 +12060,9 @@ class TestGroup:
                 "a_b": http.url,
                 "odd": {"args": []},
             }
-            with example("group").ClientGroup(targets, version=version) as group:
+            with example("group").ClientGroup(
+                targets, protocol_version=version
+            ) as group:
                 assert list(group.clients) == ["a", "child", "a_b"]
                 assert set(group.errors) == {"dead", "odd"}
                 with pytest.raises(ConnectionClosed, match="exit code 3"):
@@ -12078,7 +12117,7 @@ class TestExplain:
             return 3 if ctx.elicit(f"Buy {item}?", FORM)["action"] == "accept" else 4
 
         options = {
-            "version": version,
+            "protocol_version": version,
             "trace": example("explain").Explainer(written.append),
             "on_elicit": lambda params: {"action": "decline"},
         }
@@ -12233,7 +12272,7 @@ class TestTasks:
     def test_who_gets_tasks(self):
         """Only clients that declare them, in the modern era; and each only its own."""
         server = self.shop(only=["refuse"])
-        for options in ({"extensions": {}}, {"version": "2025-11-25"}):
+        for options in ({"extensions": {}}, {"protocol_version": "2025-11-25"}):
             with self.raw(server, **options) as client:
                 assert client.start_call("fail").result()["isError"] is True
                 with pytest.raises(MissingCapability) as caught:
@@ -12418,7 +12457,7 @@ class TestInspector:
     def test_a_conversation(self, open_page, version):
         """It shows what the server lists, does, says and asks; answers go back."""
         server = self.bakery()
-        page = open_page(server, version=version)
+        page = open_page(server, protocol_version=version)
         shown = self.follow(page, lambda shown: ("list", "prompts") in shown)
         assert shown["state", 0]["version"] == version
         tools = shown["list", "tools"]["items"]

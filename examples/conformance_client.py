@@ -279,7 +279,7 @@ def main():
     auth = kind(redirect=visit, **login)
     with Client(
         url,
-        version=version,
+        protocol_version=version,
         on_elicit=accept,
         on_elicit_url=accept,
         timeout=20,

@@ -260,7 +260,9 @@ def main():
     explainer = Explainer(sys.stdout.write)
     try:
         arguments = json.loads(options.arguments)
-        with Client(options.target, trace=explainer, version=options.protocol) as each:
+        with Client(
+            options.target, trace=explainer, protocol_version=options.protocol
+        ) as each:
             each.list_tools()
             if options.tool:
                 each.call(options.tool, arguments)

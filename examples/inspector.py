@@ -349,7 +349,7 @@ def main():
     target = options.target if options.target[1:] else options.target[0]
     pairs = [header.partition(":") for header in options.header]
     headers = {name.strip(): value.strip() for name, _, value in pairs}
-    inspector = Inspector(target, version=options.protocol, headers=headers)
+    inspector = Inspector(target, protocol_version=options.protocol, headers=headers)
     with PageServer(inspector, options.port) as server:
         inspector.api_connect({})
         print(server.url, flush=True)

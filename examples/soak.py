@@ -134,7 +134,7 @@ class Visit:
         targets = {"memory": soak.server, "stdio": CHILD}
         self.client = Client(
             targets.get(self.place, url),
-            version=self.version,
+            protocol_version=self.version,
             timeout=PATIENCE,
             on_sample=lambda params: params["messages"][0]["content"]["text"].upper(),
         )

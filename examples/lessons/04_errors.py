@@ -54,7 +54,7 @@ def call(what, *arguments, **named):
 
 
 print("The handshake of a session:")
-with Client(server, version="2025-06-18", trace=explainer) as client:
+with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
     why = "It does well. (The client also reads the list: has the tool promised a schema?)"
     call(why, "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")

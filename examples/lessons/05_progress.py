@@ -54,7 +54,7 @@ def hear(done, total, text):
     told.release()
 
 
-with Client(server, version="2025-06-18", trace=Explainer()) as client:
+with Client(server, protocol_version="2025-06-18", trace=Explainer()) as client:
     print("\nA call that wants to know how far it is has a progressToken, in `_meta`:")
     client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 

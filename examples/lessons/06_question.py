@@ -53,7 +53,11 @@ def ask_the_user(params):
 
 for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
     print(f"\n{era}, {version}")
-    options = {"version": version, "trace": explainer, "on_elicit": ask_the_user}
+    options = {
+        "protocol_version": version,
+        "trace": explainer,
+        "on_elicit": ask_the_user,
+    }
     with Client(server, **options) as client:
         print("*** value:", client.call("book", city="Oslo"))
 print("\nThe modern one ran twice; what stands in ctx.once() was done once.")

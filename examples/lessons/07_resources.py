@@ -42,7 +42,7 @@ def note(name: str) -> str:
 for version in ("2025-06-18", "2026-07-28"):
     print(f"\n{version}")
     notes["today"] = "buy tea"
-    with Client(server, version=version, trace=explainer) as client:
+    with Client(server, protocol_version=version, trace=explainer) as client:
         print("\nResources, and templates of resources:")
         print("***", [each["uri"] for each in client.list_resources()])
         templates = client.list_resource_templates()
