@@ -162,7 +162,7 @@ borrows
     Signature, Output (7)          make arguments of JSON, and results of values
     Context, Signer (11)           what a handler sees of its request, the seal on what
                                    a server asks its client to keep
-    call_function, run_job and run_in_time (11)   run a handler
+    call_function and run_job (11)  run a handler
     fit_result and the other functions of room 6  make values as on the wire
 
 The rooms, in reading order. Each uses only the rooms above it.
@@ -224,7 +224,7 @@ import threading
 import time
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
 
@@ -353,7 +353,8 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Sizes and counts.
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
-MAX_QUEUED = 10_000  # notifications that wait for a slow peer
+MAX_QUEUED = 10_000  # notifications that wait for a slow peer, or a slow program
+MAX_QUEUED_BYTES = 16 << 20  # of those that wait for a program
 MAX_WORKERS = 32  # handlers at once
 MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
 
@@ -2442,13 +2443,20 @@ def _parse_iso(cls: Any, wire: str) -> Any:
 
 
 # The part of ISO 8601's durations whose length does not depend on the calendar.
-_DURATION = r"^P(?=.)(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"
+_DURATION = r"^-?P(?=.)(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"
 _UNITS = {"W": "weeks", "D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
 
 
 def _parse_duration(cls: Any, wire: str) -> Any:
     amounts = re.findall(r"([\d.]+)([WDHMS])", wire)
-    return cls(**{_UNITS[unit]: float(amount) for amount, unit in amounts})
+    duration = cls(**{_UNITS[unit]: float(amount) for amount, unit in amounts})
+    return -duration if wire.startswith("-") else duration
+
+
+def _encode_duration(value: Any) -> str:
+    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
+    sign = "-" if value.total_seconds() < 0 else ""
+    return f"{sign}PT{seconds}S"
 
 
 # The classes whose values are no containers. Each has its schema; the noun of an error
@@ -2487,7 +2495,7 @@ SCALARS = {
         {"type": "string", "format": "duration", "pattern": _DURATION},
         "an ISO 8601 duration, such as PT90S",
         _parse_duration,
-        lambda value: f"PT{value.total_seconds():g}S",
+        _encode_duration,
     ),
     "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", encode=str),
     **dict.fromkeys(
@@ -2877,25 +2885,41 @@ REQUIRED = object()
 _Parameter = namedtuple("_Parameter", "name hint default")
 
 
-def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Json]:
-    """Read a callable: returns its parameters, without the first `bound`, its return
-    hint, and the names that its hints may use.
+def find_function(fn: Any) -> Any:
+    """Return the Python function, or the method, behind a callable.
 
-    It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
-    TypeError for a callable that is not written in Python, for a method without its
-    object, and for parameters that cannot be given by name.
+    Raises TypeError for a callable that is not written in Python.
     """
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     if callable(fn) and not hasattr(fn, "__code__"):
         fn = fn.__call__  # that of an object's class
+    code = getattr(fn, "__code__", None)
+    # PyPy's own functions have a code, but one of another type.
+    if type(code) is not type(find_function.__code__):
+        raise TypeError("expected a Python function; write one that calls this")
+    return fn
+
+
+def place_of(fn: Any) -> str:
+    """Return where a callable is written, for an error: "shop.py, line 12"."""
+    code = find_function(fn).__code__
+    return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
+
+
+def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Json]:
+    """Read a callable: returns its parameters, without the first `bound`, its return
+    hint, and the names that its hints may use.
+
+    It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
+    TypeError as find_function() does, for a method without its object, and for
+    parameters that cannot be given by name.
+    """
+    fn = find_function(fn)
     if hasattr(fn, "__func__"):
         fn = fn.__func__
         bound = 1
-    code = getattr(fn, "__code__", None)
-    # PyPy's own functions have a code, but one of another type.
-    if type(code) is not type(read_parameters.__code__):
-        raise TypeError("expected a Python function; write one that calls this")
+    code = fn.__code__
     # The flags 4 and 8 say that there are *args and **kwargs.
     if code.co_flags & 12 or code.co_posonlyargcount > bound:
         raise TypeError(
@@ -3331,7 +3355,15 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     "a UnionType": HintReader._union,
     "Literal": HintReader._choice,
     **dict.fromkeys(
-        ("list", "Sequence", "MutableSequence", "Collection", "Iterable"),
+        (
+            "list",
+            "Sequence",
+            "MutableSequence",
+            "Collection",
+            "Iterable",
+            "Iterator",
+            "Generator",
+        ),
         lambda reader, args: reader._array(args, list),
     ),
     **dict.fromkeys(
@@ -3443,14 +3475,14 @@ def describe_members(doc: str, members: Json) -> Json:
 class Signature:
     """A function as the wire sees it, and the binding of its arguments.
 
-    fn, name: the function.
+    fn, name, place: the function, and where it is written.
     description: what its docstring says of it, without its parameters; or None.
     schema: the JSON Schema of the arguments.
     required: the names of the parameters without a default.
     context: the name of the parameter that takes the Context, which is no argument; or
         None.
     returns, names: its return hint, and the names that this may use.
-    completers: by argument, the fn(ctx, text, others) that completes it.
+    completers: by argument, the fn(text, others) that completes it.
 
     Raises TypeError, naming function and parameter, for what the wire cannot say.
     Arguments are checked by the `schema` if one is given, and not converted; those that
@@ -3473,6 +3505,7 @@ class Signature:
             members = reader.members(parameters, context_type)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
+        self.place = place_of(fn)
         arguments: dict[str, WireType] = members["properties"]
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
@@ -3598,6 +3631,7 @@ class Output:
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
     ) -> None:
+        self._place = signature.place
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = True if schema else structured
@@ -3616,14 +3650,19 @@ class Output:
         self._check = Schema(schema or {})
 
     def result(self, value: object) -> Json:
-        """Return the result for a returned value. Raises TypeError or ValueError for a
-        value that has no form in JSON, or does not match the schema."""
+        """Return the result for a returned value. Raises TypeError or ValueError, which
+        name the place in the program, for a value that has no form in JSON, or does not
+        match the schema."""
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
-        if self.structured or (self.structured is None and not has_content):
-            return self._structured_result(value)
-        blocks = [to_any_block(item) for item in items if item is not None]
+        try:
+            if self.structured or (self.structured is None and not has_content):
+                return self._structured_result(value)
+            blocks = [to_any_block(item) for item in items if item is not None]
+        except REFUSALS as error:
+            kind = ValueError if isinstance(error, ValueError) else TypeError
+            raise kind(f"{error} ({self._place})") from None
         return {"content": blocks}
 
     def _structured_result(self, value: object) -> Json:
@@ -3867,16 +3906,19 @@ class Request:
         return True
 
 
-# A notification, with its row of METHODS, or UNKNOWN. To a server, the notification of
-# an extension that it has is a Request.
-Notification = namedtuple("Notification", "method params row")
+# A notification, with its row of METHODS, or UNKNOWN, and its size in bytes, where that
+# is known. To a server, the notification of an extension that it has is a Request.
+Notification = namedtuple("Notification", "method params row size", defaults=[0])
 # The end of a request of ours, and the PendingRequest that waits for it. It has a
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
 # `reply` is the message to send, or None. `is_late` marks an answer to no open request:
-# it may just come too late, which is no fault of the peer's.
-Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
+# it may just come too late, which is no fault of the peer's. `is_stray` marks what came
+# from a server and is no message: a line that it has printed.
+Refusal = namedtuple(
+    "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
+)
 
 # Every modern request says the first two in `_meta`, and may say the third:
 # basic/index.md#meta.
@@ -3957,6 +3999,9 @@ class Protocol:
             kind = InvalidResponse if self.role == "client" else InternalError
             failure = kind(f"not a valid answer: {error}", message.get("result"))
             return Answer(pending, None, failure)
+        if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
+            # A server that prints to its stdout waits for no answer to its lines.
+            return Refusal(str(error), is_stray=True)
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
             return Refusal(str(error))
@@ -4038,8 +4083,6 @@ class Protocol:
             raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
         request.progress_token = token
         check_members(row.params, request.params)
-        if row.handshake and self.version:
-            raise InvalidRequest(f"{request.method}: the session is open")
 
     def _admit_modern(self, request: Request) -> None:
         """Take what a modern request says of itself in `_meta`."""
@@ -4067,6 +4110,11 @@ class Protocol:
         self.version = request.version = version
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
+        # Some clients keep a child alive, and open each later session with another
+        # `initialize`. It opens the session anew; what is in flight goes on.
+        self.initialized = False
+        self.log_level = Protocol.log_level
+        self.subscribed = {}
 
     def _receive_notification(self, message: Json) -> Notification | Request:
         method = message["method"]
@@ -4115,7 +4163,24 @@ class Protocol:
 
 
 def do_nothing(*ignored: object) -> None:
-    """Stand where a function is asked for, and nothing is to be done."""
+    """A no-op callback."""
+
+
+class AtExit:
+    """Calls a function at the end of a `with` block.
+
+    contextlib's contextmanager would do, but it sets the traceback of an exception that
+    passes through, and the exceptions of some host programs refuse that.
+    """
+
+    def __init__(self, fn: Job) -> None:
+        self._fn = fn
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._fn()
 
 
 def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
@@ -4148,20 +4213,14 @@ def start_thread(
     return thread
 
 
-@contextmanager
-def time_limit(
-    seconds: float, job: Callable[..., object], *arguments: Any
-) -> Iterator[None]:
-    """If what is done inside lasts longer than `seconds`, have another thread call
+def time_limit(seconds: float, job: Callable[..., object], *arguments: Any) -> AtExit:
+    """Limit the time of a `with` block: after `seconds`, another thread calls
     job(*arguments). Raises RuntimeError if the system has no thread to give."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
     timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    return AtExit(timer.cancel)
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
@@ -4185,14 +4244,17 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(0))
-    except (OSError, ValueError):
-        # It is closed: the next call says so.
+    except (OSError, ValueError, TypeError):
+        # It is closed, as the next call says, or has no descriptor.
         return True
 
 
 class Workers:
     """Threads that do jobs, in order: `limit` at most, each started when all others are
     busy.
+
+        submit(job) --> an idle thread, or a new one, does it --> the thread is idle
+        close() ------> the threads do what waits, and end
 
     concurrent.futures has such a pool, but its threads keep a program from ending, and
     it imports `logging`.
@@ -4206,7 +4268,9 @@ class Workers:
         # Guards all that follows.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # How many jobs wait, or are being done.
+        # Other threads that do jobs by run_here().
+        self._guests: list[threading.Thread] = []
+        # How many jobs wait, or are being done by the pool's own threads.
         self._unfinished = 0
         self._closed = False
 
@@ -4214,9 +4278,14 @@ class Workers:
         """Return how many jobs wait."""
         return self._jobs.qsize()
 
+    def has_more(self) -> bool:
+        """Return whether the thread that does a job does another one right after it, so
+        that their answers can share a write."""
+        return False
+
     def is_idle(self) -> bool:
         """Return whether no job waits, or is being done."""
-        return self._unfinished == 0
+        return self._unfinished == 0 and not self._guests
 
     def submit(self, job: Job) -> bool:
         """Have a job done. Never waits for another one.
@@ -4244,25 +4313,29 @@ class Workers:
             self._do(job)
             # What it holds must not live until the next one.
             del job
+            with self._lock:
+                self._unfinished -= 1
 
     def _do(self, job: Job) -> None:
         try:
             job()
         except BaseException as error:
             log_line(ERROR, f"{self._name}: a job failed", error)
-        with self._lock:
-            self._unfinished -= 1
 
-    def run_here(self, job: Job) -> bool:
-        """Do a job on this thread, which close() then waits for, as for a worker.
-        Returns whether more may follow: False after close()."""
+    def run_here(self, jobs: deque[Job]) -> bool:
+        """Do jobs on this thread until none is left; close() waits for it as for the
+        others. Returns whether more may follow: False after close()."""
         thread = threading.current_thread()
         with self._lock:
-            self._unfinished += 1
-            self._threads.append(thread)
-        self._do(job)
+            if self._closed:
+                return False
+            self._guests.append(thread)
+        while jobs:
+            # Another thread takes jobs out as well.
+            with suppress(IndexError):
+                self._do(jobs.popleft())
         with self._lock:
-            self._threads.remove(thread)
+            self._guests.remove(thread)
             return not self._closed
 
     def close(self, seconds: float) -> bool:
@@ -4276,22 +4349,28 @@ class Workers:
                 self._closed = True
                 for _ in self._threads:
                     self._jobs.put(None)
-            others = set(self._threads) - {threading.current_thread()}
-        return join_all(others, seconds)
+            threads = {*self._threads, *self._guests}
+        return join_all(threads - {threading.current_thread()}, seconds)
 
 
 class SameThread:
-    """Stands where Workers are asked for, and does each job at once, on the thread that
-    submits it: over HTTP, that of the request."""
+    """Workers that are none: submit() does the job at once, on the thread that calls
+    it. Over HTTP that is the thread of the request."""
 
     def __len__(self) -> int:
         return 0
 
+    def has_more(self) -> bool:
+        """As Workers have it."""
+        return False
+
     def submit(self, job: Job) -> bool:
+        """Do a job."""
         job()
         return True
 
     def close(self, seconds: float) -> bool:
+        """As Workers have it: nothing is left to do."""
         return True
 
 
@@ -4305,17 +4384,27 @@ ERROR = 40
 MAX_STDERR = 4_000
 # Characters of a message that trace=True prints.
 MAX_TRACE = 160
+BURST_SECONDS = 5.0  # between two warnings of one kind
 # One thread at a time looks whether stderr is ready, and prints.
 _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a text to stderr, cut to MAX_STDERR bytes. It is dropped if stderr is full,
-    or closed."""
-    data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
+    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. It is
+    dropped if stderr is full, or closed."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) > MAX_STDERR:
+        # A traceback ends with what matters most.
+        data = data[: MAX_STDERR // 4] + b"\n...\n" + data[-MAX_STDERR // 2 :]
+    stream = sys.stderr
+    # A host program may have put a console of its own there. That is mostly a widget,
+    # which hangs, or crashes, when a thread other than the main one writes to it.
+    is_console = stream is not None and not isinstance(stream, io.TextIOBase)
+    if is_console and threading.current_thread() is not threading.main_thread():
+        stream = sys.__stderr__
     with _PRINTING, suppress(OSError, ValueError):
-        if sys.stderr is not None and is_ready(2, writing=True):
-            print(data.decode("utf-8", "ignore"), file=sys.stderr, flush=True)
+        if stream is not None and is_ready(2, writing=True):
+            print(data.decode("utf-8", "ignore"), file=stream, flush=True)
 
 
 def log_line(
@@ -4333,14 +4422,89 @@ def log_line(
     import logging
 
     log = logging.getLogger(logger)
+    has_handlers = log.hasHandlers()
+    if not log.isEnabledFor(level) or (level < WARNING and not has_handlers):
+        return
     text = printable(text)
-    if log.hasHandlers():
-        log.log(level, "%s", text, exc_info=error)
-    elif level >= WARNING and log.isEnabledFor(level):
-        if error is not None:
-            raised = (type(error), error, error.__traceback__)
-            text += "\n" + logging.Formatter().formatException(raised)
-        print_to_stderr(printable(text, keep_lines=True))
+    raised: Any = None
+    traced = None
+    if error is not None:
+        # An exception may quote a peer. Indented, its lines are no lines of the log.
+        raised = (type(error), error, error.__traceback__)
+        lines = logging.Formatter().formatException(raised)
+        traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
+    if has_handlers:
+        record = log.makeRecord(logger, level, __file__, 0, "%s", (text,), raised)
+        record.exc_text = traced
+        log.handle(record)
+    else:
+        print_to_stderr("\n".join(filter(None, [text, traced])))
+
+
+class BurstLog:
+    """Logs a warning that may come in bursts: the first one at once, and from then on
+    one in BURST_SECONDS, with the count of those in between."""
+
+    def __init__(self) -> None:
+        # How many came in all, and how many had been logged then.
+        self.count = 0
+        self._logged = 0
+        # When the next one is logged, by time.monotonic().
+        self._next = float("-inf")
+
+    def add(self, text: str) -> None:
+        """Log the warning, or count it."""
+        self.count += 1
+        now = time.monotonic()
+        if now >= self._next:
+            passed_over = self.count - self._logged - 1
+            more = f" ({passed_over} more before this)" if passed_over else ""
+            self._logged = self.count
+            self._next = now + BURST_SECONDS
+            log_line(WARNING, text + more)
+
+
+class Inbox:
+    """What waits for a thread of the user's, the oldest first.
+
+    It holds MAX_QUEUED items and MAX_QUEUED_BYTES. Beyond that the oldest go, as the
+    log then says. close() ends it, for all threads that take items.
+    """
+
+    def __init__(self, about: str) -> None:
+        self._about = about
+        # Items with their sizes; (None, 0) is the end.
+        self._items: SimpleQueue[Any] = SimpleQueue()
+        # Guards the count of bytes.
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._lost = BurstLog()
+
+    def put(self, item: object, size: int = 0) -> None:
+        """Add an item. One thread at a time calls this; it never blocks."""
+        self._count(size)
+        self._items.put((item, size))
+        while self._items.qsize() > MAX_QUEUED or self._bytes > MAX_QUEUED_BYTES:
+            with suppress(Empty):
+                self.get(0.0)
+            self._lost.add(f"{self._about}: too many wait to be read; the oldest goes")
+
+    def get(self, seconds: float = float("inf")) -> Any:
+        """Block for the next item; None at the end. Raises Empty after `seconds`."""
+        item, size = get_within(self._items, seconds)
+        self._count(-size)
+        if item is None:
+            # For the next thread, too.
+            self.close()
+        return item
+
+    def close(self) -> None:
+        """Let every thread know, behind what waits, that nothing more comes."""
+        self._items.put((None, 0))
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._bytes += size
 
 
 def tracer(trace: _Trace) -> Trace | None:
@@ -4675,17 +4839,9 @@ class PendingRequest:
         self._connection = connection
         # It is called when this is done, on any thread, and must not block.
         self._on_done = on_done
-        # What comes before the end, such as progress; None is the end.
-        self._inbox: SimpleQueue[Any] = SimpleQueue()
-
-    def put(self, item: object) -> None:
-        """Take what comes before the end. Of MAX_QUEUED that wait, the oldest goes."""
-        if self._inbox.qsize() >= MAX_QUEUED:
-            log_line(
-                WARNING, f"{self.method}: of {MAX_QUEUED} that wait, the oldest goes"
-            )
-            self._inbox.get_nowait()
-        self._inbox.put(item)
+        # What comes before the end, such as progress.
+        self._inbox = Inbox(method)
+        self.put = self._inbox.put
 
     def resolve(
         self, answer: Json | None = None, error: BaseException | None = None
@@ -4694,7 +4850,7 @@ class PendingRequest:
         self.answer = answer
         self.error = error
         self._on_done()
-        self._inbox.put(None)
+        self._inbox.close()
 
     def done(self) -> bool:
         """Return whether it has ended."""
@@ -4725,19 +4881,13 @@ class PendingRequest:
         """
         while True:
             with suppress(Empty):
-                item = get_within(
-                    self._inbox, min(seconds, deadline - time.monotonic())
-                )
-                if item is None:
-                    # For the next call, too.
-                    self._inbox.put(None)
-                return item
+                return self._inbox.get(min(seconds, deadline - time.monotonic()))
             why = f"no answer within {seconds:g} seconds"
             if time.monotonic() >= deadline:
                 why = "no answer by the deadline for all of it"
             elif self._connection.is_answering():
                 continue
-            details = self._connection.transport.details()
+            details = self._connection.details()
             raise Timeout(f"{self.method}: {why}", details)
 
     def result(
@@ -4815,6 +4965,8 @@ class Connection:
         # It is held while a request of the peer's ends and its answer is queued, and
         # while any other message about it is queued.
         self._lock = threading.Lock()
+        # Lines from a server that are no messages.
+        self._strays = BurstLog()
         # The threads whose callbacks answer questions now.
         self._answerers: set[int] = set()
 
@@ -4853,14 +5005,21 @@ class Connection:
                 self.receive_batch(message, self.outbox)
                 return
             event = self.protocol.receive(message)
+            if isinstance(event, Notification):
+                event = event._replace(size=len(line))
         except McpError as error:
-            line = line or b""
-            if self.protocol.role == "client":
-                told = f"not a message, skipped (does the server print?): {error}"
-                log_line(WARNING, f"{told}: {line[:200]!r}")
             # It may have been the answer to a request of ours. That ends here.
-            event = self.protocol.refuse(unread_answer(line), error)
+            event = self.protocol.refuse(unread_answer(line or b""), error)
+        if isinstance(event, Refusal) and event.is_stray:
+            why = f"not a message, skipped (does the server print?): {event.why}"
+            self._strays.add(f"{why}: {(line or b'')[:200]!r}")
         self.act(event)
+
+    def details(self) -> str:
+        """Say what is known of the other end, for the text of a Timeout."""
+        strays = self._strays.count
+        told = f"; {strays} lines were no messages; does the server print?"
+        return (told if strays else "") + self.transport.details()
 
     def receive_batch(
         self,
@@ -4919,17 +5078,19 @@ class Connection:
             if not request.cancelled:
                 self.endpoint.serve_request(self, request)
         finally:
-            self._outbox_of(request).flush()
+            if not self.workers.has_more():
+                self._outbox_of(request).flush()
 
     # The rows of METHODS name these two: they serve notifications about an open
     # request. Each returns whether it was open.
     def _cancelled(self, notification: Notification) -> bool:
-        _, params, row = notification
-        request = find_by_id(self.protocol.in_flight, params.get(row.subject))
+        params = notification.params
+        subject = notification.row.subject
+        request = find_by_id(self.protocol.in_flight, params.get(subject))
         if request is None:
             return False
         answer = None
-        if row.expects_answer:
+        if notification.row.expects_answer:
             answer = request.failure(RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
@@ -4941,7 +5102,7 @@ class Connection:
         pending = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = type(params.get("progress")) in (int, float)
         if pending is not None and pending.wants_progress and is_number:
-            pending.put(params)
+            pending.put(params, notification.size)
         return True
 
     # The peer's requests
@@ -5139,6 +5300,7 @@ class Connection:
 
 MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
+HOST_SECONDS = 5.0  # before the log says that a host does not run what waits for it
 RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
 
 
@@ -5564,16 +5726,15 @@ class Context:
         if self._request.cancelled:
             self._request.cancel()
 
-    @contextmanager
-    def when_cancelled(self, job: Job) -> Iterator[None]:
-        """Inside, a cancellation calls job() at once, on any thread. job() must not
-        block; a RuntimeError that it raises is ignored."""
+    def when_cancelled(self, job: Job) -> AtExit:
+        """Inside a `with` block of this, a cancellation calls job() at once, on any
+        thread. job() must not block; a RuntimeError that it raises is ignored."""
         self._add_callback(job)
-        try:
-            yield
-        finally:
-            with suppress(ValueError):
-                self._request.callbacks.remove(job)
+        return AtExit(partial(self._drop_callback, job))
+
+    def _drop_callback(self, job: Job) -> None:
+        with suppress(ValueError):
+            self._request.callbacks.remove(job)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
@@ -5850,6 +6011,7 @@ def run_there(
     run_on: Callable[..., Any],
     call: Job,
     outcome: SimpleQueue[Any],
+    name: str,
 ) -> Any:
     """Have run_on() make a call on another thread. Block for what that returns, and
     raise what it raises.
@@ -5857,9 +6019,13 @@ def run_there(
     outcome: gets (value, None) or (None, exception). This queue is ours, as a host's
         loop may swallow what a job returns or raises. An item of another thread ends
         the wait, too.
+    name: of the function, for the log
     """
+    is_begun = False
 
     def job(refused: BaseException | None = None) -> None:
+        nonlocal is_begun
+        is_begun = True
         try:
             if refused is not None:
                 raise refused
@@ -5871,7 +6037,12 @@ def run_there(
                 raise
 
     run_on(job)
-    value, error = get_within(outcome)
+    try:
+        value, error = get_within(outcome, HOST_SECONDS)
+    except Empty:
+        if not is_begun:
+            log_line(WARNING, f"{name}: waits for run_pending(), or the host's loop")
+        value, error = get_within(outcome)
     if error is not None:
         raise error
     return value
@@ -5883,28 +6054,35 @@ class MainThread:
         main = MainThread()
         server = Server("host", run_on=main)
 
-    The host's timer or loop calls main.run_pending(), which runs what waits.
+    The host's timer or loop calls main.run_pending(), which runs what waits. Where
+    server.run() is called on the very thread that has made this, run() does that.
     """
 
-    def __init__(self) -> None:
-        """Make a main thread that runs nothing until run_pending() is called."""
+    def __init__(self, post: Callback = None) -> None:
+        """Make a main thread of the calling one.
+
+        post: in place of a timer, post(fn) has the host's loop call fn() soon; any
+            thread calls it: gdb.post_event, GLib.idle_add, loop.call_soon_threadsafe
+        """
+        self._post: Callable[..., Any] = post or do_nothing
         self._jobs: SimpleQueue[Any] = SimpleQueue()
         # Held by run_pending(), so that it cannot be entered twice. No thread waits for
         # it.
         self._running = threading.Lock()
         self._closed = False
-        # The thread that ran jobs last.
-        self._thread: threading.Thread | None = None
+        # The thread that made this, and then the one that ran jobs last.
+        self._thread = threading.current_thread()
 
     def __call__(self, job: Callable[..., Any]) -> None:
         """Have the main thread call job(): at once if this is it, else when it can.
 
         job: called once: alone, or as job(error) if there is no main thread any more
         """
-        if self._thread is threading.current_thread() and not self._closed:
+        if self.is_current() and not self._closed:
             job()
         else:
             self._jobs.put(job)
+            self._post(self._run_posted)
         # Also if it was closed just now.
         if self._closed:
             self.close()
@@ -5918,7 +6096,26 @@ class MainThread:
         Raises what fn raises, and ConnectionClosed where there is no main thread any
         more.
         """
-        return run_there(self, fn, SimpleQueue())
+        return run_there(self, fn, SimpleQueue(), getattr(fn, "__name__", "a job"))
+
+    def is_current(self) -> bool:
+        """Return whether this is the calling thread."""
+        return self._thread is threading.current_thread()
+
+    def posting(self, post: Callable[..., Any]) -> AtExit:
+        """Inside a `with` block of this, post(fn) wakes the thread, as `post` does."""
+        former = self._post
+        self._post = post
+        # Jobs may wait already.
+        post(self._run_posted)
+
+        def restore() -> None:
+            self._post = former
+
+        return AtExit(restore)
+
+    def _run_posted(self) -> None:
+        self.run_pending()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many jobs that were.
@@ -5946,6 +6143,9 @@ class MainThread:
             return count
         finally:
             self._running.release()
+            # A post that came meanwhile, in a loop inside a job, has found it taken.
+            if not self._jobs.empty():
+                self._post(self._run_posted)
 
     def close(self) -> None:
         """Fail the jobs that wait, and those that are still to come. Idempotent."""
@@ -5956,43 +6156,95 @@ class MainThread:
                 job(ConnectionClosed("the host program's main loop is closed"))
 
 
-def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
+def run_job(
+    ctx: Context,
+    job: Job,
+    run_on: Callback,
+    limit: Callable[[], Any] = nullcontext,
+) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
-    result. With run_on, a cancellation ends the wait."""
+    result; that of an `async def` one is awaited.
+
+    limit: makes a context manager, in which the function runs. Its time begins there
+
+    With run_on, a cancellation ends the wait.
+    """
     if run_on is None:
-        return call_function(ctx, job)
+        with limit():
+            return call_function(ctx, job)
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
-    def call() -> Any:
+    def call() -> Job:
+        """Return a function that gives the value, for the thread that waits: a loop
+        that runs where run_on leads to must not wait for a task of its own."""
         ctx.check_cancelled()
-        return call_function(ctx, job)
+        with limit():
+            value = job()
+            if is_awaitable(value):
+                import asyncio
+
+                loop = running_loop()
+                if loop is not None:
+                    return partial(await_value, ctx, value, partial(run_in_loop, loop))
+                value = await_value(ctx, value, asyncio.run)
+            value = collected(ctx, value)
+        return lambda: value
 
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
-        return run_there(run_on, call, outcome)
+        finish = run_there(run_on, call, outcome, ctx._request.about)
+    with limit():
+        return finish()
 
 
-def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
-    """Call a user's function, and return its result. When its time is over, `late` is
-    the request's answer."""
-    with time_limit(seconds, ctx._connection.cancel_request, ctx._request, late):
-        return call_function(ctx, job)
+def call_function(ctx: Context, job: Job) -> Any:
+    """Call a user's function on this thread. The result of an `async def` one is
+    awaited, on the event loop of the conversation."""
+    value = job()
+    if is_awaitable(value):
+        value = await_value(ctx, value, ctx._connection.loop.run)
+    return collected(ctx, value)
 
 
-def call_function(ctx: Context, call: Job) -> Any:
-    """Call a user's function. The result of an `async def` one is awaited."""
-    value = call()
-    if hasattr(type(value), "__await__"):
-        return _await_value(ctx, value)
-    return value
+def collected(ctx: Context, value: Any) -> Any:
+    """Return what an iterator gives, as a list, and any other value as it is. The body
+    of a generator runs only now: where its function runs, until it is cancelled."""
+    if not hasattr(type(value), "__next__"):
+        return value
+    items = []
+    for item in value:
+        ctx.check_cancelled()
+        items.append(item)
+    return items
 
 
-def _await_value(ctx: Context, awaitable: Any) -> Any:
-    """Block until a result was awaited, and return its value. With the request its task
-    is cancelled: it sees CancelledError, and may tidy up."""
+def is_awaitable(value: object) -> bool:
+    """Return whether a value can be awaited."""
+    return hasattr(type(value), "__await__")
+
+
+def running_loop() -> Any:
+    """Return the event loop that runs on this thread, or None."""
     import asyncio
 
-    async def run() -> tuple[Any, BaseException | None]:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
+
+
+def run_in_loop(loop: Any, coroutine: Any) -> Any:
+    """Have a loop of another thread run a coroutine. Block for its value."""
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
+def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
+    """Block until a result was awaited, by run(coroutine), and return its value. With
+    the request its task is cancelled: it sees CancelledError, and may tidy up."""
+    import asyncio
+
+    async def settle() -> tuple[Any, BaseException | None]:
         loop = asyncio.get_running_loop()
         task: Any = asyncio.current_task()
         with ctx.when_cancelled(partial(loop.call_soon_threadsafe, task.cancel)):
@@ -6002,7 +6254,7 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
                 # A SystemExit would end the loop, and a cancelled task has no result.
                 return None, error
 
-    value, raised = ctx._connection.loop.run(run())
+    value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
     # A TaskGroup wraps what comes out of its tasks, a question as well; so does another
@@ -6020,14 +6272,9 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
 class EventLoop:
     """The event loop of `async def` functions. It runs on a thread of its own, from the
     first of them until close(): what they open in it, such as a pool of connections,
-    serves the next ones, too.
+    serves the next ones, too."""
 
-    in_caller: whether each coroutine runs in a loop of its own instead, on the thread
-        that calls run(): one where functions must run
-    """
-
-    def __init__(self, in_caller: bool) -> None:
-        self._in_caller = in_caller
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         # The loop, and what ends it.
         self._running: Any = None
@@ -6036,10 +6283,6 @@ class EventLoop:
         """Block until a coroutine has ended, and return its value."""
         import asyncio
 
-        if self._in_caller:
-            # If a loop runs here already, the coroutine is not begun.
-            with closing(coroutine):
-                return asyncio.run(coroutine)
         with self._lock:
             # A task that raises SystemExit ends the loop.
             if self._running is None or self._running[0].is_closed():
@@ -6076,6 +6319,8 @@ class EventLoop:
 # this process's own, or a child's (basic/transports/stdio.md). It moves bytes, hears
 # signals, and ends things. The Connection knows what the bytes mean.
 
+PIPE_BUFFER = 4_096  # bytes that a pipe which is ready takes at once
+WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
@@ -6092,11 +6337,15 @@ def shut(sock: Socket, how: int = 2) -> None:
 
 
 class StreamTransport(Transport):
-    """A pair of binary streams: this process's own, a socket's files, any two."""
+    """A pair of binary streams: this process's own, a socket's files, any two.
 
-    def __init__(self, reader: Any, writer: Any) -> None:
+    on_stuck: called on another thread when a write takes longer than WRITE_SECONDS
+    """
+
+    def __init__(self, reader: Any, writer: Any, on_stuck: Job = do_nothing) -> None:
         self._reader = reader
         self._writer = writer
+        self._on_stuck = on_stuck
         # The read() of a buffered stream would wait for the whole chunk.
         self._read = getattr(reader, "read1", reader.read)
 
@@ -6104,6 +6353,15 @@ class StreamTransport(Transport):
         return self._read(CHUNK) or b""
 
     def write(self, data: bytes) -> None:
+        # What a pipe that is ready takes at once needs no time limit: it would cost
+        # more than the write.
+        if len(data) <= PIPE_BUFFER and is_ready(self._writer, writing=True):
+            self._write(data)
+            return
+        with time_limit(WRITE_SECONDS, self._on_stuck):
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
         left: Any = data
         count = self._writer.write(left)
         # A stream that is no file may return None: it has taken all of it.
@@ -6123,101 +6381,190 @@ class StreamTransport(Transport):
             self._writer.close()
 
 
-# What a reading thread tells when nothing more comes.
+class Signals:
+    """What the thread in run() waits for: Ctrl-C and SIGTERM, by their names; the end
+    of the input; and jobs that must run on that thread."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        # It is safe in a signal handler, as it takes no lock of ours.
+        self.put = self._queue.put
+        self.is_at_work = False
+
+    def wait(self, seconds: float = float("inf")) -> str:
+        """Block for the next signal, and return it; do jobs meanwhile. Raises Empty
+        after `seconds`."""
+        until = time.monotonic() + seconds
+        while True:
+            signal = get_within(self._queue, until - time.monotonic())
+            if not callable(signal):
+                return str(signal)
+            # The signal that interrupts a job has put its name into the queue.
+            with suppress(KeyboardInterrupt):
+                self.is_at_work = True
+                signal()
+            self.is_at_work = False
+
+    def empty(self) -> bool:
+        """Do the jobs that wait. Returns whether there is no signal for wait()."""
+        try:
+            self.put(self.wait(0.0))
+            return False
+        except Empty:
+            return True
+
+
+# What is put there besides the names of signals
 INPUT_ENDED = "the input has ended"
+PEER_STUCK = "the client reads nothing"
+BURST = "the reading thread serves"
 
 
 class Deputy:
-    """Lets the thread that has read a request serve it, if nothing else is at work.
+    """Lets the thread that has read requests serve them, and sees that the input is
+    read all the same.
 
-    To hand a request over to a worker costs more than most handlers do. While the
-    reader serves a lone request, nobody reads. So the thread that waits here looks
-    every TICK, as long as such requests come: if one lasts longer, it starts another
-    reader, and the first one ends when its request is done. Without this class a server
-    does the same, but slower.
+        reading --requests, while no other is served--> serving --all done--> reading
+                                                          |
+                                    it takes longer than TICK: another thread reads,
+                                    workers take what waits, and this one ends with
+                                    the request that it is serving
+
+    To hand a request to a worker costs more than most handlers do, and so does a write
+    for each answer of a burst. The thread in run() waits anyway: it is the deputy, and
+    while requests keep coming, it looks every TICK. Without this class a server does
+    the same, but slower; see read_plainly.
     """
 
     TICK = 0.005
-    LONE = "a lone request is served"
 
-    def __init__(self, connection: Connection, signals: SimpleQueue[Any]) -> None:
+    def __init__(self, connection: Connection, signals: Signals) -> None:
+        assert isinstance(connection.workers, Workers)
         self._connection = connection
         self._signals = signals
-        assert isinstance(connection.workers, Workers)
         self._pool = connection.workers
-        # The jobs of what was read last: the connection submits them here.
-        self._jobs: list[Job] = []
-        # Held for the thread that reads. No thread waits for it.
+        # The jobs of what was read: the connection submits them here.
+        self._jobs: deque[Job] = deque()
+        # The thread that reads holds it. No thread waits for it.
         self._reading = threading.Lock()
-        # How many lone requests were begun.
+        # How many times a reading thread began to serve.
         self._begun = 0
+        # Whether the deputy looks every TICK.
         self._is_watched = False
         connection.workers = self
 
+    # The connection sees the deputy in the place of its workers.
     def __len__(self) -> int:
         return len(self._pool) + len(self._jobs)
 
+    def has_more(self) -> bool:
+        """As Workers have it."""
+        return bool(self._jobs)
+
     def submit(self, job: Job) -> bool:
-        """Take a job of the connection's; called by the reader alone."""
+        """Take a job of the connection's; the reading thread calls this."""
         self._jobs.append(job)
         return True
 
     def close(self, seconds: float) -> bool:
+        """As Workers have it."""
         return self._pool.close(seconds)
 
-    def wait(self) -> Any:
+    def wait(self) -> str:
         """Have the input read. Block until it ends, or a signal comes; return which."""
-        self._start_reader()
-        signal = get_within(self._signals)
-        while signal == self.LONE:
+        self._reading.acquire()
+        start_thread("mcp-reader", self._read)
+        signal = self._signals.wait()
+        while signal == BURST:
             begun = self._begun
-            try:
-                signal = get_within(self._signals, self.TICK)
-            except Empty:
-                self._is_watched = self._begun != begun
-                if not self._is_watched:
-                    self._start_reader()
-                    signal = get_within(self._signals)
+            with suppress(Empty):
+                signal = self._signals.wait(self.TICK)
+                continue
+            if self._begun == begun:
+                # Rule: stop watching first, look for a reader afterwards. The reading
+                # thread lets go of the input first, and looks whether it is watched
+                # afterwards. So one of the two sees the other.
+                self._is_watched = False
+                self._take_over()
+                signal = self._signals.wait()
         return signal
 
-    def _start_reader(self) -> None:
-        """Start a thread that reads, unless one is reading."""
-        if self._reading.acquire(blocking=False):
+    def _take_over(self) -> None:
+        """Have another thread read if none does: requests are served, and take long."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
             start_thread("mcp-reader", self._read)
+        except RuntimeError:
+            # The system has no thread to give. The one that serves reads on later.
+            self._reading.release()
+        self._hand_over()
+        # Answers may wait for the end of the burst.
+        self._connection.outbox.flush_soon()
 
     def _read(self) -> None:
-        is_open = True
-        while is_open:
-            is_open = self._connection.read()
-            jobs = self._jobs
-            self._jobs = []
-            if len(jobs) == 1 and self._pool.is_idle() and is_open:
-                self._reading.release()
-                self._begun += 1
-                if not self._is_watched:
-                    self._is_watched = True
-                    self._signals.put(self.LONE)
-                may_go_on = self._pool.run_here(jobs[0])
-                if not may_go_on or not self._reading.acquire(blocking=False):
-                    # It is over, or another thread reads by now.
+        """Read, and serve, until the input ends, or another thread reads."""
+        while self._connection.read():
+            if self._jobs and self._pool.is_idle():
+                if not self._serve_here():
                     return
-                continue
-            for job in jobs:
-                if not self._pool.submit(job):
-                    # The system has no thread to give.
-                    job()
+            else:
+                self._hand_over()
+        self._hand_over()
         self._signals.put(INPUT_ENDED)
 
+    def _serve_here(self) -> bool:
+        """Serve what was read. Returns whether this thread reads on."""
+        self._reading.release()
+        self._begun += 1
+        if not self._is_watched:
+            self._is_watched = True
+            self._signals.put(BURST)
+        may_go_on = self._pool.run_here(self._jobs)
+        return may_go_on and self._reading.acquire(blocking=False)
 
-def serve_stream(connection: Connection, signals: SimpleQueue[Any]) -> None:
+    def _hand_over(self) -> None:
+        """Have workers do the jobs that wait."""
+        while self._jobs:
+            # Another thread takes jobs out as well.
+            with suppress(IndexError):
+                job = self._jobs.popleft()
+                if not self._pool.submit(job):
+                    # The system has no thread to give, or the pool is closed. Then the
+                    # request is cancelled, and this does nothing.
+                    job()
+
+
+def read_plainly(connection: Connection, signals: Signals) -> str:
+    """Have the input read. Block until it ends, or a signal comes; return which. This
+    is what Deputy does in more steps."""
+
+    def read() -> None:
+        connection.read_all()
+        signals.put(INPUT_ENDED)
+
+    start_thread("mcp-reader", read)
+    return signals.wait()
+
+
+def read_with_deputy(connection: Connection, signals: Signals) -> str:
+    """Do as read_plainly() does, faster. This thread is the deputy."""
+    return Deputy(connection, signals).wait()
+
+
+def serve_stream(
+    connection: Connection,
+    signals: Signals,
+    read: Callable[[Connection, Signals], str] = read_with_deputy,
+) -> None:
     """Serve until the input ends, or a signal comes; then end what is in flight.
 
     When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM it
-    has none. In each case it is then cancelled, and has TIDY_SECONDS to tidy up. Ctrl-C
-    or SIGTERM cuts these waits short. A handler that ignores its cancellation cannot
-    keep this from returning.
+    has none, nor has it for a client that reads nothing. In each case it is then
+    cancelled, and has TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits
+    short. A handler that ignores its cancellation cannot keep this from returning.
     """
-    signal = Deputy(connection, signals).wait()
+    signal = read(connection, signals)
     connection.cancel_pending(ConnectionClosed("the conversation is over"))
     connection.endpoint.input_ended(connection)
     connection.outbox.flush_soon()
@@ -6230,13 +6577,14 @@ def serve_stream(connection: Connection, signals: SimpleQueue[Any]) -> None:
     wait_for(partial(connection.finish, TIDY_SECONDS), TIDY_SECONDS, signals)
 
 
-def wait_for(job: Job, seconds: float, signals: SimpleQueue[Any]) -> None:
+def wait_for(job: Job, seconds: float, signals: Signals) -> None:
     """Have another thread do a job. Block until it is done, for `seconds` at most, or
     until Ctrl-C or SIGTERM comes."""
+    done = f"a job of {time.monotonic()}"
 
     def work() -> None:
         job()
-        signals.put(work)
+        signals.put(done)
 
     try:
         start_thread("mcp-end", work)
@@ -6245,7 +6593,7 @@ def wait_for(job: Job, seconds: float, signals: SimpleQueue[Any]) -> None:
         work()
     until = time.monotonic() + seconds
     with suppress(Empty):
-        while get_within(signals, until - time.monotonic()) not in (work, *STOPS):
+        while signals.wait(until - time.monotonic()) not in (done, *STOPS):
             # The input has ended, or another job was late.
             pass
 
@@ -6255,8 +6603,9 @@ STOPS = ("SIGINT", "SIGTERM")
 
 
 @contextmanager
-def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM put their names into the inbox.
+def stop_signals(signals: Signals) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM put their names into `signals`. They interrupt a job
+    that this thread does.
 
     This holds on the main thread, for signals without a handler of the program's own.
     """
@@ -6265,7 +6614,9 @@ def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
         import signal
 
         def take(number: int, frame: object) -> None:
-            inbox.put(signal.Signals(number).name)
+            signals.put(signal.Signals(number).name)
+            if signals.is_at_work:
+                raise KeyboardInterrupt
 
         usual = (signal.SIG_DFL, signal.default_int_handler)
         for name in STOPS:
@@ -7275,7 +7626,7 @@ class HttpEndpoint:
         max_body: int = MAX_BODY,
     ) -> None:
         self.server = server
-        self.loop = server.event_loop()
+        self.loop = EventLoop()
         self.max_body = max_body
         self._verify: Any = verify
         if verify is not None and not callable(verify):
@@ -7989,11 +8340,11 @@ class HttpServer(ThreadingTCPServer):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def serve_until(self, stop: SimpleQueue[Any], grace: float) -> None:
+    def serve_until(self, stop: Signals, grace: float) -> None:
         """Block until a signal comes; then close, and wait for handlers."""
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
-            signal = get_within(stop)
+            signal = stop.wait()
         if signal == "SIGINT":
             grace = 0.0
         self.close(grace, stop)
@@ -9766,6 +10117,9 @@ MAX_COMPLETIONS = 100  # values of a completion, by its schema
 # the ten seconds that `docker stop` gives.
 GRACE_SECONDS = 5.0
 
+# Marks a function that runs where its server's `run_on` says.
+AS_SERVER: Any = object()
+
 # A registered function:
 #     wire: what lists say of it
 #     signature: the function, and how its arguments are made
@@ -9773,11 +10127,12 @@ GRACE_SECONDS = 5.0
 #     timeout: of a tool, seconds, or None
 #     template: of a resource, its URI, or URI template
 #     headers: of a tool, what HTTP headers mirror of its arguments
-#     visible: visible(ctx) says whether a caller may see it, or None: all may
+#     visible: visible(ctx) decides whether a caller may see it, or None: all may
+#     run_on: where it runs, as Server has it, or AS_SERVER
 Registration = namedtuple(
     "Registration",
-    "wire signature output timeout template headers visible",
-    defaults=[None, None, None, (), None],
+    "wire signature output timeout template headers visible run_on",
+    defaults=[None, None, None, (), None, AS_SERVER],
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
 # The capabilities that a server declares with the first registration of each kind. See
@@ -9843,7 +10198,7 @@ class ServerEndpoint(Endpoint):
         self.max_workers = options["max_workers"]
         self.trace: Trace | None = options["trace"]
         self._signer: Signer = options["signer"]
-        self._run_on: Callback = options["run_on"]
+        self.run_on: Callback = options["run_on"]
         self._mask_errors: bool | None = options["mask_errors"]
         self._page_size: int = options["page_size"]
         self._cache_ttl_ms: int = options["cache_ttl_ms"]
@@ -9888,8 +10243,8 @@ class ServerEndpoint(Endpoint):
         """Return whether a caller may see it."""
         if registration.visible is None:
             return True
-        look = partial(call_function, ctx, partial(registration.visible, ctx))
-        return bool(run_job(ctx, look, self._run_on))
+        look = partial(registration.visible, ctx)
+        return bool(self._run(ctx, registration, look))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
         """Find what a caller may see under this name. Raises NotFound."""
@@ -9925,13 +10280,8 @@ class ServerEndpoint(Endpoint):
             transport=transport,
             trace=self.trace,
         )
-        connection.loop = self.event_loop()
+        connection.loop = EventLoop()
         return connection
-
-    def event_loop(self) -> EventLoop:
-        """Make a loop for `async def` functions. Where run_on has functions called, it
-        has these called as well."""
-        return EventLoop(in_caller=self._run_on is not None)
 
     def _listening(self) -> list[Request]:
         """Return the requests that have opened subscriptions."""
@@ -9941,6 +10291,12 @@ class ServerEndpoint(Endpoint):
         """Forget a conversation that has ended. Idempotent."""
         for each in list(self._subscriptions):
             if each.connection is connection:
+                self._subscriptions.pop(each, None)
+
+    def _forget_session(self, connection: Connection) -> None:
+        """Forget what the former session of a conversation was subscribed to."""
+        for each in list(self._subscriptions):
+            if each.connection is connection and each.request is None:
                 self._subscriptions.pop(each, None)
 
     def input_ended(self, connection: Connection) -> None:
@@ -10101,6 +10457,7 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
+        self._forget_session(ctx._connection)
         # A session hears of all that was declared, and of what it subscribes to.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
@@ -10167,6 +10524,8 @@ class ServerEndpoint(Endpoint):
             return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
+            result: Json = tool.output.result(value)
+            return result
         except _InputRequired:
             raise
         except ToolError as error:
@@ -10178,8 +10537,6 @@ class ServerEndpoint(Endpoint):
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
-        result: Json = tool.output.result(value)
-        return result
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -10234,7 +10591,8 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            values = run_job(ctx, partial(completer, ctx, text, others), self._run_on)
+            complete = partial(completer, text, others)
+            values = list(map(str, self._run(ctx, registration, complete)))
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -10245,7 +10603,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
+        result: Json = run_job(ctx, partial(fn, ctx, params), self.run_on)
         return {} if ctx._request.is_notification else result
 
     # Handlers: subscriptions
@@ -10293,14 +10651,38 @@ class ServerEndpoint(Endpoint):
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
-        if registration.timeout is not None:
-            name = registration.wire["name"]
-            late = tool_failure(
-                f"{name}: timed out after {registration.timeout:g} seconds"
-            )
-            answer = self._result_message(ctx._request, late)
-            job = partial(run_in_time, ctx, job, registration.timeout, answer)
-        return run_job(ctx, job, self._run_on)
+        if registration.timeout is None:
+            return self._run(ctx, registration, job)
+        name = registration.wire["name"]
+        late = tool_failure(f"{name}: timed out after {registration.timeout:g} seconds")
+        answer = self._result_message(ctx._request, late)
+        cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
+        limit = partial(time_limit, registration.timeout, cancel)
+        return self._run(ctx, registration, job, limit)
+
+    def _run(
+        self,
+        ctx: Context,
+        registration: Registration,
+        job: Job,
+        limit: Callable[[], Any] = nullcontext,
+    ) -> Any:
+        """Call a registered function, or one that belongs to it, where it runs."""
+        run_on = registration.run_on
+        if run_on is AS_SERVER:
+            run_on = self.run_on
+        return run_job(ctx, job, run_on, limit)
+
+    def main_threads(self) -> list[MainThread]:
+        """Return the MainThreads that registered functions run on, and which are the
+        calling thread."""
+        kinds = self.registered.values()
+        places = [each.run_on for kind in kinds for each in list(kind.values())]
+        return [
+            each
+            for each in {self.run_on, *places}
+            if isinstance(each, MainThread) and each.is_current()
+        ]
 
 
 # The public face: registering, changing, running.
@@ -10404,6 +10786,7 @@ class Server:
         structured: bool | None = None,
         timeout: float | None = None,
         visible: Callable[[Context], bool] | None = None,
+        run_on: Callback = AS_SERVER,
     ) -> Registered:
         """Registration a function as a tool: server/tools.md. Clients are told.
 
@@ -10411,8 +10794,9 @@ class Server:
         function. Its hints become the input schema. It returns text, an Image, Audio,
         ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
         form; it raises ToolError for what the caller can act on. A parameter of type
-        Context gets one. An `async def` function is run by asyncio.run on a worker, and
-        cancelled with its request; so are those of resources, prompts and completions.
+        Context gets one. An `async def` function runs on one event loop of the
+        conversation, or on the loop that run_on leads to, and is cancelled with its
+        request; so are those of resources, prompts and completions.
 
         fn: the function; as a decorator with options, none, or the name
         name: the tool's; else the function's. A second tool of that name takes the
@@ -10434,6 +10818,8 @@ class Server:
         visible: visible(ctx) says whether a caller may see it. It is asked for lists
             and for calls, where run_on says. For those who may not, the tool does not
             exist. Its exception is the answer to the request
+        run_on: in place of the server's; None is a worker thread, for a tool that waits
+            for something the main thread does
 
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
@@ -10461,7 +10847,7 @@ class Server:
                 _meta=meta,
             )
             registration = Registration(
-                wire, signature, output, timeout, None, headers, visible
+                wire, signature, output, timeout, None, headers, visible, run_on
             )
             self._endpoint.put("tools", tool_name, registration)
             return function
@@ -10622,9 +11008,8 @@ class Server:
         def register(function: Function) -> Function:
             count = len(read_parameters(function)[0])
 
-            def complete(ctx: Context, *given: object) -> list[str]:
-                values = call_function(ctx, partial(function, *given[:count]))
-                return [str(value) for value in values]
+            def complete(*given: object) -> Any:
+                return function(*given[:count])
 
             registration.signature.completers[argument] = complete
             return function
@@ -10733,17 +11118,18 @@ class Server:
         it returns. A second signal ends all waiting. Raises ValueError for another
         transport, and for "stdio" with options.
         """
-        stop: SimpleQueue[str] = SimpleQueue()
+        signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(stop), self.start_http(**options) as http:
+            with stop_signals(signals), self.start_http(**options) as http:
                 told = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
                     told += "; without verify=, all who reach this machine may call it"
                 print(printable(told), file=sys.stderr, flush=True)
-                http.serve_until(stop, grace)
+                with self._do_jobs(signals):
+                    http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
             told = 'for HTTP, write run("http", port=8000)'
@@ -10751,8 +11137,8 @@ class Server:
         if os.isatty(0):
             told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(told), file=sys.stderr, flush=True)
-        with stop_signals(stop), private_wire() as (reader, writer):
-            self._serve(reader, writer, stop)
+        with stop_signals(signals), private_wire() as (reader, writer):
+            self._serve(reader, writer, signals)
 
     def start_http(
         self,
@@ -10855,14 +11241,27 @@ class Server:
         reader: a binary file to read from, such as a socket's makefile("rb")
         writer: a binary file to write to; neither is closed
         """
-        self._serve(reader, writer, SimpleQueue())
+        self._serve(reader, writer, Signals())
 
-    def _serve(self, reader: Any, writer: Any, stop: SimpleQueue[str]) -> None:
-        connection = self.connect(StreamTransport(reader, writer))
+    def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
+        on_stuck = partial(signals.put, PEER_STUCK)
+        connection = self.connect(StreamTransport(reader, writer, on_stuck))
         try:
-            serve_stream(connection, stop)
+            with self._do_jobs(signals) as does_jobs:
+                read = read_plainly if does_jobs else read_with_deputy
+                serve_stream(connection, signals, read)
         finally:
             self.disconnect(connection)
+
+    @contextmanager
+    def _do_jobs(self, signals: Signals) -> Iterator[bool]:
+        """Inside, jobs for a MainThread that is this thread come by `signals`. Gives
+        whether there may be any."""
+        mains = self._endpoint.main_threads()
+        with ExitStack() as stack:
+            for main in mains:
+                stack.enter_context(main.posting(signals.put))
+            yield bool(mains)
 
     def connect(self, transport: Transport) -> Connection:
         """Begin a conversation with one client, over a transport of your own.
@@ -10897,7 +11296,14 @@ class Server:
         connection.carries_changes = False
         connection.workers = SameThread()
         outbox = Batch(Outbox(), 1)
-        connection.act(connection.protocol.receive(message), outbox)
+        event = connection.protocol.receive(message)
+        if isinstance(event, Request) and event.row.handshake:
+            error = InvalidRequest(
+                "handle() keeps no session; a legacy client needs wsgi_app(), or a "
+                "transport"
+            )
+            return error_message(event.id, error)
+        connection.act(event, outbox)
         self.disconnect(connection)
         # What is offered must not be changed by whoever gets this: return a copy.
         copies: list[Json] = json.loads(encode_json(outbox.answers))
@@ -11201,7 +11607,7 @@ class Listening:
         subscription: the id that the notification carries, if it has one
         notification: as the Connection has it
         """
-        method, params, row = notification
+        method, params, row, size = notification
         pending = self._pending
         is_ours = pending.sent and is_id(subscription) and pending.id == subscription
         if is_ours and row.acknowledges:
@@ -11209,7 +11615,7 @@ class Listening:
         elif is_ours and row.cancels:
             self._connection.resolve(pending.id, {})
         elif is_ours or (not pending.sent and self._wants(method, params)):
-            self._take({"method": method, "params": params})
+            self._take({"method": method, "params": params}, size)
 
     def _wants(self, method: str, params: Json) -> bool:
         # It "might be a sub-resource of the one that the client actually subscribed
@@ -11292,8 +11698,8 @@ class ClientEndpoint(Endpoint):
     def connected(self, connection: Connection) -> None:
         """Have a thread for callbacks: one, so that they run in order."""
         self.hearers = Workers("mcp-callbacks", 1)
-        # The calls of callbacks that wait: each job of that thread makes the next one.
-        self._heard: deque[Job] = deque(maxlen=MAX_QUEUED)
+        # The calls of callbacks that wait. Each job of that thread makes the next one.
+        self._heard = Inbox("notifications")
         self.tools = None
 
     def disconnected(self, connection: Connection) -> None:
@@ -11342,7 +11748,7 @@ class ClientEndpoint(Endpoint):
         self, connection: Connection, notification: Notification
     ) -> None:
         """Pass a notification on, to the Listenings and to the callbacks."""
-        method, params, row = notification
+        method, params, row, size = notification
         if method == LIST_CHANGES["tools"].method:
             self.tools = None
 
@@ -11360,22 +11766,24 @@ class ClientEndpoint(Endpoint):
             listening.hear(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
-            told = map(params.get, ("level", "data", "logger"))
-            self.call_soon(partial(self._callbacks["on_log"], *told))
+            entry = map(params.get, ("level", "data", "logger"))
+            self._call_soon(partial(self._callbacks["on_log"], *entry), size)
         elif self._callbacks["on_notification"] and not row.acknowledges:
-            self.call_soon(partial(self._callbacks["on_notification"], method, params))
+            call = partial(self._callbacks["on_notification"], method, params)
+            self._call_soon(call, size)
 
-    def call_soon(self, job: Job) -> None:
-        """Have the thread for callbacks do a job, in turn."""
-        is_full = len(self._heard) == MAX_QUEUED
-        self._heard.append(job)
-        if is_full:
-            log_line(WARNING, f"of {MAX_QUEUED} callbacks that wait, the oldest goes")
-        else:
+    def _call_soon(self, job: Job, size: int) -> None:
+        """Have the thread for callbacks make a call, in turn."""
+        self._heard.put(job, size)
+        if len(self.hearers) < MAX_QUEUED:
             self.hearers.submit(self._call_next)
 
     def _call_next(self) -> None:
-        self._heard.popleft()()
+        job: Job = do_nothing
+        # It may have had to go.
+        with suppress(Empty):
+            job = self._heard.get(0.0)
+        job()
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -11922,7 +12330,7 @@ class Client:
             # It names the time for all of connect(), of which this had a part.
             raise Timeout(
                 f"{method}: no answer within {self.timeout:g} seconds",
-                connection.transport.details(),
+                connection.details(),
             ) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
