@@ -4268,8 +4268,8 @@ class Workers:
         # Guards all that follows.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # Other threads that do jobs by run_here().
-        self._guests: list[threading.Thread] = []
+        # Other threads that do jobs, by run_here(). Each step on a set is atomic.
+        self._guests: set[threading.Thread] = set()
         # How many jobs wait, or are being done by the pool's own threads.
         self._unfinished = 0
         self._closed = False
@@ -4326,17 +4326,15 @@ class Workers:
         """Do jobs on this thread until none is left; close() waits for it as for the
         others. Returns whether more may follow: False after close()."""
         thread = threading.current_thread()
-        with self._lock:
-            if self._closed:
-                return False
-            self._guests.append(thread)
-        while jobs:
-            # Another thread takes jobs out as well.
-            with suppress(IndexError):
+        # Rule: register first, look afterwards. close() closes first, and then looks
+        # for guests. So one of the two sees the other.
+        self._guests.add(thread)
+        # IndexError: none is left, as another thread takes jobs out as well.
+        with suppress(IndexError):
+            while not self._closed:
                 self._do(jobs.popleft())
-        with self._lock:
-            self._guests.remove(thread)
-            return not self._closed
+        self._guests.discard(thread)
+        return not self._closed
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs. The threads do those that wait, then end. Block until all
@@ -4349,7 +4347,7 @@ class Workers:
                 self._closed = True
                 for _ in self._threads:
                     self._jobs.put(None)
-            threads = {*self._threads, *self._guests}
+        threads = {*self._threads, *list(self._guests)}
         return join_all(threads - {threading.current_thread()}, seconds)
 
 
@@ -6319,7 +6317,6 @@ class EventLoop:
 # this process's own, or a child's (basic/transports/stdio.md). It moves bytes, hears
 # signals, and ends things. The Connection knows what the bytes mean.
 
-PIPE_BUFFER = 4_096  # bytes that a pipe which is ready takes at once
 WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
@@ -6337,15 +6334,14 @@ def shut(sock: Socket, how: int = 2) -> None:
 
 
 class StreamTransport(Transport):
-    """A pair of binary streams: this process's own, a socket's files, any two.
+    """A pair of binary streams: this process's own, a socket's files, any two."""
 
-    on_stuck: called on another thread when a write takes longer than WRITE_SECONDS
-    """
+    # When the write that is being done must have ended, by time.monotonic().
+    _write_until = float("inf")
 
-    def __init__(self, reader: Any, writer: Any, on_stuck: Job = do_nothing) -> None:
+    def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
-        self._on_stuck = on_stuck
         # The read() of a buffered stream would wait for the whole chunk.
         self._read = getattr(reader, "read1", reader.read)
 
@@ -6353,15 +6349,7 @@ class StreamTransport(Transport):
         return self._read(CHUNK) or b""
 
     def write(self, data: bytes) -> None:
-        # What a pipe that is ready takes at once needs no time limit: it would cost
-        # more than the write.
-        if len(data) <= PIPE_BUFFER and is_ready(self._writer, writing=True):
-            self._write(data)
-            return
-        with time_limit(WRITE_SECONDS, self._on_stuck):
-            self._write(data)
-
-    def _write(self, data: bytes) -> None:
+        self._write_until = time.monotonic() + WRITE_SECONDS
         left: Any = data
         count = self._writer.write(left)
         # A stream that is no file may return None: it has taken all of it.
@@ -6369,6 +6357,12 @@ class StreamTransport(Transport):
             left = memoryview(left)[count:]
             count = self._writer.write(left)
         self._writer.flush()
+        self._write_until = float("inf")
+
+    def time_left(self) -> float:
+        """Return how many seconds a write that is being done may still take; without
+        one, how many the next one has."""
+        return min(self._write_until - time.monotonic(), WRITE_SECONDS)
 
     def close(self) -> None:
         # Closing a socket's files would leave it open, and a thread in its read. So the
@@ -6414,10 +6408,23 @@ class Signals:
             return True
 
 
-# What is put there besides the names of signals
+# What it waits for besides the names of signals
 INPUT_ENDED = "the input has ended"
 PEER_STUCK = "the client reads nothing"
 BURST = "the reading thread serves"
+
+
+def next_signal(connection: Connection, signals: Signals) -> str:
+    """Block for the next signal, and return it. A write that takes too long is one, as
+    the client reads nothing."""
+    transport = connection.transport
+    assert isinstance(transport, StreamTransport)
+    while True:
+        seconds = transport.time_left()
+        if seconds <= 0.0:
+            return PEER_STUCK
+        with suppress(Empty):
+            return signals.wait(seconds)
 
 
 class Deputy:
@@ -6474,7 +6481,7 @@ class Deputy:
         """Have the input read. Block until it ends, or a signal comes; return which."""
         self._reading.acquire()
         start_thread("mcp-reader", self._read)
-        signal = self._signals.wait()
+        signal = next_signal(self._connection, self._signals)
         while signal == BURST:
             begun = self._begun
             with suppress(Empty):
@@ -6486,7 +6493,7 @@ class Deputy:
                 # afterwards. So one of the two sees the other.
                 self._is_watched = False
                 self._take_over()
-                signal = self._signals.wait()
+                signal = next_signal(self._connection, self._signals)
         return signal
 
     def _take_over(self) -> None:
@@ -6525,12 +6532,12 @@ class Deputy:
 
     def _hand_over(self) -> None:
         """Have workers do the jobs that wait."""
-        while self._jobs:
-            # Another thread takes jobs out as well.
-            with suppress(IndexError):
+        # IndexError: none is left, as another thread takes jobs out as well.
+        with suppress(IndexError):
+            while True:
                 job = self._jobs.popleft()
                 if not self._pool.submit(job):
-                    # The system has no thread to give, or the pool is closed. Then the
+                    # The system has no thread to give. Or the pool is closed: then the
                     # request is cancelled, and this does nothing.
                     job()
 
@@ -6544,7 +6551,7 @@ def read_plainly(connection: Connection, signals: Signals) -> str:
         signals.put(INPUT_ENDED)
 
     start_thread("mcp-reader", read)
-    return signals.wait()
+    return next_signal(connection, signals)
 
 
 def read_with_deputy(connection: Connection, signals: Signals) -> str:
@@ -10215,8 +10222,11 @@ class ServerEndpoint(Endpoint):
         self.middleware: list[Callable[..., Json | None]] = []
         # A set of listeners: each step on a dict is atomic.
         self._subscriptions: dict[Subscription, bool] = {}
-        # So many functions of the user run at once, for all clients together.
-        self._slots = threading.Semaphore(self.max_workers)
+        # Each of the user's functions takes one of these while it runs, for all clients
+        # together. A Semaphore costs ten times as much.
+        self._slots: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self.max_workers):
+            self._slots.put(None)
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
@@ -10349,12 +10359,17 @@ class ServerEndpoint(Endpoint):
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
-        # No function of the user runs for an inline one.
-        is_free = request.row.inline and not self.may_block
-        with nullcontext() if is_free else self._slots:
+        if request.row.inline and not self.may_block:
+            # No function of the user runs.
+            self._serve(connection, request)
+            return
+        self._slots.get()
+        try:
             # It may have been cancelled while it waited.
             if not request.cancelled:
                 self._serve(connection, request)
+        finally:
+            self._slots.put(None)
 
     def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request, self._signer)
@@ -11244,8 +11259,7 @@ class Server:
         self._serve(reader, writer, Signals())
 
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
-        on_stuck = partial(signals.put, PEER_STUCK)
-        connection = self.connect(StreamTransport(reader, writer, on_stuck))
+        connection = self.connect(StreamTransport(reader, writer))
         try:
             with self._do_jobs(signals) as does_jobs:
                 read = read_plainly if does_jobs else read_with_deputy
