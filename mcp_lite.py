@@ -4162,7 +4162,7 @@ class Protocol:
 # thread would take.
 
 
-def do_nothing(*ignored: object) -> None:
+def do_nothing(*ignored: object, **options: object) -> None:
     """A no-op callback."""
 
 
@@ -4644,8 +4644,8 @@ class Endpoint:
                             `may_block`, that holds for handshakes alone
         serve_notification  on the reading thread, in order; it must not block. The
                             Connection itself serves those about an open request
-    The thread that reads calls input_ended when the other end says no more, but may
-    still listen. HTTP also asks for header_parameters.
+    The Connection calls input_ended when the other end says no more, but may still
+    listen. HTTP also asks for header_parameters.
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. The answer is
@@ -4910,7 +4910,8 @@ class PendingRequest:
             self.cancel(told)
             raise
         if self.error is not None:
-            raise self.error
+            # Other threads may raise the same one.
+            raise self.error.with_traceback(None)
         return self.answer or {}
 
 
@@ -4932,6 +4933,8 @@ class Connection:
     session_id: str | None = None
     # The reason why nothing is said any more.
     reason: BaseException | None = None
+    # The reason why no answer comes any more, though the peer may still listen.
+    silence: BaseException | None = None
     # Whether the peer can be told of changes at any time.
     carries_changes = True
     loop: Any = None
@@ -5179,13 +5182,15 @@ class Connection:
     def register(self, pending: PendingRequest, request_id: Any) -> None:
         """Open the wait for the answer to the request with this id. Raises
         ConnectionClosed."""
-        # Rule: register first, look afterwards. lose() sets the reason before it looks
-        # for pending requests, so one of the two threads sees the other.
+        # Rule: register first, look afterwards. lose() and input_ended() set the reason
+        # before they look for pending requests, so one of the two threads sees the
+        # other.
         pending.id = request_id
         self.protocol.pending[request_id] = pending
-        if self.reason is not None:
-            self.resolve(request_id, None, self.reason)
-            raise self.reason.with_traceback(None)
+        reason = self.reason or self.silence
+        if reason is not None:
+            self.resolve(request_id, None, reason)
+            raise reason.with_traceback(None)
 
     def resolve(
         self,
@@ -5251,6 +5256,13 @@ class Connection:
         return bool(self._answerers - {threading.get_ident()})
 
     # Ending
+    def input_ended(self) -> None:
+        """Wait for no more answers, as the peer has said its last. Never blocks."""
+        self.silence = ConnectionClosed("the conversation is over")
+        self.cancel_pending(self.silence)
+        self.endpoint.input_ended(self)
+        self.outbox.flush_soon()
+
     def lose(self, reason: BaseException) -> None:
         """Say no more, as the peer has gone, and cancel all that is open. Never
         blocks."""
@@ -6351,13 +6363,15 @@ class StreamTransport(Transport):
     def write(self, data: bytes) -> None:
         self._write_until = time.monotonic() + WRITE_SECONDS
         left: Any = data
-        count = self._writer.write(left)
-        # A stream that is no file may return None: it has taken all of it.
-        while count is not None and count < len(left):
-            left = memoryview(left)[count:]
+        try:
             count = self._writer.write(left)
-        self._writer.flush()
-        self._write_until = float("inf")
+            # A stream that is no file may return None: it has taken all of it.
+            while count is not None and count < len(left):
+                left = memoryview(left)[count:]
+                count = self._writer.write(left)
+            self._writer.flush()
+        finally:
+            self._write_until = float("inf")
 
     def time_left(self) -> float:
         """Return how many seconds a write that is being done may still take; without
@@ -6572,9 +6586,7 @@ def serve_stream(
     short. A handler that ignores its cancellation cannot keep this from returning.
     """
     signal = read(connection, signals)
-    connection.cancel_pending(ConnectionClosed("the conversation is over"))
-    connection.endpoint.input_ended(connection)
-    connection.outbox.flush_soon()
+    connection.input_ended()
     if signal == INPUT_ENDED:
         finish_work = partial(connection.workers.close, DRAIN_SECONDS)
         wait_for(finish_work, DRAIN_SECONDS, signals)
@@ -6653,9 +6665,15 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
     stdout: Any = sys.stdout
+    has_stderr = sys.__stderr__ is not None
+    # Under inetd, and by 2>&1, stderr is the wire, too. On a terminal it may stay.
+    is_wire = has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2)
+    stderr = os.dup(2) if is_wire else None
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
-        os.dup2(null.fileno() if sys.__stderr__ is None else 2, 1)
+        if is_wire:
+            os.dup2(null.fileno(), 2)
+        os.dup2(2 if has_stderr else null.fileno(), 1)
     try:
         # The buffer of stdout may hold text, which must not reach the wire later; and
         # prints made to debug should be seen at once.
@@ -6669,6 +6687,9 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             stdout.flush()
         os.dup2(reader.fileno(), 0)
         os.dup2(writer.fileno(), 1)
+        if stderr is not None:
+            os.dup2(stderr, 2)
+            os.close(stderr)
         if os.name != "nt":
             # On Windows, a close would wait for the thread that is still in its read.
             reader.close()
@@ -10118,7 +10139,7 @@ def _error_words(said: Mapping[str, object]) -> str:
 # of each method that clients may call, tells subscribers of changes, and is the face
 # that programs see. It knows no transport beyond the seams Transport and HttpEndpoint.
 
-MAX_LISTENERS = 1_000  # requests that listen
+MAX_LISTENERS = 1_000  # requests that listen; resources of one session's subscriptions
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 # For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
 # the ten seconds that `docker stop` gives.
@@ -10571,7 +10592,10 @@ class ServerEndpoint(Endpoint):
         if not ctx._connection.carries_changes:
             raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
-        ctx._connection.protocol.subscribed[params["uri"]] = True
+        subscribed = ctx._connection.protocol.subscribed
+        if len(subscribed) >= MAX_LISTENERS:
+            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
+        subscribed[params["uri"]] = True
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
@@ -11343,6 +11367,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any], Any]) -> Registere
 
 MAX_ROUNDS = 100  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
+MAX_ITEMS = 100_000  # of all pages of a list
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
 # A server that ends as it did not expect `server/discover` writes this to stderr.
@@ -11914,6 +11939,10 @@ def read_target(target: Any) -> Any:
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
             return {"url": text}
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+:\d+(/|$)", text):
+            raise ValueError(
+                f"target: expected http://... or https://..., got {show(text)}"
+            )
         return {"command": split_command(text)}
     if isinstance(target, Transport):
         return target
@@ -11952,9 +11981,10 @@ def split_command(text: str) -> list[str]:
 
 
 def _python() -> str:
-    """Return this Python. Inside a host program, sys.executable may be the host."""
-    program = os.path.basename(sys.executable or "")
-    if re.search("python|pypy", program.lower()):
+    """Return this Python. Inside a host program, sys.executable may be the host, or
+    name a file that does not exist."""
+    program = os.path.basename(sys.executable or "").lower()
+    if re.search("python|pypy", program) and os.path.exists(sys.executable):
         return sys.executable
     return "python3"
 
@@ -12539,8 +12569,9 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty where the server does not declare tools. Raises
-        InvalidResponse when it has more than 1,000 pages.
+        The list is empty where the server does not declare tools. All pages together
+        have the client's `timeout`. Raises InvalidResponse for more than 1,000 pages,
+        or 100,000 tools.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -12651,21 +12682,25 @@ class Client:
             return []
         items: list[Json] = []
         params: Json = {}
+        until = time.monotonic() + self.timeout
         for _ in range(MAX_PAGES):
+            seconds = max(0.0, until - time.monotonic())
             try:
-                result = self.request(method, params)
+                result = self.request(method, params, seconds)
             except MethodNotFound:
                 return items
             items += _with_objects(result, row.paged)[row.paged]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
                 return items
+            if len(items) > MAX_ITEMS:
+                raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
         raise InvalidResponse(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> Json:
-        """Return a tool's result. Raises InvalidResponse for one without content, or one
-        that the tool's outputSchema forbids. An extension's result is not checked."""
+        """Return a tool's result. Raises InvalidResponse for one without content, or
+        one that the tool's outputSchema forbids. An extension's is not checked."""
         if result.get("resultType", "complete") != "complete":
             return result
         _with_objects(result, "content")
@@ -12816,7 +12851,9 @@ def _fail(error: BaseException, as_json: bool) -> int:
         "code": getattr(error, "code", None),
         "exit": exit_code,
     }
-    _say(json.dumps({"error": failure}) if as_json else f"mcp_lite: {text}")
+    # A tool's own words may be lines.
+    keep_lines = isinstance(error, ToolError)
+    _say(json.dumps({"error": failure}) if as_json else f"mcp_lite: {text}", keep_lines)
     return exit_code
 
 
@@ -12883,10 +12920,11 @@ def _client(options: Any, target: Any) -> Client:
     )
 
 
-def _say(text: str, end: str = "\n") -> None:
+def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
     """Write to stderr, in place of the progress that a terminal may show."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    print(clear + printable(text), end=end, file=sys.stderr, flush=True)
+    shown = printable(text, keep_lines=keep_lines)
+    print(clear + shown, end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -13014,10 +13052,11 @@ def _list(options: Any, target: Any) -> None:
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
+    lines = [printable(line, keep_lines=True) for line in lines]
     for kind, items in offers.items():
         lines.append(f"{kind} ({len(items)})")
         for item in items:
-            lines.append(f"  {_show_offer(item)}")
+            lines.append(printable(f"  {_show_offer(item)}"))
             if options.schema and kind == "tools":
                 lines.append(json.dumps(item.get("inputSchema"), indent=2))
     _write(options, {**about, **offers}, "\n".join(lines))
@@ -13026,7 +13065,10 @@ def _list(options: Any, target: Any) -> None:
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     """Call a tool. Its schema says how each value is read."""
     text = sys.stdin.read() if options.input == "-" else options.input
-    given = {**json.loads(text)}
+    try:
+        given = {**json.loads(text)}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"--input: expected a JSON object: {error}") from None
     words = dict(_split_pair(each, "=") for each in pairs)
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
@@ -13052,7 +13094,7 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     for message in result["messages"]:
         content = message["content"]
         lines.append(f"{message['role']}: {content.get('text') or show(content, 200)}")
-    _write(options, result, "\n".join(lines))
+    _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
 def _run(options: Any, file: Any) -> None:

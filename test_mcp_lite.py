@@ -358,6 +358,7 @@ if __name__ == "__main__" or "--serve" in sys.argv:
 
 # What the server above does without.
 import ast  # noqa: E402
+import asyncio  # noqa: E402
 import base64  # noqa: E402
 import collections  # noqa: E402
 import concurrent.futures  # noqa: E402
@@ -2890,6 +2891,183 @@ class TestEveryday:
 
         with Client(server, protocol_version=era, **options) as client:
             assert client.call("asks") == declared
+
+    def test_sessions_on_one_pipe(self):
+        """Another `initialize` opens the session anew; what is in flight goes on."""
+        server = build_server()
+        with LocalWire(server) as wire:
+            wire.open("2025-06-18", {"elicitation": {}})
+            assert wire.ask("logging/setLevel", {"level": "error"})["result"] == {}
+            assert wire.ask("resources/subscribe", {"uri": "x://note"})["result"] == {}
+            wire.send(call_legacy("wait", 7))
+            assert "result" in wire.ask("tools/call", {"name": "is_waiting"}, 8)
+
+            opened = wire.ask("initialize", opening("2025-11-25"))["result"]
+            assert opened["protocolVersion"] == "2025-11-25"
+            # It is not heard of: neither is this session initialized, nor subscribed.
+            server.resource_updated("x://note")
+            assert wire.ask("ping", id=9)["id"] == 9
+            wire.send(notice("initialized"))
+            server.resource_updated("x://note")
+            # The client of this session declares nothing.
+            refused = wire.ask("tools/call", {"name": "form"}, 10)["error"]
+            assert refused["code"] == -32021
+            wire.send(
+                {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}}
+            )
+            assert wire.read()["id"] == 7
+
+    def test_a_server_that_prints(self, caplog, monkeypatch):
+        """A client answers no line that is no message. It warns once in a burst, and
+        says so when it waits in vain."""
+        written = []
+
+        def echo(message, read, write):
+            write(b"".join(b"log: %d\n" % n for n in range(500)))
+            write({"level": "info", "id": 5})
+            write({"jsonrpc": "2.0", "id": 6})
+            written.append(read())
+
+        late = pytest.raises(Timeout, match="502 lines were no messages; does the ser")
+        with talking_to(legacy_server(tools_call=echo), timeout=0.5) as client, late:
+            client.call("x")
+        eventually(lambda: written, "what the client says next")
+        # It has said nothing before it gave up.
+        assert written[0] is None or written[0]["method"] == "notifications/cancelled"
+        warned = [each for each in caplog.messages if "does the server print?" in each]
+        assert len(warned) == 1 and "log: 0" in warned[0]
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_generators(self, over_http):
+        """What an iterator gives is a list. The body of a generator runs where its
+        function does."""
+        main = MainThread()
+        seen = set()
+        server = Server("s", run_on=main)
+
+        @server.tool
+        def count(to: int) -> typing.Iterator[int]:
+            for n in range(to):
+                seen.add(threading.current_thread())
+                yield n
+
+        with client_at(server, over_http) as client:
+            called = hosted(main, lambda: client.call("count", to=3))
+            schema = client.list_tools()[0]["outputSchema"]
+        assert called == [0, 1, 2]
+        assert seen == {threading.current_thread()}
+        assert schema["properties"]["result"]["type"] == "array"
+
+    def test_a_value_without_a_form(self):
+        """The failure names the tool, and the place in its author's program."""
+        server = Server("s")
+
+        @server.tool
+        def thing() -> dict:
+            return {"a": object()}
+
+        with Client(server) as client, pytest.raises(ToolError) as caught:
+            client.call("thing")
+        said = r"thing: TypeError: .*class object.*\(test_mcp_lite.py, line (\d+)\)"
+        assert re.fullmatch(said, str(caught.value))
+
+    @pytest.mark.parametrize("seconds", [0, 90, 1.5, -7.25, 123456789.5, 3 * 86400])
+    def test_a_duration_both_ways(self, seconds):
+        """A timedelta is an ISO 8601 duration, both ways."""
+        given = datetime.timedelta(seconds=seconds)
+        server = Server("s")
+
+        @server.tool
+        def same(x: datetime.timedelta) -> datetime.timedelta:
+            assert x == given
+            return x
+
+        wire = mcp_lite.to_plain(given)
+        with Client(server) as client:
+            assert client.call("same", x=wire) == wire
+
+    def test_lists_have_an_end(self, monkeypatch):
+        """All pages of a list share one time-out, and have 100,000 items at most."""
+
+        def page(message, read, write):
+            return {"tools": [{"name": "x", "inputSchema": {}}] * 10, "nextCursor": "y"}
+
+        def slow(message, read, write):
+            threading.Event().wait(0.05)
+            return page(message, read, write)
+
+        late = pytest.raises(Timeout)
+        with talking_to(legacy_server(tools_list=slow), timeout=0.5) as client, late:
+            client.list_tools()
+        monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
+        long = pytest.raises(InvalidResponse, match="more than 25 items")
+        with talking_to(legacy_server(tools_list=page)) as client, long:
+            client.list_tools()
+
+    def test_subscriptions_of_a_session(self, monkeypatch):
+        """There are as many as there may be listeners."""
+        monkeypatch.setattr(mcp_lite, "MAX_LISTENERS", 2)
+        server = Server("s")
+        server.resource("x://{n}")(lambda n: n)
+        with Client(server, protocol_version="2025-11-25") as client:
+            client.subscribe("x://1")
+            client.subscribe("x://2")
+            with pytest.raises(InvalidRequest, match="2 resources"):
+                client.subscribe("x://3")
+
+    def test_what_waits_for_a_program_is_bounded(self, monkeypatch, caplog):
+        """By bytes as well: then the oldest goes, and the log says so once."""
+        monkeypatch.setattr(mcp_lite, "MAX_QUEUED_BYTES", 50_000)
+        server = Server("s")
+        gate = threading.Event()
+        heard = []
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            for n in range(100):
+                ctx.info(f"{n:03} " + "x" * 1000)
+
+        def on_log(level, data, logger):
+            gate.wait(SECONDS)
+            heard.append(int(data[:3]))
+
+        with Client(server, protocol_version="2025-11-25", on_log=on_log) as client:
+            client.call("flood")
+            gate.set()
+            assert client.flush_callbacks(SECONDS)
+        assert heard == sorted(heard) and heard[-1] == 99
+        assert 30 < len(heard) < 60
+        assert len([each for each in caplog.messages if "oldest" in each]) == 1
+
+    def test_a_traceback_in_the_log(self, caplog):
+        """An exception's text forges no line of the log, and sends no escapes."""
+        server = Server("s")
+
+        @server.tool
+        def quote(text: str) -> None:
+            raise ValueError(text)
+
+        with Client(server) as client:
+            client.call_tool("quote", {"text": "x\nWARNING root: forged\x1b[2J"})
+        [record] = [each for each in caplog.records if each.exc_info]
+        told = logging.Formatter("%(levelname)s %(message)s").format(record)
+        assert r"forged\x1b[2J" in told and "\x1b" not in told
+        lines = told.split("\n")
+        assert [each for each in lines if "forged" in each][0].startswith("    ")
+
+    def test_a_stateless_door(self):
+        """handle() refuses `initialize`, and says what takes it."""
+        answer = Server("s").handle(request("initialize", opening("2025-11-25")))
+        assert answer["error"]["code"] == -32600
+        assert "wsgi_app" in answer["error"]["message"]
+
+    @pytest.mark.parametrize(
+        "target", ["127.0.0.1:8000/mcp", "localhost:80", "unix:///run/x", "ftp://x/mcp"]
+    )
+    def test_targets_that_lack_http(self, target):
+        """They are told from commands."""
+        with pytest.raises(ValueError, match="expected http://"):
+            Client(target)
 
     def test_many_rounds(self):
         """A tool may ask more than ten times, one after another."""
@@ -8949,8 +9127,8 @@ server.run()
                 (1, "missing a required argument: 'tool'", "call", script),
                 (1, "too many positional", "read", script, "config://app", "x"),
                 (1, "expected NAME=VALUE", "call", script, "echo", "text"),
-                (1, "line 1 column 1 (char 0)", "call", script, "echo", "--input", "x"),
-                (1, "is not a mapping", "call", script, "echo", "--input", "[1]"),
+                (1, "--input: expected", "call", script, "echo", "--input", "{bad"),
+                (1, "--input: expected", "call", script, "echo", "--input", "[1]"),
                 (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
                 (1, "version: expected", "list", script, "--protocol", "2024-11-06"),
                 (1, "No such file or directory: ", "run", "nofile.py"),
@@ -8961,9 +9139,26 @@ server.run()
                 (4, died, *python, "1/0"),
                 (4, "is run() missing?", *python, "1"),
                 (5, "Unknown tool: nosuch", "call", script, "nosuch"),
-                (5, r"no\n\x1bway", "call", script, "fail", "why=no\n\x1bway"),
+                (5, r"no \x1bway", "call", script, "fail", "why=no \x1bway"),
             ],
         )
+        # A tool's own words may be lines.
+        code, _, rest = self.run("call", script, "fail", "why=one\ntwo")
+        assert (code, rest.splitlines()[-2:]) == (5, ["mcp_lite: one", "two"])
+
+    def test_what_a_server_shows_is_escaped(self, tmp_path):
+        """Control characters in lists and prompts are, in a pipe as well."""
+        script = program(
+            tmp_path,
+            """
+            server = Server("a\x1b[31m")
+            server.add_tool(lambda: 1, name="t", description="red \x1b[31m")
+            server.add_prompt(lambda: "bell \x07", name="p")
+            server.run()
+            """,
+        )[-1]
+        assert r"  t()  red \x1b[31m" in self.prints("list", script).splitlines()
+        assert self.prints("prompt", script, "p") == "user: bell \\x07\n"
 
     def test_a_failure_in_json(self, script):
         """With --json it is an object with the message, its code and the exit code."""
@@ -9643,6 +9838,214 @@ class TestInsideHosts:
         assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
 
+    def test_run_serves_its_own_thread(self, tmp_path):
+        """A script with a sqlite connection: functions run on the thread of run(), and
+        Ctrl-C interrupts one that hangs."""
+        pytest.importorskip("sqlite3")
+        command = program(
+            tmp_path,
+            """
+            import sqlite3
+            db = sqlite3.connect(":memory:")
+            server = Server("db", run_on=MainThread())
+            @server.tool
+            def double(n: int) -> int:
+                return db.execute("select 2 * ?", [n]).fetchone()[0]
+            @server.tool(run_on=None)
+            def hang(ctx: Context) -> str:
+                ctx.info("hangs")
+                return threading.current_thread().name
+            @server.tool
+            def stuck(ctx: Context) -> None:
+                ctx.info("stuck")
+                time.sleep(600)
+            server.run()
+            print("ended", file=sys.stderr)
+            """,
+        )
+        with Client(command) as client:
+            calls = [client.start_call("double", {"n": n}) for n in range(20)]
+            assert [call.value() for call in calls] == [2 * n for n in range(20)]
+            assert client.call("hang") == "mcp-worker"
+        with Wire(command, stderr=PIPE) as wire:
+            wire.open()
+            wire.send(call_legacy("stuck", 3))
+            assert wire.read()["params"]["data"] == "stuck"
+            wire.process.send_signal(signal.SIGINT)
+            assert wire.process.wait(SECONDS) == 0
+            assert wire.process.stderr.read().endswith(b"ended\n")
+            wire.process.stderr.close()
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_async_functions_on_a_hosts_loop(self, over_http):
+        """With run_on=loop.call_soon_threadsafe, they are tasks of that loop, and end
+        with their request, or its time."""
+        loop = asyncio.new_event_loop()
+        server = Server("host", run_on=loop.call_soon_threadsafe)
+        ended = queue.Queue()
+
+        @server.tool
+        async def where() -> bool:
+            await asyncio.sleep(0)
+            return asyncio.get_running_loop() is loop
+
+        @server.tool(timeout=0.05)
+        async def slow() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.put("slow")
+
+        @server.tool
+        async def wait() -> None:
+            ended.put("begun")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.put("ended")
+
+        server.add_tool(lambda: threading.current_thread().name, name="plain")
+        thread = started(loop.run_forever)
+        try:
+            with client_at(server, over_http) as client:
+                assert client.call("where") is True
+                assert client.call("plain") == thread.name
+                with pytest.raises(ToolError, match="timed out"):
+                    client.call("slow")
+                assert ended.get(timeout=SECONDS) == "slow"
+                call = client.start_call("wait")
+                assert ended.get(timeout=SECONDS) == "begun"
+                call.cancel()
+                assert ended.get(timeout=SECONDS) == "ended"
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(SECONDS)
+            loop.close()
+
+    def test_a_host_that_can_be_posted_to(self):
+        """post(fn) wakes it; what comes while a job runs the host's loop again, and
+        finds it taken, is posted once more."""
+        posted = queue.Queue()
+        main = MainThread(post=posted.put)
+        server = Server("host", run_on=main)
+        inner = threading.Event()
+
+        @server.tool
+        def outer() -> str:
+            inner.set()
+            # The host's loop, nested: it calls what was posted.
+            posted.get(timeout=SECONDS)()
+            # Its time is over then, and the other job is left for later.
+            main.run_pending(wait=0.02)
+            threading.Event().wait(0.02)
+            return "outer"
+
+        server.add_tool(lambda: "late", name="late")
+        with Client(server) as client:
+            first = client.start_call("outer")
+            job = posted.get(timeout=SECONDS)
+            later = []
+            thread = started(
+                lambda: inner.wait(SECONDS) and later.append(client.call("late"))
+            )
+            job()
+            while not later:
+                with contextlib.suppress(queue.Empty):
+                    posted.get(timeout=0.05)()
+            assert (first.value(), later) == ("outer", ["late"])
+            thread.join(SECONDS)
+
+    def test_a_console_of_the_hosts_own(self, monkeypatch):
+        """No other thread than the main one writes to a stderr that is no stream."""
+        written = []
+        console = types.SimpleNamespace(
+            write=lambda text: written.append(threading.current_thread()),
+            flush=lambda: None,
+        )
+        monkeypatch.setattr(sys, "stderr", console)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        server = Server("host")
+
+        @server.tool
+        def fail() -> None:
+            raise ValueError("told")
+
+        with Client(server) as client:
+            assert client.call_tool("fail")["isError"]
+        prints = "import sys; print('x', file=sys.stderr)"
+        with pytest.raises(ConnectionClosed, match="stderr:\nx"):
+            Client([*PYTHON, "-c", prints]).connect()
+        assert set(written) <= {threading.main_thread()}
+
+    def test_exceptions_that_refuse_a_traceback(self, main):
+        """LibreOffice's do."""
+
+        class Refuses(Exception):
+            def __setattr__(self, name, value):
+                raise AttributeError(name)
+
+        server = Server("host", run_on=main)
+
+        @server.tool(timeout=60)
+        def fail() -> None:
+            raise Refuses("told")
+
+        with Client(server) as client:
+            result = hosted(main, lambda: client.call_tool("fail"))
+        assert text_of(result) == "fail: Refuses: told"
+
+    def test_stderr_that_is_the_wire(self, tmp_path):
+        """By 2>&1, and under inetd: what is printed there reaches no client."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def noise() -> str:
+                print("out")
+                print("err", file=sys.stderr, flush=True)
+                os.write(2, b"raw")
+                raise ValueError("logged")
+            server.run()
+            """,
+        )
+        with Wire(command, stderr=subprocess.STDOUT) as wire:
+            wire.open()
+            assert wire.ask("tools/call", {"name": "noise"}, 1)["result"]["isError"]
+            assert wire.ask("ping", id=2)["id"] == 2
+
+    def test_a_python_that_is_not_there(self, monkeypatch, tmp_path):
+        """gdb names one that need not exist: a script runs by another one."""
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+        assert mcp_lite.split_command("x.py")[0] == "python3"
+
+    def test_a_host_that_runs_nothing(self, monkeypatch, caplog):
+        """After some seconds, the log says what is missing."""
+        monkeypatch.setattr(mcp_lite, "HOST_SECONDS", 0.05)
+        main = MainThread()
+        server = Server("host", run_on=main)
+        server.add_tool(lambda: 1, name="one")
+        with Client(server) as client:
+            call = client.start_call("one")
+            eventually(lambda: "one: waits for run_pending()" in caplog.text)
+            call.cancel()
+        main.close()
+
+    def test_the_main_thread_may_call_itself(self):
+        """call() on the main thread runs it there and then."""
+        main = MainThread()
+        assert main.call(threading.current_thread) is threading.current_thread()
+
+    def test_one_tool_on_a_worker(self, main):
+        """run_on=None has one tool run on a worker, beside the others."""
+        server = Server("host", run_on=main)
+        server.add_tool(
+            lambda: threading.current_thread().name, name="here", run_on=None
+        )
+        with Client(server) as client:
+            # Nobody runs what waits for the main thread.
+            assert client.call("here") == "mcp-worker"
+
     def test_one_at_a_time(self, main):
         """A job that runs the host's loop again gets 0; so does a second thread."""
         told = []
@@ -10087,6 +10490,271 @@ ANSWERS = {
         McpError,
     ),
 }
+
+
+class Stress:
+    """Conversations of a raw client in which all happens at once: calls, cancels,
+    questions, subscriptions, changes. It keeps count of the answers to each request."""
+
+    def __init__(self, server, seed):
+        self.server = server
+        self.random = random.Random(seed)
+        # By id: how many answers may come, and how many have come.
+        self.wanted = {}
+        self.answers = collections.Counter()
+        self.acknowledged = set()
+        self.faults = []
+        # Two threads send.
+        self.sending = threading.Lock()
+
+    def message(self, id):
+        """A random request, with the fewest and the most answers that it may get, and
+        what follows it."""
+        kind = self.random.choice(
+            ["add"] * 6 + ["ask", "tell", "wait", "stop", "listen"]
+        )
+        if kind == "listen":
+            params = modern(notifications={"toolsListChanged": True})
+            message = request("subscriptions/listen", params, id)
+            return message, (0, 1), cancelled(id)
+        message = call_legacy({"stop": "wait"}.get(kind, kind), id, a=id)
+        if kind == "tell":
+            message["params"]["_meta"] = {"progressToken": id}
+        if kind == "wait":
+            # Its answer may overtake the cancellation.
+            return message, (0, 1), cancelled(id)
+        if kind == "stop":
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": id}}
+            return message, (1, 1), stop
+        return message, (1, 1), None
+
+    def send(self, wire, *messages):
+        # A question may come behind the end of what this client says.
+        with self.sending, contextlib.suppress(BrokenPipeError):
+            wire.send(*messages)
+
+    def hear(self, wire):
+        """Take what the server says, and answer its questions, until it is silent."""
+        for line in wire.out:
+            message = json.loads(line)
+            if message.get("method") == "elicitation/create":
+                result = {"action": "accept", "content": {"name": "x"}}
+                self.send(
+                    wire, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                )
+            elif "method" not in message:
+                self.answers[message["id"]] += 1
+                if self.answers[message["id"]] > self.wanted[message["id"]][1]:
+                    self.faults.append(message)
+            elif message["method"] == "notifications/subscriptions/acknowledged":
+                self.acknowledged.add(message["params"]["_meta"][META_SUBSCRIPTION])
+            elif META_SUBSCRIPTION in message["params"].get("_meta", {}):
+                subscription = message["params"]["_meta"][META_SUBSCRIPTION]
+                if subscription not in self.acknowledged:
+                    self.faults.append(message)
+
+    def missing(self):
+        """The requests that still lack an answer."""
+        return [
+            id for id, (least, _) in self.wanted.items() if self.answers[id] < least
+        ]
+
+    def run(self, count):
+        """One conversation of so many requests."""
+        with LocalWire(self.server) as wire:
+            wire.open(capabilities={"elicitation": {}})
+            hearer = started(self.hear, wire)
+            later = []
+            id = 0
+            while id < count:
+                burst = []
+                for _ in range(self.random.choice([1, 1, 1, 5, 30])):
+                    id += 1
+                    message, self.wanted[id], more = self.message(id)
+                    burst.append(message)
+                    later += [more] if more is not None else []
+                self.send(
+                    wire, b"".join(json.dumps(each).encode() + b"\n" for each in burst)
+                )
+                self.random.shuffle(later)
+                while len(later) > self.random.randrange(12):
+                    self.send(wire, later.pop())
+                if self.random.random() < 0.05:
+                    self.server.add_tool(lambda: 0, name=f"t{self.random.random()}")
+            if self.random.random() < 0.5:
+                self.send(wire, *later)
+                eventually(lambda: not self.missing(), f"answers to {self.missing()}")
+            # The end of the input, with all that is still in flight.
+            wire.socks[0].shutdown(socket.SHUT_WR)
+            hearer.join(SECONDS)
+            assert not hearer.is_alive(), "the server goes on"
+        assert (self.missing(), self.faults) == ([], [])
+
+
+def stress_server():
+    """What the stress calls."""
+    server = Server("s", max_workers=8)
+    server.add_tool(lambda a: a, name="add")
+
+    @server.tool
+    def ask(ctx: Context, a: int) -> str:
+        return ctx.elicit("who?", FORM)["action"]
+
+    @server.tool
+    def tell(ctx: Context, a: int) -> int:
+        for n in range(3):
+            ctx.progress(n)
+        return a
+
+    @server.tool
+    def wait(ctx: Context, a: int) -> None:
+        ctx.sleep(1.0)
+
+    return server
+
+
+def stress(seed, count, conversations=3):
+    """Run some conversations with one server at once, with a thread switch after each
+    microsecond; and some clients, which start, cancel and close."""
+    server = stress_server()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        stresses = [Stress(server, seed * 100 + n) for n in range(conversations)]
+        jobs = [(each.run, count) for each in stresses]
+        jobs.append((stress_client, server, random.Random(seed), count // 2))
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+            for future in [pool.submit(*job) for job in jobs]:
+                future.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def stress_client(server, rng, count):
+    """Each call of a client ends once: by its value, its cancellation, or close()."""
+    while count > 0:
+        era = rng.choice(["2025-11-25", MODERN])
+        client = Client(server, protocol_version=era, on_elicit=answer)
+        client.connect()
+        calls = []
+        for _ in range(rng.randrange(1, 60)):
+            name = rng.choice(["add", "add", "ask", "tell", "wait"])
+            calls.append(client.start_call(name, {"a": count}))
+            count -= 1
+            if name == "wait" or rng.random() < 0.2:
+                calls[-1].cancel()
+        closer = started(client.close) if rng.random() < 0.5 else None
+        for call in calls:
+            with contextlib.suppress(Cancelled, ConnectionClosed):
+                call.result(SECONDS)
+            assert call.done()
+        if closer is not None:
+            closer.join(SECONDS)
+        client.close()
+
+
+class TestThreads:
+    """One reader, one pool, one outbox: what must hold however the threads fall."""
+
+    def test_stress(self):
+        """Every request is answered once, whatever else happens; nothing is left."""
+        stress(seed=31, count=250)
+
+    def test_a_lone_request_in_flight_at_the_end(self):
+        """It is answered, though the thread that read it serves it."""
+        server = Server("s")
+        ended = threading.Event()
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            ctx.sleep(0.2)
+            ended.set()
+            return "done"
+
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            thread = started(serve_socket, server, theirs)
+            ours.sendall(json.dumps(call_tool("work")).encode() + b"\n")
+            ours.shutdown(socket.SHUT_WR)
+            thread.join(SECONDS)
+            assert not thread.is_alive() and ended.is_set()
+            assert (
+                text_of(json.loads(ours.makefile("rb").readline())["result"]) == "done"
+            )
+
+    def test_a_lone_request_that_lasts(self):
+        """What comes while it is served is read: a call is answered, a cancel arrives."""
+        with LocalWire(build_server()) as wire:
+            wire.open()
+            wire.send(call_legacy("wait", 1))
+            assert wire.ask("tools/call", {"name": "is_waiting"}, 2)["id"] == 2
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
+            wire.send(stop)
+            assert wire.read()["error"]["code"] == -32800
+
+    def test_a_burst_with_one_that_lasts(self):
+        """The others' answers do not wait for it, whatever its place."""
+        for place in (0, 3, 7):
+            with LocalWire(build_server()) as wire:
+                wire.open()
+                calls = [call_legacy("add", n, a=n) for n in range(7)]
+                calls.insert(place, call_legacy("wait", 99))
+                wire.send(b"".join(json.dumps(c).encode() + b"\n" for c in calls))
+                assert sorted(wire.read()["id"] for _ in range(7)) == list(range(7))
+                wire.send(cancelled(99))
+
+    def test_more_that_last_than_may_run(self):
+        """Handlers wait for one another, and a cancel arrives while all are busy."""
+        server = Server("s", max_workers=2)
+        running = []
+        gate = threading.Event()
+
+        @server.tool
+        def hold() -> int:
+            running.append(1)
+            gate.wait(SECONDS)
+            return running.pop()
+
+        with LocalWire(server) as wire:
+            wire.open()
+            wire.send(*[call_legacy("hold", n) for n in range(6)])
+            eventually(lambda: len(running) == 2)
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 5}}
+            wire.send(stop)
+            assert wire.read()["id"] == 5
+            assert len(running) == 2
+            gate.set()
+            assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
+
+    def test_a_client_that_reads_nothing_is_cut_off(self, monkeypatch):
+        """When one write takes too long, the conversation ends."""
+        monkeypatch.setattr(mcp_lite, "WRITE_SECONDS", 0.2)
+        server = Server("s")
+        ended = threading.Event()
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            try:
+                while True:
+                    ctx.info("x" * 10_000)
+                    ctx.check_cancelled()
+            finally:
+                ended.set()
+
+        # The client keeps both ends open.
+        ours, theirs = socket.socketpair()
+        reader = theirs.makefile("rb")
+        writer = theirs.makefile("wb", buffering=0)
+        thread = started(server.serve, reader, writer)
+        calls = [request("initialize", opening("2025-11-25")), call_legacy("flood", 2)]
+        ours.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in calls))
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        for each in (ours, theirs):
+            shut(each)
+        assert ended.wait(SECONDS)
+        for each in (reader, writer, ours, theirs):
+            each.close()
 
 
 class TestFaults:
