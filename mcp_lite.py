@@ -7165,6 +7165,7 @@ class Exchange(Outbox):
     request_id: RequestId | None = None
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
+    trace: Trace | None = None
     # The HttpEndpoint that answers it.
     endpoint: Any = None
     # The status of an answer that comes alone.
@@ -7207,7 +7208,8 @@ class Exchange(Outbox):
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
         body = self.read_body()
-        self.tell("-->", body)
+        if self.trace is not None:
+            self.trace("-->", body)
         self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
         self.message = parse_message(body)
         envelope = object_or_empty(self.message)
@@ -7226,12 +7228,6 @@ class Exchange(Outbox):
         if size > SMALL_BODY and not self.endpoint.has_room(self, size):
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
-    def tell(self, direction: str, line: bytes) -> None:
-        """Tell the trace, if there is one."""
-        trace = self.endpoint.server.trace
-        if trace is not None:
-            trace(direction, line)
-
     # The answer
     def reply(
         self,
@@ -7246,8 +7242,8 @@ class Exchange(Outbox):
         if self.method == "HEAD":
             body = b""
         self._start(status, headers, body)
-        if body and self.method == "POST":
-            self.tell("<--", body)
+        if self.trace is not None and body and self.method == "POST":
+            self.trace("<--", body)
         self.ring()
 
     def send(self, message: Json) -> None:
@@ -7318,7 +7314,8 @@ class Exchange(Outbox):
             return
         parts = [self.primer] if is_opening else []
         for event_id, message in events:
-            self.tell("<--", message)
+            if self.trace is not None:
+                self.trace("<--", message)
             parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
         if is_opening:
             self.is_stream = True
@@ -7337,8 +7334,9 @@ class Exchange(Outbox):
         body: bytes | None,
     ) -> None:
         self.status = status
-        told = f"HTTP {status} {headers.get('Content-Type', '')}"
-        self.tell("<--", told.strip().encode("utf-8", "replace"))
+        if self.trace is not None:
+            told = f"HTTP {status} {headers.get('Content-Type', '')}"
+            self.trace("<--", told.strip().encode("utf-8", "replace"))
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
@@ -7510,7 +7508,8 @@ class HttpConnection(Connection):
     def end(self) -> None:
         """End the conversation, and cancel what is at work in it."""
         self.http.server.disconnected(self)
-        self.close(_OVER)
+        self.lose(_OVER)
+        self.tidiers.close(0.0)
 
 
 ###############################################################################
@@ -7608,12 +7607,14 @@ class HttpEndpoint:
         """Answer one HTTP request, and return when nothing more will be written. An
         `error` refuses it. Never raises."""
         exchange.endpoint = self
+        exchange.trace = self.server.trace
         try:
             # What any client may read, such as `health`, is told in any case.
             if error is not None and not self._is_public(exchange):
                 raise error
-            asked = f"{exchange.method} {exchange.path}"
-            exchange.tell("-->", asked.encode("utf-8", "replace"))
+            if exchange.trace is not None:
+                asked = f"{exchange.method} {exchange.path}"
+                exchange.trace("-->", asked.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
             headers = _JSON
@@ -7989,11 +7990,7 @@ class Session(HttpConnection):
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            self.outbox = self._listen(exchange, nobody)
-
-    def _listen(self, exchange: Exchange, nobody: Exchange) -> Outbox:
-        """Return what takes the messages that are about no request."""
-        return SessionStream(self, nobody)
+            self.outbox = SessionStream(self, nobody)
 
     def take(self, exchange: Exchange) -> None:
         """Serve what a POST brought, as HttpConnection does; or a batch, of which no
@@ -8048,14 +8045,6 @@ class SseSession(Session):
     """A session of HTTP+SSE: basic/transports.md of 2024-11-05. The answer to the GET
     that opens it takes all that the server says; a POST that is taken gets 202. When
     that answer ends, so does the session."""
-
-    def _listen(self, exchange: Exchange, nobody: Exchange) -> Outbox:
-        return exchange
-
-    def take(self, exchange: Exchange) -> None:
-        if isinstance(exchange.message, list):
-            raise InvalidRequest("a batch: not over HTTP+SSE")
-        super().take(exchange)
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
         return None
@@ -8193,6 +8182,7 @@ class LegacyEndpoint:
     def _get_sse(self, exchange: Exchange) -> None:
         exchange.read_body()
         session = self._open(SseSession, exchange)
+        session.outbox = exchange
         place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
         try:
             self.http.serve(session, exchange, exchange.flush, place.encode("ascii"))
@@ -8204,6 +8194,8 @@ class LegacyEndpoint:
         session = self._owned(SseSession, name, exchange)
         exchange.read_message()
         self._check_mirrors(exchange)
+        if isinstance(exchange.message, list):
+            raise InvalidRequest("a batch: not over HTTP+SSE")
         session.take(exchange)
 
 
@@ -8374,11 +8366,9 @@ class _SocketExchange(Exchange):
         # The client must take each piece in time, and then send the next request.
         try:
             for part in parts:
-                rest = memoryview(part)
-                while rest:
+                for start in range(0, len(part), MAX_PIECE):
                     handler.set_deadline(handler.server.idle_seconds)
-                    self._sock.sendall(rest[:MAX_PIECE])
-                    rest = rest[MAX_PIECE:]
+                    self._sock.sendall(memoryview(part)[start : start + MAX_PIECE])
         except OSError:
             # No other answer can follow one that was half written.
             self.is_last = True
@@ -8562,9 +8552,7 @@ class HttpServer(ThreadingTCPServer):
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
             signal = stop.wait()
-        if signal == "SIGINT":
-            grace = 0.0
-        self.close(grace, stop)
+        self.close(0.0 if signal == "SIGINT" else grace, stop)
 
     def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
         """Take no more requests, end what listens, and wait for handlers. Those that
@@ -8578,13 +8566,14 @@ class HttpServer(ThreadingTCPServer):
         self.server_close()  # the port is free
         self.endpoint.look_after()  # a client that has hung up is not waited for
         self.endpoint.close(False)
-        self._others = self.connections.copy()
-        for sock, handler in self.connections.copy().items():
-            if handler.thread is threading.current_thread():
-                del self._others[sock]
-            else:
-                shut(sock, 0)  # no more requests
-        threads = [handler.thread for handler in self._others.values()]
+        me = threading.current_thread()
+        connections = self.connections.copy().items()
+        self._others = {
+            sock: each for sock, each in connections if each.thread is not me
+        }
+        for sock in self._others:
+            shut(sock, 0)  # no more requests
+        threads = [each.thread for each in self._others.values()]
         cancel_at = time.monotonic() + grace
         # A client that reads nothing holds up the end no longer than this.
         self._limit = cancel_at + TIDY_SECONDS
@@ -8627,15 +8616,10 @@ class HttpServer(ThreadingTCPServer):
 
     def service_actions(self) -> None:
         now = time.monotonic()
-        late = [
-            sock
-            for sock, handler in self.connections.copy().items()
-            if handler.deadline < now
-        ]
-        if self._limit < now:
-            late += self._others
-        for sock in late:
-            shut(sock)
+        for sock, handler in self.connections.copy().items():
+            is_late = self._limit < now and sock in self._others
+            if is_late or handler.deadline < now:
+                shut(sock)
         try:
             self.endpoint.look_after()
         except Exception as error:
@@ -8928,10 +8912,11 @@ class _Trip:
         """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
         ends a session, does not count: it asks no user to log in."""
         status = self.response.status
-        if status not in (401, 403) or self.method == "DELETE":
-            return False
-        error = challenge_in(self.response.headers).get("error")
-        return status == 401 or error == "insufficient_scope"
+        error = (
+            challenge_in(self.response.headers).get("error") if status == 403 else ""
+        )
+        is_refused = status == 401 or error == "insufficient_scope"
+        return is_refused and self.method != "DELETE"
 
 
 def content_type(response: HTTPResponse) -> str:
