@@ -4952,6 +4952,7 @@ class Connection:
         workers: Workers | SameThread | Deputy,
         *,
         transport: Transport | None = None,
+        tidiers: Workers | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.protocol = protocol
@@ -4964,7 +4965,9 @@ class Connection:
         self._sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer(MAX_MESSAGE)
         # For ctx.on_cancel(): all workers may be busy.
-        self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
+        if tidiers is None:
+            tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
+        self.tidiers = tidiers
         # It is held while a request of the peer's ends and its answer is queued, and
         # while any other message about it is queued.
         self._lock = threading.Lock()
@@ -7104,7 +7107,6 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
-BURST_SECONDS = 60.0  # the log says once in this time that there is no room
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -7445,6 +7447,7 @@ class HttpConnection(Connection):
             http.server,
             outbox,
             SameThread(),
+            tidiers=http.tidiers,
         )
         self.loop = http.loop
         self.http = http
@@ -7509,7 +7512,6 @@ class HttpConnection(Connection):
         """End the conversation, and cancel what is at work in it."""
         self.http.server.disconnected(self)
         self.lose(_OVER)
-        self.tidiers.close(0.0)
 
 
 ###############################################################################
@@ -7561,7 +7563,10 @@ class HttpEndpoint:
         # What large messages hold, up to MAX_LOAD in all. Here and below, each operation
         # on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
-        self._warned = float("-inf")
+        # Told of what is refused because there is no room for it.
+        self.refusals = BurstLog()
+        # For ctx.on_cancel(), as the thread of a request is in its handler.
+        self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
         if verify is not None and not callable(verify):
             # A look-up compares hashes first, whose key is random: its time tells
@@ -7644,15 +7649,8 @@ class HttpEndpoint:
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
             return True
         self.loads.pop(exchange, None)
-        self.warn("too many large messages at once")
+        self.refusals.add("HTTP: too many large messages at once: refused (503)")
         return False
-
-    def warn(self, why: str) -> None:
-        """Log that requests are refused, once a burst."""
-        now = time.monotonic()
-        if now > self._warned + BURST_SECONDS:
-            self._warned = now
-            log_line(WARNING, f"HTTP: {why}: requests are refused (503)")
 
     # Admission: by the head alone, before a byte of the body is read
     def _is_public(self, exchange: Exchange) -> bool:
@@ -7663,9 +7661,10 @@ class HttpEndpoint:
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
         """Return the method that answers this request. Raises HttpError if the request
         may not be made."""
-        route = self.routes.get(exchange.path.rstrip("/")) or self.routes.get(None, {})
+        path = exchange.path.rstrip("/")
+        route = self.routes.get(path) or self.routes.get(None, {})
         serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
-        if serve is not None and self._is_public(exchange):
+        if path in self._public and serve is not None:
             return serve
         self._check_place(exchange)
         if serve is not None:
@@ -8447,7 +8446,9 @@ class _Handler(BaseHTTPRequestHandler):
             shut(self.request)
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-            self.server.endpoint.warn("too many connections")
+            self.server.endpoint.refusals.add(
+                "HTTP: too many connections: refused (503)"
+            )
         # A timeout of the socket's own would double the system calls; but on Windows, a
         # thread may not notice the server's cut.
         seconds = None if os.name == "posix" else self.server.idle_seconds
@@ -8586,6 +8587,7 @@ class HttpServer(ThreadingTCPServer):
         self._limit = 0.0
         self.service_actions()
         self._is_closed.set()
+        self.endpoint.tidiers.close(0.0)
         self.endpoint.loop.close()
 
     def _accept(self) -> None:
