@@ -7314,20 +7314,26 @@ class Exchange(Outbox):
         if is_alone and is_opening and self.method == "POST":
             self.reply(self.answer_status, _JSON, events[0][1])
             return
-        parts = [self.primer] if is_opening else []
-        for event_id, message in events:
-            if self.trace is not None:
-                self.trace("<--", message)
-            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
         if is_opening:
             self.is_stream = True
             self._start(200, _EVENTS, None)
         self.state = self.OVER if ending else self.STREAMING
-        self.put(b"".join([*parts, more]), ending)
+        primer = self.primer if is_opening else b""
+        self.put(primer + self._encode(events) + more, ending)
         if ending:
             self.ring()
         elif size > SMALL_BODY:
             has_room(self, self.load)
+
+    def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
+        """Take events out of a list, as a slow client must not hold them twice."""
+        parts = []
+        while events:
+            event_id, message = events.pop(0)
+            if self.trace is not None:
+                self.trace("<--", message)
+            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
+        return b"".join(parts)
 
     def _start(
         self,
@@ -8347,27 +8353,22 @@ class _SocketExchange(Exchange):
             headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
-        self._send([head.encode("latin-1", "replace"), body or b""], body is not None)
+        self._send(head.encode("latin-1", "replace") + (body or b""), body is not None)
 
     def put(self, events: bytes, ending: bool) -> None:
-        parts = [events]
-        if self._is_chunked and events:
-            parts = [b"%x\r\n" % len(events), events, b"\r\n"]
-        if self._is_chunked and ending:
-            parts.append(b"0\r\n\r\n")
-        self._send(parts, ending)
+        data = events
+        if self._is_chunked:
+            data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
+            data += b"0\r\n\r\n" if ending else b""
+        self._send(data, ending)
 
-    def _send(self, parts: list[bytes], ending: bool) -> None:
-        # What is large is not copied once more.
-        if sum(map(len, parts)) <= MAX_PIECE:
-            parts = [b"".join(parts)]
-        handler = self._handler
+    def _send(self, data: bytes, ending: bool) -> None:
         # The client must take each piece in time, and then send the next request.
+        handler = self._handler
         try:
-            for part in parts:
-                for start in range(0, len(part), MAX_PIECE):
-                    handler.set_deadline(handler.server.idle_seconds)
-                    self._sock.sendall(memoryview(part)[start : start + MAX_PIECE])
+            for start in range(0, len(data), MAX_PIECE):
+                handler.set_deadline(handler.server.idle_seconds)
+                self._sock.sendall(data[start : start + MAX_PIECE])
         except OSError:
             # No other answer can follow one that was half written.
             self.is_last = True
