@@ -3924,7 +3924,7 @@ class TestHttpServer:
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             ("POST", CANCELLED, {}, 202),
             ("POST", request("initialize", {"x": "x" * 140_000}), {}, 413),
-            ("POST", request("initialize", {"x": [0] * 1_000}), {}, 413),
+            ("POST", request("initialize", {"x": [0] * 2_000}), {}, 413),
             ("POST", request("initialize", {**ICON, **opening(LEGACY[-1])}), {}, 200),
             ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
             ("POST", LISTS, {"Content_Type": "Application/JSON; charset=utf-8"}, 200),
@@ -4156,7 +4156,7 @@ class TestHttpServer:
     def test_an_idle_session_is_closed(self, server):
         """When the next one is opened; one that listens is in use."""
         with server.start_http() as http:
-            http.endpoint.session_seconds = -1.0
+            http.endpoint.legacy.session_seconds = -1.0
             listening = Web(http).open()
             with listening.stream() as response:
                 assert next_event(response)
@@ -5009,9 +5009,9 @@ class TestHttpServer:
             yield http, read
 
     def test_the_access_log(self, server, caplog):
-        """A line for each request: peer, method, path, status, time, what it called;
-        no query, no token and no argument. Refusals are warnings, with the reason if it
-        is in the head: nothing of a body, and of what is no head, is told."""
+        """A line for each request: peer, method, path, status, time, what it called, and
+        the caller; no query, no token and no argument. Refusals are warnings, with the
+        reason if it is in the head; nothing of a body, or of what is no head, is told."""
         log = self.access_log(server, caplog, verify={"s3cret": {"sub": "ada"}})
         with log as (http, read):
             web = Web(http, Authorization="Bearer s3cret")
@@ -5022,13 +5022,13 @@ class TestHttpServer:
             session.post([request("ping"), request("ping", id=2)])
             session.send("DELETE")
             assert read(7) == [
-                "127.0.0.1 DELETE /mcp 200 - -",
-                "127.0.0.1 POST /mcp 200 - -",
-                "127.0.0.1 POST /mcp 200 initialize -",
-                "127.0.0.1 POST /mcp 200 resources/read x://note",
-                "127.0.0.1 POST /mcp 200 tools/call greet",
-                "127.0.0.1 POST /mcp 200 tools/call no?such",
-                "127.0.0.1 POST /mcp 202 notifications/initialized -",
+                "127.0.0.1 DELETE /mcp 200 - - ada",
+                "127.0.0.1 POST /mcp 200 - - ada",
+                "127.0.0.1 POST /mcp 200 initialize - ada",
+                "127.0.0.1 POST /mcp 200 resources/read x://note ada",
+                "127.0.0.1 POST /mcp 200 tools/call greet ada",
+                "127.0.0.1 POST /mcp 200 tools/call no?such ada",
+                "127.0.0.1 POST /mcp 202 notifications/initialized - ada",
             ]
             caplog.clear()
             web.send("GET", path="/wp-login.php?x=s3cret", Host="evil.example")
@@ -5037,12 +5037,13 @@ class TestHttpServer:
             web.post(call_tool("greet", name="s3cret"), Mcp_Name="other")
             raw_http(http.port, b"POST /mcp HTTP/1.1\r\nAuthorization s3cret\r\n\r\n")
             host = 'host "evil.example" is not allowed; see allowed_hosts'
+            no_head = "this is not the head of a request of HTTP/1.1"
             assert read(5) == [
-                "127.0.0.1 - - 400 - -",
-                f"127.0.0.1 GET /wp-login.php 403 - -: {host}",
-                "127.0.0.1 POST /mcp 400 - -",
-                "127.0.0.1 POST /mcp 400 tools/call greet",
-                "127.0.0.1 POST /mcp 401 - -: invalid_token",
+                f"127.0.0.1 - - 400 - - -: {no_head}",
+                f"127.0.0.1 GET /wp-login.php 403 - - -: {host}",
+                "127.0.0.1 POST /mcp 400 - - ada",
+                "127.0.0.1 POST /mcp 400 tools/call greet ada",
+                "127.0.0.1 POST /mcp 401 - - -: invalid_token",
             ]
         assert {each.levelname for each in caplog.records} == {"WARNING"}
 
@@ -5367,7 +5368,7 @@ class TestWsgi:
         for change, status in (
             ({"CONTENT_LENGTH": "x"}, 400),
             ({"CONTENT_LENGTH": "-5"}, 400),
-            ({"CONTENT_LENGTH": "100000"}, 200),
+            ({"CONTENT_LENGTH": "100000"}, 400),
             ({"CONTENT_LENGTH": None}, 400),
             ({"wsgi.input": None, "HTTP_HOST": "evil.example"}, 403),
             ({"CONTENT_LENGTH": "x", "HTTP_HOST": "evil.example"}, 403),
@@ -5692,7 +5693,7 @@ class TestHttpClient:
         [
             (400, {}, b"not this", "HTTP 400 X: not this$"),
             (401, LOGIN, b"who is it", "HTTP 401 X: who is it; see Client.auth=."),
-            (403, STEP_UP, b"", "HTTP 403 X; which hosts, origins and tokens"),
+            (403, STEP_UP, b"", 'HTTP 403 X: it wants the scope "a b"; which hosts'),
             (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
             (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
             (405, {}, b"", "HTTP 405 X; is the path"),
@@ -5700,7 +5701,7 @@ class TestHttpClient:
             (503, {}, b"", "HTTP 503 X$"),
             (200, HTML, b"<html><b>Hi", "no answer: HTTP 200 X: <html><b>Hi"),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
-            (302, AWAY, b"", 'HTTP 302 X to "https://other.invalid/x"$'),
+            (302, AWAY, b"", 'HTTP 302 X to "https://other.invalid/x"; only 307 and'),
         ],
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
@@ -5723,12 +5724,12 @@ class TestHttpClient:
         "answer, error, said",
         [
             (b"Content-Type: text/html\r\n\r\n<p>hi", HttpFailure, "<p>hi"),
-            (EVENTS + b": nothing\n\n", HttpFailure, "no answer"),
-            (EVENTS + b"event: x\ndata: y\n\n", HttpFailure, "no answer"),
+            (EVENTS + b": nothing\n\n", HttpFailure, "broke off before"),
+            (EVENTS + b"event: x\ndata: y\n\n", HttpFailure, "broke off before"),
             (HEAD + b"\r\n{", HttpFailure, "no answer"),
             (HEAD + b"\r\n" + b" " * (65 << 20), HttpFailure, "no answer"),
             (HEAD + b"X: y\r\n" * 101, HttpFailure, "more than 100 headers"),
-            (HEAD + b"Content-Length: 99\r\n\r\n{", HttpFailure, "answer|Incomplete"),
+            (HEAD + b"Content-Length: 99\r\n\r\n{", HttpFailure, "off after 1 bytes"),
             (CHUNKS + b"no\r\n{", HttpFailure, "IncompleteRead"),
         ],
         ids=lambda value: str(value)[:24],
@@ -6470,7 +6471,7 @@ class TestAuthorization:
         challenge = {"resource_metadata": site.url + PRM_PATH}
         refusal = AuthorizationError("", "https://evil.example/mcp", 401, challenge)
         with pytest.raises(AuthorizationError, match="resource_metadata: expected an"):
-            OAuth().mend(refusal, {}, [], contextlib.nullcontext)
+            OAuth().handle_unauthorized(refusal, {}, [], contextlib.nullcontext)
         assert not site.seen
 
     AWAY = {"Location": "https://evil.example/"}
@@ -6621,10 +6622,10 @@ class TestAuthorization:
         waiting = threading.Event()
 
         class Watched(OAuth):
-            def mend(self, refusal, *rest):
+            def handle_unauthorized(self, refusal, *rest):
                 if refusal.url == site.mcp:
                     waiting.set()
-                return super().mend(refusal, *rest)
+                return super().handle_unauthorized(refusal, *rest)
 
         def fail(seen):
             asked.set()
@@ -6736,20 +6737,27 @@ class TestAuthorization:
         assert not site.paths("/register")
 
     def test_without_a_user(self, site):
-        """client_credentials: by a secret, or by an assertion of who we are; and
-        jwt-bearer: an assertion is the grant."""
-        by_secret = {"client_id": "me", "client_secret": "secret", "issuer": "*"}
-        by_word = {"client_id": "me", "assertion": lambda audience: f"jwt {audience}"}
-        for known in (by_secret, by_word):
-            options = {"grant": "client_credentials", "scopes": "a b", **known}
-            assert let_in(site, **options) == "let in"
-        assert let_in(site, grant="jwt-bearer", **by_word) == "let in"
-        *forms, bearer = site.paths("/token")
-        assert {form["grant_type"] for form in forms} == {"client_credentials"}
-        assert {form["scope"] for form in forms} == {"a b"}
-        word = f"jwt {site.url}"
-        assert [form.get("client_assertion") for form in forms] == [None, word]
-        assert bearer["assertion"] == word and bearer["client_id"] == "me"
+        """client_credentials, by a secret; and in a subclass, by a signed JWT: of who
+        we are, or as the grant."""
+        from examples.conformance_client import VouchedOAuth
+
+        known = {"client_id": "me", "client_secret": "secret", "issuer": "*"}
+        plain = {"grant": "client_credentials", "scopes": "a b", **known}
+        assert let_in(site, **plain) == "let in"
+        for is_grant in (False, True):
+            auth = VouchedOAuth(
+                assertion=lambda audience: f"jwt {audience}",
+                is_grant=is_grant,
+                client_id="me",
+                scopes="a b",
+            )
+            assert let_in(site, auth) == "let in"
+        by_secret, by_jwt, bearer = site.paths("/token")
+        assert by_secret["grant_type"] == by_jwt["grant_type"] == "client_credentials"
+        assert {form["scope"] for form in (by_secret, by_jwt, bearer)} == {"a b"}
+        token = f"jwt {site.url}"
+        assert by_jwt["client_assertion"] == bearer["assertion"] == token
+        assert bearer["client_id"] == "me"
         assert bearer["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
         assert not site.paths("/authorize")
 
@@ -6890,12 +6898,11 @@ class TestAuthorization:
 
     def test_options_that_do_not_fit(self):
         """They are an error at once."""
-        with pytest.raises(KeyError):
-            OAuth(grant="password")
+        for grant in ("password", "client_credentials"):
+            with pytest.raises(ValueError, match=f'got "{grant}"'):
+                OAuth(grant=grant)
         with pytest.raises(ValueError, match="client_secret"):
             OAuth(client_secret="x", client_id="x")
-        with pytest.raises(ValueError, match="jwt-bearer needs"):
-            OAuth(grant="jwt-bearer", client_id="x")
 
     def test_tokens_need_https(self, site):
         """A URL over which anybody could read a token is refused before a request."""

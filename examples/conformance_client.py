@@ -178,6 +178,35 @@ def ask_employer(audience):
         return json.load(answer)["access_token"]
 
 
+class VouchedOAuth(OAuth):
+    """Shows a signed JWT (RFC 7523) in place of a secret, or in place of a user: with
+    `is_grant`, it is what somebody who vouches for us has signed."""
+
+    def __init__(self, *, assertion, is_grant=False, **options):
+        super().__init__(grant="client_credentials", **options)
+        self.assertion = assertion
+        self.is_grant = is_grant
+        self.issuer = None
+
+    def fetch(self, url, headers, body=None):
+        form = dict(urllib.parse.parse_qsl((body or b"").decode()))
+        if "grant_type" in form:
+            jwt_bearer = "urn:ietf:params:oauth:{}:jwt-bearer"
+            token = self.assertion(self.issuer)
+            if self.is_grant:
+                form["grant_type"] = jwt_bearer.format("grant-type")
+                form["assertion"] = token
+            else:
+                kind = jwt_bearer.format("client-assertion-type")
+                form["client_assertion_type"] = kind
+                form["client_assertion"] = token
+            body = urllib.parse.urlencode(form).encode()
+        reply = super().fetch(url, headers, body)
+        # The authorization server's metadata say who is to read the JWT.
+        self.issuer = reply.document.get("issuer", self.issuer)
+        return reply
+
+
 class BoundOAuth(OAuth):
     """Binds tokens to a key of ours: each request proves that we have the key, by DPoP
     (RFC 9449), with the nonce that the server gave last."""
@@ -212,12 +241,12 @@ class BoundOAuth(OAuth):
             **self.prove(method, url, ath=digest),
         }
 
-    def mend(self, refusal, shown, refused, asking):
+    def handle_unauthorized(self, refusal, shown, refused, asking):
         challenge = refusal.challenge
         self.nonces[refusal.url] = challenge.get("nonce")
         if challenge.get("error") == "use_dpop_nonce":
             return len(refused) < 2
-        return super().mend(refusal, shown, refused, asking)
+        return super().handle_unauthorized(refusal, shown, refused, asking)
 
     def fetch(self, url, headers, body=None):
         if b"grant_type=" not in (body or b""):
@@ -239,20 +268,16 @@ KNOWN["issuer"] = CONTEXT.get("issuer", "*")
 LOGINS = {
     "auth/pre-registration": KNOWN,
     "auth/client-credentials-basic": {**KNOWN, "grant": "client_credentials"},
-    "auth/client-credentials-jwt": {
-        **KNOWN,
-        "grant": "client_credentials",
-        "assertion": vouch,
-    },
+    "auth/client-credentials-jwt": {**KNOWN, "assertion": vouch},
     "auth/wif-jwt-bearer": {
         **KNOWN,
-        "grant": "jwt-bearer",
         "assertion": lambda audience: CONTEXT["valid_jwt"],
+        "is_grant": True,
     },
     "auth/enterprise-managed-authorization": {
         **KNOWN,
-        "grant": "jwt-bearer",
         "assertion": ask_employer,
+        "is_grant": True,
     },
 }
 
@@ -275,7 +300,11 @@ def main():
     if SCENARIO == "sse-retry":
         version = "auto"
     login = {"client_metadata_url": ABOUT_US, **LOGINS.get(SCENARIO, {})}
-    kind = BoundOAuth if SCENARIO.startswith("auth/dpop") else OAuth
+    kind = OAuth
+    if SCENARIO.startswith("auth/dpop"):
+        kind = BoundOAuth
+    elif "assertion" in login:
+        kind = VouchedOAuth
     auth = kind(redirect=visit, **login)
     with Client(
         url,
