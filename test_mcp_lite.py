@@ -13243,3 +13243,352 @@ class TestBenchmark:
             for server in ("bare", "mcp_lite"):
                 assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
         assert "ms, mcp_lite without a .pyc" in printed
+
+
+class TestVendor:
+    """examples/vendor.py: copies with only what their users need."""
+
+    # What each copy does in a program of its own, beside what every copy does. A server
+    # is served; `target` is a server with one of everything.
+    SERVE = """
+        server = mcp_lite.Server("cut", version="1")
+
+        @server.tool
+        def count(to: int, ctx: mcp_lite.Context) -> list:
+            "Count, if that is wanted."
+            ctx.progress(1, to)
+            form = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+            said = ctx.elicit("Sure?", form)
+            return list(range(to)) if said["content"]["sure"] else []
+
+        @server.resource("cut://{name}")
+        def read(name: str) -> str:
+            return name
+
+        @server.prompt
+        def ask(what: str) -> str:
+            return what
+    """
+    ON_STDIO = f"{SERVE}\n        server.run()"
+    OVER_HTTP = f"{SERVE}\n        server.run('http', port=0)"
+    IN_MEMORY = """
+        def sure(params):
+            return {"action": "accept", "content": {"sure": True}}
+
+        with mcp_lite.Client(server, on_elicit=sure) as client:
+            print(client.call("count", to=2), client.read("cut://x"))
+    """
+    CALL = """
+        def answer(params):
+            return {"action": "accept", "content": {"name": "Ada"}}
+
+        options = {"on_elicit": answer, "stderr": None, "auth": auth}
+        for version in versions:
+            with mcp_lite.Client(target, version=version, **options) as client:
+                progress = []
+                told = {"on_progress": lambda *each: progress.append(each)}
+                client.call_tool("count", {"to": 2}, **told)
+                form = client.call("form")
+                text = client.read("x://note")
+                print(version, len(progress), form["content"]["name"], text)
+    """
+    LOG_IN = """
+        import http.client, urllib.parse
+
+        def visit(url):
+            parts = urllib.parse.urlsplit(url)
+            web = http.client.HTTPConnection(parts.netloc, timeout=30)
+            web.request("GET", f"{parts.path}?{parts.query}")
+            with web.getresponse() as answer:
+                place = answer.headers["Location"]
+            web.close()
+            return place
+
+        with mcp_lite.Client(target, auth=mcp_lite.OAuth(redirect=visit)) as client:
+            print(client.call("anything"))
+    """
+
+    @pytest.fixture
+    def make(self, tmp_path):
+        """make(*words) -> the text of a copy beside which programs are run."""
+        self.folder = tmp_path
+
+        def make(*words):
+            program = os.path.join("examples", "vendor.py")
+            path = tmp_path / "mcp_lite.py"
+            run(sys.executable, "-W", "error", program, *words, "-o", path)
+            text = path.read_text("utf-8")
+            # What older Pythons would refuse, and what any would warn of.
+            ast.parse(text, feature_version=(3, 8))
+            run(sys.executable, "-W", "error", "-m", "py_compile", path)
+            run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=tmp_path)
+            return text
+
+        return make
+
+    def program(self, text, **values):
+        """The command of a program beside the copy."""
+        path = self.folder / "program.py"
+        lines = ["import mcp_lite", *[f"{name} = {values[name]!r}" for name in values]]
+        path.write_text("\n".join(lines) + "\n" + textwrap.dedent(text))
+        return [sys.executable, "-W", "error", str(path)]
+
+    @staticmethod
+    def statements(text):
+        nodes = [
+            node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)
+        ]
+        texts = [
+            node
+            for node in nodes
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ]
+        return len(nodes) - len(texts)
+
+    def show(self, words, text):
+        """Print a row of the table."""
+        size = len(text.encode()) // 1000
+        count = self.statements(text)
+        print(f"| {words} | {count:,} | {len(text.splitlines()):,} | {size} |")
+
+    def serves(self, target, versions):
+        """A server that a copy has made works for a client of the whole file."""
+        sure = {"action": "accept", "content": {"sure": True}}
+        for version in versions:
+            done = []
+            options = {"on_elicit": lambda params: sure, "stderr": None}
+            with Client(target, version=version, **options) as client:
+                assert [tool["name"] for tool in client.list_tools()] == ["count"]
+                told = {"on_progress": lambda *told, done=done: done.append(told)}
+                result = client.call_tool("count", {"to": 3}, **told)
+                assert json.loads(text_of(result)) == [0, 1, 2] and done
+                with pytest.raises(
+                    (InvalidParams, ToolError), match="expected integer"
+                ):
+                    client.call("count", to="three")
+                assert client.read("cut://x") == "x"
+                messages = client.get_prompt("ask", {"what": "why?"})["messages"]
+                assert messages[0]["content"]["text"] == "why?"
+
+    @contextlib.contextmanager
+    def serving_http(self):
+        """Serve the copy's server at a port; yields its URL."""
+        command = self.program(self.OVER_HTTP)
+        with subprocess.Popen(command, stderr=PIPE) as process:
+            try:
+                (url,) = re.findall(r"http://\S+", process.stderr.readline().decode())
+                yield url
+            finally:
+                process.kill()
+
+    def refuses(self, code, *words):
+        """What a copy has not says how to make one that has it."""
+        command = self.program(
+            f"try:\n    {code}\nexcept NotImplementedError as error:\n    print(error)"
+        )
+        told, _ = run(*command)
+        assert told.endswith(f"python3 examples/vendor.py {' '.join(words)}\n"), told
+
+    def calls(self, target, versions):
+        """A client that a copy has made works with a server of the whole file."""
+        values = {"target": target, "versions": versions, "auth": None}
+        told, _ = run(*self.program(self.CALL, **values))
+        assert told.splitlines() == [f"{each} 2 Ada note" for each in versions]
+
+    def test_a_stdio_server(self, make):
+        """It serves clients of both eras, and opens no port."""
+        text = make("server")
+        self.show("server", text)
+        self.serves(self.program(self.ON_STDIO), ["2025-06-18", MODERN])
+        self.refuses("mcp_lite.Server('x').start_http()", "server", "http")
+        self.refuses("mcp_lite.Client('x.py')", "server", "client")
+        whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
+        assert self.statements(text) < 0.6 * whole
+
+    def test_a_stdio_client(self, make):
+        """It starts servers of both eras, and knows no URLs and no Server."""
+        text = make("client")
+        self.show("client", text)
+        self.calls(SERVE, ["2025-06-18", MODERN])
+        url = "mcp_lite.Client('http://127.0.0.1:1/mcp').connect()"
+        self.refuses(url, "client", "http")
+        self.refuses("mcp_lite.Server('x')", "server", "client")
+        whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
+        assert self.statements(text) < 0.45 * whole
+
+    def test_both_in_memory(self, make):
+        """A client of a server in the same process."""
+        self.show("server client", make("server", "client"))
+        told, _ = run(*self.program(self.SERVE + self.IN_MEMORY))
+        assert told == "[0, 1] x\n"
+
+    @pytest.mark.parametrize("legacy", [[], ["legacy"]])
+    def test_a_server_over_http(self, make, legacy):
+        """It serves POSTs of 2026-07-28; with `legacy`, sessions, too."""
+        text = make("server", "http", *legacy)
+        self.show(" ".join(["server", "http", *legacy]), text)
+        with self.serving_http() as url:
+            self.serves(url, [MODERN, "2025-06-18"] if legacy else [MODERN])
+            # As long as the legacy half is not apart, it comes along.
+            if not legacy and "class LegacyEndpoint:" in text:
+                with pytest.raises(UnsupportedVersion):
+                    Client(url, version="2025-06-18").connect()
+
+    def test_a_client_over_http(self, make):
+        """It calls servers at a URL, and logs in nowhere."""
+        self.show("client http", make("client", "http"))
+        with build_server().start_http() as http:
+            self.calls(http.url, [MODERN])
+        self.refuses("mcp_lite.OAuth()", "client", "http", "oauth")
+
+    def test_a_client_that_logs_in(self, make, site):
+        """It knows sessions as well."""
+        self.show("client http legacy oauth", make("legacy", "oauth"))
+        told, _ = run(*self.program(self.LOG_IN, target=site.mcp))
+        assert told == "let in\n"
+        with build_server().start_http() as http:
+            self.calls(http.url, ["2025-06-18", MODERN])
+
+    def test_everything(self, make):
+        """A copy with all features is the file."""
+        features = ["server", "client", "http", "legacy", "oauth", "cli"]
+        text = make(*features)
+        self.show(" ".join(features), text)
+        source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+        head, _, rest = text.partition("\n")
+        assert (
+            head == f"# mcp_lite {mcp_lite.__version__}, cut to: {' '.join(features)}"
+        )
+        added = example("vendor").LEFT_OUT
+        assert rest.replace(f"]\n{added}", "]\n", 1) == source
+        command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        told, _ = run(*command, script, cwd=self.folder)
+        assert "search(pattern: string" in told
+
+    @pytest.mark.parametrize("words", [["server"], ["client", "http", "oauth"]])
+    def test_without_comments(self, make, words):
+        """The code is the same; the licence stays, and the first lines tell what the
+        copy is."""
+
+        def bare(text):
+            tree = ast.parse(text)
+            for node in ast.walk(tree):
+                kinds = (ast.FunctionDef, ast.ClassDef, ast.Module)
+                if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+            return ast.dump(tree)
+
+        full = make(*words)
+        text = make(*words, "--no-comments")
+        self.show(f"{' '.join(words)} --no-comments", text)
+        assert bare(text) == bare(full)
+        lines = text.splitlines()
+        start = lines.index("from __future__ import annotations")
+        assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
+        assert "MIT License" in "\n".join(lines[:start])
+        assert not [line for line in lines[start:] if line.strip().startswith("#")]
+        assert len(text) < 0.75 * len(full)
+
+    def test_the_order_does_not_matter(self, monkeypatch):
+        """Sections may stand in another order, and more may be written into them."""
+        vendor = example("vendor")
+        # A room below is used by one above, as a default is not: only when called.
+        source = '''# The licence.
+"""A module."""
+TYPE_CHECKING = False
+Any = object
+METHODS = {}
+__version__ = "7"
+__all__ = ["Client", "Server", "tidy"]
+
+#########
+
+# A lone comment.
+ATTEMPTS = 3  # no more
+
+
+class Server:
+    @property
+    def http(self) -> Unknown:
+        return Listener(self, ATTEMPTS)
+
+
+BAR
+# 2. HTTP server ####
+BAR
+
+# About this section.
+
+
+# The port.
+PORT = 80
+
+
+# Listens.
+class Listener:
+    size = PORT
+
+
+def helper():
+    pass
+
+
+BAR
+# Client ####
+BAR
+
+
+@once
+class Client:
+    def tidy(self):
+        return tidy()
+
+
+def once(cls):
+    return cls
+
+
+def tidy():
+    "Tidy up."
+
+
+if __name__ == "__main__":
+    once(print)
+'''.replace("BAR", "#" * 79)
+        text = vendor.cut(source, ["server"])
+        assert text.startswith("# mcp_lite 7, cut to: server\n# The licence.\n")
+        assert 'class Listener(_LeftOut):\n    needs = "server http"\n' in text
+        assert "# About this section." in text and "# Listens." not in text
+        assert "helper" not in text and "PORT" not in text
+        # What runs with the file keeps what it uses.
+        assert "def once(cls)" in text and "class Client(_LeftOut):\n    needs" in text
+        assert '__all__ = [\n    "Server",\n    "tidy",\n]\n' in text
+        text = vendor.cut(source, ["server", "http"])
+        assert "# The port.\nPORT = 80\n\n\n# Listens.\nclass Listener:\n" in text
+        assert "# A lone comment.\nATTEMPTS = 3  # no more\n" in text
+        assert "# A lone comment." not in vendor.cut(source, ["client"])
+
+    def test_the_names_of_the_table(self):
+        """What the table names is there, in a section of that name: but for the legacy
+        half of HTTP, as long as it is not apart."""
+        vendor = example("vendor")
+        pieces = vendor.split(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
+        names = set().union(*(piece.names for piece in pieces))
+        expected = [name for name, needs in vendor.NAMES.items() if needs != {"legacy"}]
+        assert set(expected) <= names
+        legacy = set(vendor.NAMES).difference(expected)
+        assert len(legacy & names) in (0, len(legacy))
+        titles = {
+            vendor.BANNER.search(piece.banner)[1] for piece in pieces if piece.banner
+        }
+        assert set(vendor.SECTIONS) <= titles
+
+    def test_wrong_features(self):
+        """What has neither a server nor a client is no copy."""
+        program = os.path.join("examples", "vendor.py")
+        for words, shown in ((["http"], "server or client"), (["serve"], "'serve'")):
+            _, why = run(sys.executable, program, *words, code=2)
+            assert shown in why and "Traceback" not in why
