@@ -13312,15 +13312,16 @@ class TestVendor:
     def make(self, tmp_path):
         """make(*words) -> the text of a copy beside which programs are run."""
         self.folder = tmp_path
+        path = tmp_path / "mcp_lite.py"
 
         def make(*words):
-            program = os.path.join("examples", "vendor.py")
-            path = tmp_path / "mcp_lite.py"
-            run(sys.executable, "-W", "error", program, *words, "-o", path)
+            argv = ["vendor.py", *words, "-o", str(path)]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", argv)
+                example("vendor").main()
             text = path.read_text("utf-8")
             # What older Pythons would refuse, and what any would warn of.
             ast.parse(text, feature_version=(3, 8))
-            run(sys.executable, "-W", "error", "-m", "py_compile", path)
             run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=tmp_path)
             return text
 
@@ -13592,3 +13593,5 @@ if __name__ == "__main__":
         for words, shown in ((["http"], "server or client"), (["serve"], "'serve'")):
             _, why = run(sys.executable, program, *words, code=2)
             assert shown in why and "Traceback" not in why
+        text, _ = run(sys.executable, "-W", "error", program, "client")
+        assert text.startswith("# mcp_lite ")
