@@ -12286,28 +12286,6 @@ class TestReadme:
         assert os.path.exists(path)
         assert process.returncode == 0
 
-    def test_the_raw_server(self):
-        """It speaks the protocol; a wrong expression is a tool's error."""
-        with Wire([sys.executable, os.path.join("examples", "raw_server.py")]) as wire:
-            assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
-            wire.open("2025-03-26")
-            tools = wire.ask("tools/list", id=2)["result"]["tools"]
-            assert [tool["name"] for tool in tools] == ["calculate", "get_timestamp"]
-
-            def calculate(expression):
-                params = {"name": "calculate", "arguments": {"expression": expression}}
-                return wire.ask("tools/call", params, 3)["result"]
-
-            (block,) = calculate("2 + 3 * 4")["content"]
-            assert block == {"type": "text", "text": "14"}
-            for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
-                assert calculate(wrong)["isError"] is True, wrong
-            result = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]
-            assert "raw-mcp-server" in result["contents"][0]["text"]
-            error = wire.ask("tools/call", {"name": "nonexistent"}, 6)["error"]
-            assert error["code"] == -32602
-            assert wire.end() == ([], 0)
-
 
 class TestLessons:
     """examples/lessons: each runs, and shows what it says."""
@@ -13595,3 +13573,149 @@ if __name__ == "__main__":
             assert shown in why and "Traceback" not in why
         text, _ = run(sys.executable, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
+
+
+class TestSmallServers:
+    """examples/raw_server.py and small_server.py: servers without mcp_lite."""
+
+    RAW = os.path.join(HERE, "examples", "raw_server.py")
+    SMALL = os.path.join(HERE, "examples", "small_server.py")
+
+    @pytest.fixture
+    def small_http(self):
+        """The URL of the small server, with the official suite's tools."""
+        module = example("small_conformance")
+        address = ("127.0.0.1", 0)
+        with http.server.ThreadingHTTPServer(address, self.quiet(module)) as web:
+            thread = started(web.serve_forever, 0.02)
+            yield f"http://127.0.0.1:{web.server_port}/mcp"
+            web.shutdown()
+            thread.join(SECONDS)
+
+    @staticmethod
+    def quiet(module):
+        """Its handler of HTTP, without an access log."""
+        return type("Quiet", (module.Handler,), {"log_message": lambda self, *told: 0})
+
+    def test_they_stand_alone(self):
+        """Neither imports anything but the standard library, nor is longer than it
+        says: 40 statements, and 280."""
+        for path, most in ((self.RAW, 40), (self.SMALL, 280)):
+            tree = ast.parse(pathlib.Path(path).read_text("utf-8"))
+            nodes = [each for each in ast.walk(tree) if isinstance(each, ast.stmt)]
+            docs = [each for each in nodes if isinstance(each, ast.Expr)]
+            docs = [each for each in docs if isinstance(each.value, ast.Constant)]
+            assert len(nodes) - len(docs) <= most
+            names = set()
+            for each in nodes:
+                if isinstance(each, ast.Import):
+                    names.update(alias.name for alias in each.names)
+                elif isinstance(each, ast.ImportFrom):
+                    names.add(each.module)
+            assert "json" in names and "mcp_lite" not in names
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_the_raw_server(self, version):
+        """It speaks every revision; an unknown one, tool or method is an error, and a
+        wrong argument is a result."""
+        with Client([*PYTHON, self.RAW], version=version) as client:
+            assert client.protocol_version == version
+            (tool,) = client.list_tools()
+            assert client.call("add", a=1, b=2.5) == "3.5"
+            with pytest.raises(ToolError, match="a and b must be numbers"):
+                client.call("add", a=1, b="two")
+            for code, method, params in (
+                (-32601, "prompts/list", {}),
+                (-32602, "tools/call", {"name": "subtract"}),
+            ):
+                with pytest.raises(McpError) as caught:
+                    client.request(method, params)
+                assert caught.value.code == code
+
+    def test_the_raw_server_on_the_wire(self):
+        """It answers no notification, and names what it speaks."""
+        with Wire([*PYTHON, self.RAW]) as wire:
+            wire.send(notice("initialized"), notice("cancelled", {"requestId": 1}))
+            assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+            params = {"_meta": {META_VERSION: "2030-01-01", META_CAPABILITIES: {}}}
+            error = wire.ask("tools/list", params)["error"]
+            assert error["code"] == -32022
+            assert error["data"] == {"supported": [MODERN], "requested": "2030-01-01"}
+            assert wire.end() == ([], 0)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+    def test_the_small_server(self, version):
+        """A tool, a question to the user, a template, a prompt, and a failure."""
+        options = {"on_elicit": answer, "version": version, "stderr": None}
+        with Client([*PYTHON, self.SMALL], **options) as client:
+            assert client.call("add", a=1) == "2"
+            assert "To Oslo, on which day?" in client.call("book", city="Oslo")
+            assert client.read("note://tea") == "This is about tea."
+            messages = client.get_prompt("review", {"code": "x = 1"})["messages"]
+            assert messages[0]["content"]["text"].endswith("x = 1")
+            with pytest.raises(ToolError, match="a: expected integer"):
+                client.call("add", a="one")
+            with pytest.raises(InvalidParams, match="unknown: nothing"):
+                client.call("nothing")
+            with pytest.raises(McpError, match="unknown: note:") as caught:
+                client.read("note://a/b")
+            assert caught.value.code == (-32602 if version == MODERN else -32002)
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_small_server_over_http(self, small_http, version):
+        """The same over HTTP: progress comes as it is made, and questions are asked of
+        the user, of the model and of the client, one after the other as well."""
+        done = []
+        forms = {
+            "on_elicit": lambda params: {"action": "accept", "content": {"name": "A"}}
+        }
+        options = {**CALLBACKS, **forms, "version": version}
+        with Client(small_http, **options) as client:
+            told = {"on_progress": lambda *told: done.append(told[0])}
+            client.call_tool("test_tool_with_progress", **told)
+            assert done == [0, 50, 100]
+            assert client.call("test_input_required_result_elicitation") == "Hello, A!"
+            three = client.call("test_input_required_result_multiple_inputs")
+            assert three == "answered: ['client_roots', 'greeting', 'user_name']"
+            assert "step2" in client.call("test_input_required_result_multi_round")
+            assert client.read("test://static-binary").startswith(b"\x89PNG")
+            if version == MODERN:
+                with client.listen() as changes:
+                    client.call("test_trigger_prompt_change")
+                    change = next(changes)["method"]
+                    assert change == "notifications/prompts/list_changed"
+        asks_nobody = Client(small_http, version=version)
+        with asks_nobody, pytest.raises(MissingCapability):
+            asks_nobody.call("test_missing_capability")
+
+    def test_the_small_server_refuses(self, small_http):
+        """Pages of others, unknown sessions, headers that contradict, and states that
+        were changed."""
+        place = urllib.parse.urlsplit(small_http).netloc
+        message = call_tool("add", {"a": 1})
+        mirrored = {
+            "MCP-Protocol-Version": MODERN,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "add",
+        }
+
+        def post(message, **headers):
+            web = http.client.HTTPConnection(place, timeout=SECONDS)
+            headers = {name.replace("_", "-"): headers[name] for name in headers}
+            with contextlib.closing(web):
+                web.request("POST", "/mcp", json.dumps(message), headers)
+                with web.getresponse() as answer:
+                    told = json.loads(answer.read())
+                    return answer.status, told.get("error", {}).get("code")
+
+        assert post(message, **mirrored) == (200, None)
+        assert post(message, **mirrored, Origin="http://evil.example")[0] == 403
+        assert post(message, **mirrored, Host="evil.example")[0] == 403
+        assert post(message, **{**mirrored, "Mcp-Name": "book"}) == (400, -32020)
+        assert post(request("tools/list")) == (400, -32600)
+        assert post(request("tools/list"), Mcp_Session_Id="x") == (404, -32600)
+        asked = call_tool("test_input_required_result_tampered_state")
+        asked["params"]["_meta"][META_CAPABILITIES] = {"elicitation": {}}
+        asked["params"]["requestState"] = '0 {"confirm": {"action": "accept"}}'
+        mirrored["Mcp-Name"] = asked["params"]["name"]
+        assert post(asked, **mirrored) == (400, -32602)

@@ -1,94 +1,87 @@
-"""The server of a tutorial on the raw protocol: 250 lines have become three functions.
+"""A server without mcp_lite: the protocol in 40 statements.
 
-Teaches: you need not write a handshake, routing or framing; and an expression of a
-stranger is parsed, never eval'ed.
+Teaches: what every server does, and how little of it there is when it has one tool. A
+line comes in, a line goes out. Of a session it has the handshake; a request of
+2026-07-28 says in `_meta` what a handshake would have said, and needs none.
 
-Run: echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | python3 examples/raw_server.py
+Run: echo '{"jsonrpc": "2.0", "id": 1, "method": "ping"}' | python3 examples/raw_server.py
+     python3 -m mcp_lite call examples/raw_server.py add a=1 b=2
+
+Whatever else a server may need, small_server.py has: HTTP, questions to the user,
+resources, prompts. This one ends with the first line that is not JSON, and a tool that
+takes long blocks it.
 """
 
-import ast
-import datetime
-import operator
-import os
-import platform
+import json
 import sys
-import time
 
-# mcp_lite.py is one folder up.
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
-
-from mcp_lite import Server, ToolError  # noqa: E402
-
-server = Server("raw-mcp-server", version="1.0.0")
-STARTED = time.monotonic()
-# What an expression may hold.
-BINARY = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN = ("2026-07-28",)
+VERSION = "io.modelcontextprotocol/protocolVersion"
+TOOL = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+        "required": ["a", "b"],
+    },
 }
-UNARY = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-# What the parser and the arithmetic may raise.
-NOT_COMPUTABLE = (
-    SyntaxError,
-    ValueError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)
+ABOUT = {
+    "capabilities": {"tools": {}},  # what a client may ask for
+    "serverInfo": {"name": "raw", "version": "1.0"},
+}
 
 
-def evaluate(node):
-    """Return the value of an arithmetic expression's syntax tree.
-
-    Anything else in it is refused with a ToolError.
-    """
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
-        return UNARY[type(node.op)](evaluate(node.operand))
-    if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
-        left = evaluate(node.left)
-        right = evaluate(node.right)
-        # Few digits suffice for a power that takes hours.
-        if isinstance(node.op, ast.Pow) and (abs(left) > 1e6 or abs(right) > 64):
-            raise ToolError("the power is too large")
-        return BINARY[type(node.op)](left, right)
-    raise ToolError("only numbers, + - * / // % ** and parentheses are understood")
+def initialize(params):
+    asked = params["protocolVersion"]
+    return {"protocolVersion": asked if asked in LEGACY else LEGACY[-1], **ABOUT}
 
 
-@server.tool
-def calculate(expression: str) -> str:
-    """Evaluate a mathematical expression, such as "2 + 3 * 4"."""
+def call_tool(params):
+    if params["name"] != TOOL["name"]:
+        raise LookupError(f"there is no tool {params['name']}")
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        return str(evaluate(tree.body))
-    except NOT_COMPUTABLE as error:
-        raise ToolError(f"cannot evaluate {expression[:60]!r}: {error}") from None
+        text = str(params["arguments"]["a"] + params["arguments"]["b"])
+        is_error = False
+    except (KeyError, TypeError) as error:
+        # A result, no error of the protocol: the model reads it, and may try again.
+        text = f"a and b must be numbers: {type(error).__name__}: {error}"
+        is_error = True
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
-@server.tool
-def get_timestamp() -> str:
-    """Get the current UTC timestamp in ISO 8601 format."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+METHODS = {
+    "initialize": initialize,
+    "ping": lambda params: {},
+    "server/discover": lambda params: {"supportedVersions": MODERN, **ABOUT},
+    "tools/list": lambda params: {"tools": [TOOL]},
+    "tools/call": call_tool,
+}
 
 
-@server.resource("server://info", name="Server Information")
-def info() -> dict:
-    """Tell the server's status and configuration."""
-    return {
-        "server": {"name": server.name, "version": server.version},
-        "uptime": time.monotonic() - STARTED,
-        "pythonVersion": platform.python_version(),
-        "platform": sys.platform,
-        "pid": os.getpid(),
-    }
+def answer(request):
+    """Return the answer to a request: its result, or an error."""
+    params = request.get("params") or {}
+    version = params.get("_meta", {}).get(VERSION)
+    if version not in (None, *MODERN):
+        error = {"code": -32022, "message": "this revision is not spoken here"}
+        return {"error": {**error, "data": {"supported": MODERN, "requested": version}}}
+    if request["method"] not in METHODS:
+        return {"error": {"code": -32601, "message": f"no method {request['method']}"}}
+    try:
+        result = METHODS[request["method"]](params)
+    except (LookupError, TypeError) as error:
+        return {"error": {"code": -32602, "message": f"wrong parameters: {error}"}}
+    if version is not None:
+        # It may stand in a cache: not at all, and for this client alone.
+        result.update(resultType="complete", ttlMs=0, cacheScope="private")
+    return {"result": result}
 
 
 if __name__ == "__main__":
-    server.run()
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message:  # the others are notifications, which want no answer
+            reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
+            print(json.dumps(reply), flush=True)
