@@ -12315,6 +12315,7 @@ class TestLessons:
             ToolError, for the model: no coal here; there is tea
             ToolError, for the model: price: ZeroDivisionError
             *** and in the log of the server: price failed
+            in price: return 1 // 0
             NotFound, code -32602, for you: Unknown tool: prize
             InvalidParams, code -32602, for you: price: item: expected string, got 7
             ToolError, for the model: price: item: expected string, got 7""",
@@ -12327,29 +12328,38 @@ class TestLessons:
             *** the tool hears of it: the request was cancelled
             *** Timeout: tools/call: no answer within 0.5 seconds""",
         "06_question.py": """
-            Legacy, 2025-06-18
+            Legacy, 2025-06-18: a question to the user
             *** the function begins
             <-- 1 elicitation/create
             *** the user is asked
             *** the function goes on
             *** value: number 7: Oslo, Friday
-            Modern, 2026-07-28
+            <-- 2 sampling/createMessage
+            *** the model is asked: Praise Oslo
+            *** value: Fjords, waffles.
+            Modern, 2026-07-28: a question to the user
             *** the function begins
             This is a question in place of a result
             *** the user is asked
             --> 3 tools/call book
             *** the function begins
             *** the function goes on
-            *** value: number 7: Oslo, Friday""",
+            *** value: number 7: Oslo, Friday
+            "sampling/createMessage"
+            *** the model is asked: Praise Oslo
+            *** value: Fjords, waffles.""",
         "07_resources.py": """
             *** ['note://list']
             *** buy tea
             resources/subscribe {"uri"
             *** notifications/resources/updated note://today
             *** drink tea
+            completion/complete {"ref"
+            *** to the model: Make a plan of the day. This is to be done: bake bread.
             --> 5 subscriptions/listen
             *** notifications/resources/updated note://today
-            *** drink tea""",
+            *** drink tea
+            *** to the model: Make a plan of the day. This is to be done: bake bread.""",
         "08_http.py": """
             <-- 200 application/json
             <-- 400 application/json
@@ -12391,6 +12401,10 @@ class TestLessons:
         # It fits on a page.
         assert len(text.splitlines()) <= 105
         told, _ = run(sys.executable, "-u", path, stderr=subprocess.STDOUT)
+        # The opening is a lesson of its own; a reader's own code alone is shown.
+        if name >= "04" and "import Explainer" in text:
+            assert "initialize" not in told and "server/discover" not in told
+        assert 'mcp_lite.py", line' not in told
         # A line that is long may be broken anywhere.
         rest = " ".join(told.split())
         for shown in textwrap.dedent(self.SHOWS[name]).strip().splitlines():
@@ -12403,7 +12417,7 @@ class TestLessons:
     def test_the_reading_order(self):
         """Its table has every lesson, and the rooms that it names are there."""
         text = (self.FOLDER / "README.md").read_text("utf-8")
-        rows = re.findall(r"^\| `(\S+\.py)` \|[^|]*\| ([^|]*) \|$", text, re.M)
+        rows = re.findall(r"^\| `(\S+\.py)` \|.*\| ([^|]*) \|$", text, re.M)
         lessons = {name for name in os.listdir(self.FOLDER) if name.endswith(".py")}
         assert [name for name, _ in rows] == sorted(lessons) == sorted(self.SHOWS)
         rooms = re.findall(r"^    [ \d]\d\. (\S.*?)  ", mcp_lite.__doc__, re.M)
@@ -13719,3 +13733,74 @@ class TestSmallServers:
         asked["params"]["requestState"] = '0 {"confirm": {"action": "accept"}}'
         mirrored["Mcp-Name"] = asked["params"]["name"]
         assert post(asked, **mirrored) == (400, -32602)
+
+
+class TestExplainedPages:
+    """examples/explain.py: the pages that it names, and its cheat sheet."""
+
+    @wants_specification
+    def test_pages_exist(self, version):
+        """Each page of a revision is one that its specification has."""
+        explain = example("explain")
+        rows = [row for row in mcp_lite.METHODS.values() if row.is_in(version)]
+        pages = {row.page for row in rows} | {"basic/transports", "basic/index"}
+        for path, _, page in explain.MEMBERS:
+            # These two are of the modern era alone; no legacy message has a member that
+            # they explain.
+            is_modern = page in ("basic/patterns/mrtr", "server/utilities/caching")
+            is_modern = is_modern or path[-1].startswith(explain.META)
+            if not is_modern or version == MODERN:
+                pages.add(page)
+        assert len(pages) > 10
+        for page in pages:
+            place = SPEC / explain.place_of(page, version)
+            files = [place.with_name(place.name + ".md"), place / "index.md"]
+            assert any(map(os.path.exists, files)), place
+
+    def test_the_sheet(self):
+        """It has every method, fits on a page, and is what the lessons show."""
+        told, _ = run(sys.executable, "examples/explain.py", "--sheet")
+        lines = told.splitlines()
+        shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]
+        assert set(mcp_lite.METHODS) <= set(shown)
+        assert len(lines) <= 75
+        assert max(map(len, lines)) <= 120
+        assert "--> LM tools/call?" in told and "<-- L  roots/list?" in told
+        assert "-->  M subscriptions/listen?" in told
+        lessons = pathlib.Path(HERE, "examples", "lessons", "README.md")
+        hint = "copy what examples/explain.py --sheet prints"
+        assert f"```text\n{told}```" in lessons.read_text("utf-8"), hint
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_what_is_passed_over(self, version):
+        """Methods that are named are not shown, nor are their answers."""
+        explain = example("explain")
+        written = []
+        opening = ("initialize", "notifications/initialized", "server/discover")
+        explainer = explain.Explainer(written.append, without=opening)
+        server = Server("s")
+        server.add_tool(lambda: "x" * 1500, name="long")
+        with Client(server, version=version, trace=explainer) as client:
+            assert written == []
+            client.call("long")
+        text = " ".join("".join(written).split())
+        assert text.startswith("--> 2 tools/call long")
+        # What is left out is said.
+        assert re.search(r" \.\.\. and \d+ characters more", text)
+        assert f"[{version}/server/tools]" in text
+
+    def test_a_plan_for_a_teacher(self):
+        """The lessons that are named for 90 minutes take 90; each exercise is solved."""
+        folder = pathlib.Path(HERE, "examples", "lessons")
+        text = (folder / "README.md").read_text("utf-8")
+        minutes = re.findall(r"^\| .*\.py\S+ \| (\d+) \|", text, re.M)
+        (chosen,) = re.findall(r"In 90 minutes: ([\d, ]+)\.", text)
+        assert len(minutes) == 11
+        assert sum(int(minutes[int(each) - 1]) for each in chosen.split(", ")) == 90
+        solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
+        wanted = []
+        for path in sorted(folder.glob("*.py")):
+            _, _, exercises = path.read_text("utf-8").partition("# Exercises\n")
+            numbers = re.findall(r"^# (\d)\. ", exercises, re.M)
+            wanted += [f"{int(path.name[:2])}.{number}" for number in numbers]
+        assert solved == wanted and len(solved) == 20

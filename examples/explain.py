@@ -4,6 +4,7 @@ Teaches: what `trace=` is called with; what the table METHODS knows of each meth
 
 Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
+     python3 examples/explain.py --sheet       all that can be said, on a page
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
 Each explanation is given once, when its message first comes. `direction` is "-->" from
@@ -13,6 +14,7 @@ the client to the server, whichever of them has the trace, and "<--" back.
 import argparse
 import json
 import os
+import re
 import sys
 import textwrap
 import threading
@@ -22,14 +24,15 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import METHODS, Client, McpError, ToolError  # noqa: E402
+from mcp_lite import ERRORS, METHODS, Client, McpError, ToolError  # noqa: E402
 
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
 WIDTH = 90
 # Members that say nothing by themselves, or are explained below.
 NOT_SHOWN = ("_meta", "requestState", "resultType")
-LONGEST = 120
+LONGEST = 1_000  # characters of a message: the rest is left out
+FIRST_MODERN = "2026-07-28"
 
 # Where a member stands, what it tells, and the page.
 MEMBERS = (
@@ -46,7 +49,7 @@ MEMBERS = (
     (
         ("params", "_meta", "progressToken"),
         "The sender wants to hear of progress. The token will say what it is about.",
-        "basic/utilities/progress",
+        "basic/patterns/progress",
     ),
     (
         ("params", "inputResponses"),
@@ -90,14 +93,31 @@ MEMBERS = (
         "server/utilities/caching",
     ),
 )
-# What the pages of the legacy era are called in the modern one.
+# Where a message says which revision it is about.
+VERSION_PLACES = (
+    ("params", "_meta", META + "protocolVersion"),
+    ("params", "protocolVersion"),
+    ("result", "protocolVersion"),
+)
+# Pages that have another name in the other era: in the modern one, and in the legacy one.
 MODERN_PAGES = {
     "basic/lifecycle": "basic/versioning",
     "basic/transports": "basic/transports/streamable-http",
-    "basic/authorization": "basic/authorization/index",
-    "basic/utilities/progress": "basic/patterns/progress",
-    "basic/utilities/cancellation": "basic/patterns/cancellation",
 }
+LEGACY_PAGES = {
+    "basic/patterns/progress": "basic/utilities/progress",
+    "basic/patterns/cancellation": "basic/utilities/cancellation",
+}
+# What is said beside the methods: where, in which words, and what for.
+BESIDE = (
+    ("in a modern result", "<--  M inputRequests", "The three questions to a client"),
+    ("in the parameters of a modern request", "-->  M inputResponses", "Their answers"),
+    (
+        f"in its _meta, behind {META}",
+        "-->  M protocolVersion, clientCapabilities",
+        "The revision, and what the client can be asked",
+    ),
+)
 # What HTTP says around the messages: how the line begins, and what that means.
 HTTP = {
     "POST": "A message travels in the body of a POST.",
@@ -112,6 +132,14 @@ HTTP = {
 }
 
 
+def place_of(page, version):
+    """Return where the specification of a revision has a page, behind SPECIFICATION."""
+    is_modern = version >= FIRST_MODERN
+    page = (MODERN_PAGES if is_modern else LEGACY_PAGES).get(page, page)
+    # The first page of a folder is found by the folder's name.
+    return f"{version}/{page}".replace("/index", "")
+
+
 def look_up(message, path):
     """Return the value at a path of member names, or None."""
     for name in path:
@@ -123,9 +151,10 @@ def look_up(message, path):
 
 def shorten(value):
     """Return a value in one printable line: no escape of a peer reaches a terminal."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = "".join(each if each.isprintable() else " " for each in text)
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    value = value if isinstance(value, str) else json.dumps(value)
+    text = "".join(each if each.isprintable() else " " for each in value[:LONGEST])
+    left = f" ... and {len(value) - LONGEST} characters more"
+    return text + (left if value[LONGEST:] else "")
 
 
 class Explainer:
@@ -133,10 +162,14 @@ class Explainer:
 
     write: takes the lines, each with its end; sys.stderr.write by default. It is called
         on the thread that sends or receives, one call at a time.
+    without: methods that are passed over, and their answers
     """
 
-    def __init__(self, write=None):
+    is_silent = False
+
+    def __init__(self, write=None, without=()):
         self.write = write or sys.stderr.write
+        self.without = without
         self.lock = threading.Lock()
         # Texts that were given already.
         self.told = set()
@@ -152,8 +185,7 @@ class Explainer:
             except (ValueError, RecursionError):
                 self.explain_http(direction, line.decode("utf-8", "replace"))
                 return
-            messages = message if isinstance(message, list) else [message]
-            for each in messages:
+            for each in message if isinstance(message, list) else [message]:
                 if isinstance(each, dict):
                     self.explain(direction, each)
 
@@ -180,14 +212,14 @@ class Explainer:
 
     def learn(self, message):
         """Notice which revision is spoken: the pages differ."""
-        asked = look_up(message, ("params", "_meta", META + "protocolVersion"))
-        agreed = look_up(message, ("result", "protocolVersion"))
-        version = asked or agreed
-        if isinstance(version, str):
-            self.version = version
+        for path in VERSION_PLACES:
+            version = look_up(message, path)
+            if isinstance(version, str):
+                self.version = version
 
     def explain_method(self, direction, message):
         name = message["method"]
+        self.is_silent = name in self.without
         params = message.get("params") or {}
         if message.get("id") is not None:
             self.waiting[direction, str(message["id"])] = (name, time.monotonic())
@@ -207,10 +239,9 @@ class Explainer:
     def explain_answer(self, direction, message):
         asked = "<--" if direction == "-->" else "-->"
         key = (asked, str(message.get("id")))
-        name, began = self.waiting.pop(key, ("", None))
-        took = ""
-        if began is not None:
-            took = f"  (after {1000 * (time.monotonic() - began):.1f} ms)"
+        name, began = self.waiting.pop(key, ("", time.monotonic()))
+        self.is_silent = name in self.without
+        took = f"  (after {1000 * (time.monotonic() - began):.1f} ms)"
         row = METHODS.get(name)
         error = message.get("error")
         if error is not None:
@@ -227,6 +258,8 @@ class Explainer:
 
     def show(self, direction, text, message=None):
         """Print one line: the direction, the id, and what it says."""
+        if self.is_silent:
+            return
         request_id = (message or {}).get("id")
         number = "" if request_id is None else f"{shorten(request_id)} "
         line = textwrap.fill(
@@ -238,25 +271,55 @@ class Explainer:
 
     def note(self, text, page):
         """Print an explanation with its page, unless it was given before."""
-        if not text or text in self.told:
+        if self.is_silent or not text or text in self.told:
             return
         if not self.told:
             self.write(f"Pages in brackets are at {SPECIFICATION}\n")
         self.told.add(text)
-        if self.version >= "2026-07-28":
-            page = MODERN_PAGES.get(page, page)
-        place = page if page.startswith("20") else f"{self.version}/{page}"
+        place = place_of(page, self.version)
         for line in textwrap.wrap(f"{text} [{place}]", WIDTH, break_on_hyphens=False):
             self.write(f"      {line}\n")
 
 
+def sheet():
+    """Return all that can be said, by page of the specification, as lines of text."""
+    lines = [
+        "--> to the server, <-- to the client; L legacy, M modern; ? wants an answer"
+    ]
+    for page in dict.fromkeys(row.page for row in METHODS.values()):
+        lines.append(page)
+        for row in [row for row in METHODS.values() if row.page == page]:
+            arrow = {"client": "-->", "server": "<--"}.get(row.sender, "<->")
+            era = "L" if row.since < FIRST_MODERN else " "
+            era += "M" if row.until >= FIRST_MODERN else " "
+            name = row.name + "?" * (row.kind == "request")
+            lines += sheet_row(f"{arrow} {era} {name}", row.purpose)
+    for place, words, text in BESIDE:
+        lines += [place, *sheet_row(words, text)]
+    lines.append("errors")
+    for code, error in sorted(ERRORS.items(), reverse=True):
+        lines += sheet_row(f"{code:8} {error.__name__}", error.__doc__)
+    return lines
+
+
+def sheet_row(words, text):
+    """Return the lines of an entry: its words, and the first sentence of a text."""
+    first = re.split(r"(?<=[.?])\s|[:;]\s", text)[0].rstrip(".")
+    margins = {"initial_indent": f"{words:48} ", "subsequent_indent": " " * 49}
+    return textwrap.wrap(first, 116, **margins)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("target", help="a URL, a script, or a command in quotes")
+    parser.add_argument("target", nargs="?", help="a URL, a script, or a command")
     parser.add_argument("tool", nargs="?", help="a tool to call")
     parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
     parser.add_argument("--protocol", default="auto", metavar="REVISION")
+    parser.add_argument("--sheet", action="store_true", help="all that can be said")
     options = parser.parse_args()
+    if options.sheet or options.target is None:
+        print("\n".join(sheet()))
+        return
     explainer = Explainer(sys.stdout.write)
     try:
         arguments = json.loads(options.arguments)

@@ -24,21 +24,20 @@ child = subprocess.Popen(
 )
 
 
-def shorten(text):
-    text = text if len(text) < 250 else text[:240] + " ..."
-    return textwrap.fill(text, 96, subsequent_indent="    ")
+# Messages are printed in lines that fit on a screen.
+fill = textwrap.TextWrapper(96, subsequent_indent="    ").fill
 
 
 def send(**members):
     line = json.dumps({"jsonrpc": "2.0", **members})
-    print(shorten("--> " + line))
+    print(fill("--> " + line))
     child.stdin.write(line + "\n")
     child.stdin.flush()
 
 
 def read():
     line = child.stdout.readline().strip()
-    print(shorten("<-- " + line))
+    print(fill("<-- " + line))
     message = json.loads(line)
     if "error" in message:
         print("     refused:", message["error"]["message"])

@@ -5,16 +5,17 @@ for the program, and has a code. A tool that ran and failed is a *result* with i
 that is for the model, which may read it and try again with other arguments. From here
 on mcp_lite has the conversation, and explains it, each thing once; lines that begin
 with *** are of the programs themselves. Client(server) keeps both sides in this one
-process: the messages are the same, without a pipe. Of a request the transcript shows
-what matters most, and leaves out `_meta`; with trace=print you see every message whole.
+process: the messages are the same, without a pipe. The transcript leaves out `_meta`,
+and the opening that lesson 2 has shown; with trace=print you see every message whole.
 
 Run: python3 examples/lessons/04_errors.py
 """
 
-import logging.handlers
+import logging
 import os
 import queue
 import sys
+import traceback
 
 # mcp_lite.py is two folders up, explain.py one.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,11 +26,21 @@ from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, McpError, Server, ToolError  # noqa: E402
 
-explainer = Explainer()
+explainer = Explainer(
+    without=("initialize", "notifications/initialized", "server/discover")
+)
 server = Server("shop", version="1")
-# What the server tells to nobody but those who run it.
 log = queue.Queue()
-logging.getLogger("mcp_lite").addHandler(logging.handlers.QueueHandler(log))
+
+
+class Log(logging.Handler):
+    """Keeps what the server tells to nobody but those who run it."""
+
+    def emit(self, record):
+        log.put(record)
+
+
+logging.getLogger("mcp_lite").addHandler(Log())
 
 
 @server.tool
@@ -53,13 +64,17 @@ def call(what, *arguments, **named):
         print(f"*** {type(error).__name__}, code {error.code}, for you:", error)
 
 
-print("The handshake of a session:")
+print("In a session:")
 with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
     why = "It does well. (The client also reads the list: has the tool promised a schema?)"
     call(why, "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
-    print("*** and in the log of the server:", log.get(timeout=10).getMessage())
+    record = log.get(timeout=10)
+    # Of its traceback, the last line is of this program, the others of the library.
+    place = traceback.extract_tb(record.exc_info[2])[-1]
+    print("*** and in the log of the server:", record.getMessage())
+    print(f"*** at line {place.lineno}, in {place.name}: {place.line}")
     call("There is no such tool: an error", "prize", item="tea")
     call("Arguments that do not fit: in this revision, an error ...", "price", item=7)
 

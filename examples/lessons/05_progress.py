@@ -54,7 +54,10 @@ def hear(done, total, text):
     told.release()
 
 
-with Client(server, protocol_version="2025-06-18", trace=Explainer()) as client:
+# Lesson 2 has shown these.
+opening = ("initialize", "notifications/initialized")
+explainer = Explainer(without=opening)
+with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
     print("\nA call that wants to know how far it is has a progressToken, in `_meta`:")
     client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 

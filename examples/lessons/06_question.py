@@ -1,9 +1,10 @@
-"""Lesson 6: a question to the user, in both eras side by side.
+"""Lesson 6: questions to the user and to the model, in both eras side by side.
 
-Teaches: a tool may need to know more (elicitation). In a session the server sends the
-client a request of its own, and the tool waits. In the modern era a server never sends
-requests: its *result* says what it wants to know, and the client calls again with the
-answers, so the function runs again from its top.
+Teaches: a tool may need to know more from the user (elicitation), or have the client's
+model write something (sampling): the server has no model of its own. In a session the
+server sends the client a request, and the tool waits. In the modern era a server never
+sends requests: its *result* says what it wants to know, and the client calls again with
+the answers, so the function runs again from its top.
 
 Run: python3 examples/lessons/06_question.py
 """
@@ -20,7 +21,9 @@ from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, Context, Server  # noqa: E402
 
-explainer = Explainer()
+# Lesson 2 has shown these.
+OPENING = ("initialize", "notifications/initialized", "server/discover")
+explainer = Explainer(without=OPENING)
 server = Server("travel", version="1")
 FORM = {
     "type": "object",
@@ -46,20 +49,31 @@ def reserve():
     return 7
 
 
+@server.tool
+def praise(ctx: Context, city: str) -> str:
+    """Have the client's model praise a city."""
+    answer = ctx.sample(f"Praise {city} in two words.", max_tokens=20)
+    return answer["content"]["text"]
+
+
 def ask_the_user(params):
     print("*** the user is asked:", params["message"])
     return {"action": "accept", "content": {"day": "Friday"}}
 
 
+def ask_the_model(params):
+    # "there SHOULD always be a human in the loop": a host shows this to its user first.
+    print("*** the model is asked:", params["messages"][-1]["content"]["text"])
+    return "Fjords, waffles."
+
+
 for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
-    print(f"\n{era}, {version}")
-    options = {
-        "protocol_version": version,
-        "trace": explainer,
-        "on_elicit": ask_the_user,
-    }
-    with Client(server, **options) as client:
+    print(f"\n{era}, {version}: a question to the user")
+    callbacks = {"on_elicit": ask_the_user, "on_sample": ask_the_model}
+    with Client(server, protocol_version=version, trace=explainer, **callbacks) as client:
         print("*** value:", client.call("book", city="Oslo"))
+        print("\nThe same with the model. Who pays for it is the client:")
+        print("*** value:", client.call("praise", city="Oslo"))
 print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
 
 # Exercises

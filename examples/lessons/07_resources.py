@@ -1,9 +1,12 @@
-"""Lesson 7: resources, and listening.
+"""Lesson 7: resources, prompts, and listening.
 
-Teaches: a resource is what a program may show to the model: a text or bytes under a URI,
-alone or by a template. A client that subscribes to one hears that it has changed, and
-reads it again: the change itself is not sent. In a session there is a request for each
-subscription; in the modern era one request stays open for as long as one listens.
+Teaches: three things a server has, and who decides about each. Tools are for the model;
+it calls them. A resource is for the program: a text or bytes under a URI, alone or by a
+template, which it may show to the model. A prompt is for the user, who picks it, as a
+slash command say, and fills in its arguments, which the server completes. A client that
+subscribes to a resource hears that it has changed, and reads it again: the change itself
+is not sent. In a session there is a request for each subscription; in the modern era one
+request stays open for as long as one listens.
 
 Run: python3 examples/lessons/07_resources.py
 """
@@ -20,9 +23,11 @@ from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, NotFound, Server  # noqa: E402
 
-explainer = Explainer()
+# Lesson 2 has shown these.
+OPENING = ("initialize", "notifications/initialized", "server/discover")
+explainer = Explainer(without=OPENING)
 server = Server("desk", version="1")
-notes = {"today": "buy tea"}
+notes = {"today": "buy tea", "tomorrow": "bake bread"}
 
 
 @server.resource("note://list", mime_type="application/json")
@@ -37,6 +42,18 @@ def note(name: str) -> str:
     if name not in notes:
         raise NotFound(f"there is no note {name}")
     return notes[name]
+
+
+@server.prompt
+def plan(name: str) -> str:
+    """Plan the day of a note."""
+    return f"Make a plan of the day. This is to be done: {note(name)}."
+
+
+@server.completion("plan", "name")
+def complete_name(value: str) -> list:
+    """What a name may be that begins so."""
+    return [name for name in names() if name.startswith(value)]
 
 
 for version in ("2025-06-18", "2026-07-28"):
@@ -56,6 +73,11 @@ for version in ("2025-06-18", "2026-07-28"):
             change = next(changes)
             print("***", change["method"], change["params"]["uri"])
             print("***", client.read(change["params"]["uri"]))
+        print("\nPrompts: the user types /plan to, and picks what completes it.")
+        print("***", [each["name"] for each in client.list_prompts()])
+        (name,) = client.complete("plan", "name", "tom")
+        (message,) = client.get_prompt("plan", {"name": name})["messages"]
+        print("*** to the model:", message["content"]["text"])
 
 # Exercises
 # 1. Listen for list changes (client.listen() without uris) and call server.add_resource

@@ -36,9 +36,8 @@ def count(ctx: Context) -> str:
 
 def ask(verb, headers, **message):
     """Send one HTTP request. Returns the response, whose body is still to be read."""
-    shown = {name: value[:12] for name, value in headers.items()}
     body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
-    print(fill(f"--> {verb} {shown}"), "\n   ", fill(body))
+    print(fill(f"--> {verb} {headers}"), "\n   ", fill(body))
     headers = {"Accept": "application/json, text/event-stream", **headers}
     headers["Content-Type"] = "application/json"
     connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
@@ -64,7 +63,7 @@ with server.start_http() as url:
     tools = {"method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
     response = ask("POST", headers, id=1, **tools)
-    print("   ", fill(response.read().decode()[:150]), "...")
+    print("   ", fill(response.read().decode()))
 
     print("\nHeaders that contradict the body are refused: gateways rely on them.")
     headers["Mcp-Method"] = "ping"

@@ -32,16 +32,16 @@ fill = textwrap.TextWrapper(96, subsequent_indent="    ").fill
 
 
 def send(title, line):
-    print(f"\n{title}, {len(line)} bytes")
-    # What is wrong with it stands in the first of these bytes.
-    print(fill(f"--> {line[:150]}"))
+    print(f"\n{title}, {len(line):,} bytes")
+    # Of those that are long on purpose, the first bytes.
+    print(fill(f"--> {line[:300]}" + " and so on" * (len(line) > 300)))
     # This server reads a line to its end before it answers. If one did not, both pipes
     # might be full, and both sides wait: then one thread must write, another one read.
     child.stdin.write(line + b"\n")
     child.stdin.flush()
     answer = json.loads(child.stdout.readline())
     error = answer.get("error") or answer["result"]
-    print(fill(f"<-- {json.dumps(error)[:230]}"))
+    print(fill(f"<-- {json.dumps(error)}"))
 
 
 def call(name, arguments):
@@ -77,4 +77,4 @@ print("\nThe server left with exit code", child.wait())
 #    json.loads() and look at the memory that it takes.
 # 2. The regular expression of `search` is the caller's: re.search("(a+)+$", "a" * n + "b")
 #    takes seconds for n = 24, twice as long for 25, and years for 50. mcp_lite bounds the
-#    patterns of *schemas* (its room JSON Schema). What would you do about this tool?
+#    patterns of *schemas* (its section JSON Schema). What would you do about this tool?
