@@ -13804,3 +13804,76 @@ class TestExplainedPages:
             numbers = re.findall(r"^# (\d)\. ", exercises, re.M)
             wanted += [f"{int(path.name[:2])}.{number}" for number in numbers]
         assert solved == wanted and len(solved) == 20
+
+
+class TestBridgeForMany:
+    """examples/bridge.py: many callers."""
+
+    def test_ten_children_at_most(self, tmp_path):
+        """Each caller has a child of its own; the eleventh ends the one that was used
+        longest ago, and whoever had that gets a new one."""
+        script = """
+            server = Server("far")
+            server.add_tool(lambda: os.getpid(), name="pid")
+            server.run()
+        """
+        bridge = example("bridge").Bridge(program(tmp_path, script), stderr=None)
+        options = {"version": "2025-11-25"}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            clients = []
+            pids = []
+            for _ in range(12):
+                clients.append(stack.enter_context(Client(http.url, **options)))
+                pids.append(clients[-1].call("pid"))
+            assert len(set(pids)) == 12
+            eventually(lambda: [pid for pid in pids if not is_gone(pid)] == pids[2:])
+            assert [each.call("pid") for each in clients[2:4]] == pids[2:4]
+            assert clients[0].call("pid") not in pids
+            # The one that was used longest ago is another one by now.
+            eventually(lambda: is_gone(pids[4]))
+            assert not is_gone(pids[2])
+
+    @pytest.mark.parametrize("has_tokens", [True, False])
+    def test_logs_are_for_their_caller(self, has_tokens):
+        """A log message does not say which call it is about. Callers who cannot be told
+        apart get none while others are at work; a caller with a token gets each."""
+        far = Server("far")
+        release = threading.Event()
+        waiting = threading.Event()
+
+        @far.tool
+        def stay() -> str:
+            waiting.set()
+            return "released" if release.wait(SECONDS) else "stuck"
+
+        @far.tool
+        def tell(text: str, ctx: Context) -> str:
+            ctx.info(text)
+            return text
+
+        bridge = example("bridge").Bridge(far, version="2025-11-25")
+        tokens = {"secret": {"sub": "ada"}}
+        options = {"headers": {"Authorization": "Bearer secret"}} if has_tokens else {}
+        verify = tokens if has_tokens else None
+        heard = []
+        options["on_log"] = lambda level, data, logger: heard.append(data)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http(verify=verify))
+            clients = [Client(http.url, **options) for _ in range(2)]
+            for client in clients:
+                stack.enter_context(client)
+                client.set_log_level("info")
+            one, two = clients
+            two.call("tell", text="alone")
+            call = one.start_call("stay")
+            assert waiting.wait(SECONDS)
+            two.call("tell", text="together")
+            release.set()
+            assert call.value(timeout=SECONDS) == "released"
+            two.call("tell", text="alone again")
+            assert two.flush_callbacks(SECONDS) and one.flush_callbacks(SECONDS)
+        together = ["together"] if has_tokens else []
+        assert heard == ["alone", *together, "alone again"]

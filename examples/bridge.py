@@ -14,7 +14,8 @@ changes and updates pass through. Each caller over HTTP has a client of its own,
 questions reach nobody else: each principal, else each session, else each request at
 work whose caller can be asked. A question stays open until the caller answers it, even
 if the other server has withdrawn it. A server that has ended is started again by the
-next request.
+next request. There are ten clients at most; the next caller ends the one that was used
+longest ago.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import queue
 import sys
 import threading
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 # mcp_lite.py is one folder up.
@@ -64,7 +65,7 @@ NOT_HANDED_ON = (
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PATIENCE = 600.0  # seconds for the answer to a question
 MAX_RELAYS = 10_000  # requests at work
-MAX_LINKS = 100  # clients of the other server: each may be a process
+MAX_LINKS = 10  # clients of the other server: each may be a process
 
 
 class Relay:
@@ -106,9 +107,11 @@ class Relay:
 
 
 class Link:
-    """One caller's own client of the other server."""
+    """A client of the other server: one caller's own, or shared by those who cannot be
+    told apart."""
 
-    def __init__(self, bridge, declared):
+    def __init__(self, bridge, declared, is_private):
+        self.is_private = is_private
         self.lock = threading.Lock()
         # What the caller subscribed to.
         self.uris = set()
@@ -162,8 +165,11 @@ class Link:
         return relays[-1].ask(method, params)
 
     def log(self, *told):
-        for relay in self.relays[-1:]:
-            relay.events.put(lambda ctx: ctx.log(*told))
+        """Pass a log message on; it does not say what it is about, so only where it can
+        be about nobody else."""
+        relays = self.relays[-1:] if self.is_private else self.relays
+        if len(relays) == 1:
+            relays[0].events.put(lambda ctx: ctx.log(*told))
 
     def begin(self, relay, method, params):
         """Have the other server work at a request."""
@@ -276,10 +282,8 @@ class Bridge:
         result["capabilities"] = {
             name: offered[name] for name in result["capabilities"] if name in offered
         }
-        if "serverInfo" in result:
-            result["serverInfo"] = client.server_info
-        else:
-            result["_meta"] = {SERVER_INFO: client.server_info}
+        place = result if "serverInfo" in result else result.setdefault("_meta", {})
+        place["serverInfo" if place is result else SERVER_INFO] = client.server_info
         if client.instructions:
             result["instructions"] = client.instructions
         return result
@@ -299,19 +303,20 @@ class Bridge:
         with self.lock:
             while must_be_idle and key in self.links and self.links[key].relays:
                 key += ("another",)
-            link = self.links.pop(key, None) or Link(self, declared)
+            link = self.links.pop(key, None) or Link(self, declared, bool(caller))
+            # Of too many one goes: not at work, if there is one; used longest ago.
+            idle = [each for each in self.links if not self.links[each].relays]
+            gone = [*idle, *self.links][: len(self.links) // MAX_LINKS]
+            clients = [self.links.pop(each).client for each in gone]
             link.relays.extend(relays)
             self.links[key] = link
-            if len(self.links) > MAX_LINKS:
-                # The client that was used longest ago.
-                client = self.links.pop(next(iter(self.links))).client
-                threading.Thread(target=client.close, daemon=True).start()
+        for client in clients:
+            client.close()
         return link
 
     def is_offered(self, tool):
-        is_denied = any(fnmatch.fnmatchcase(tool, each) for each in self.deny)
-        is_allowed = any(fnmatch.fnmatchcase(tool, each) for each in self.allow)
-        return is_allowed and not is_denied
+        fits = partial(fnmatch.fnmatchcase, tool)
+        return any(map(fits, self.allow)) and not any(map(fits, self.deny))
 
     def hand_on(self, ctx, method, params):
         """Begin a request to the other server, or go on with it in a later round."""
@@ -346,22 +351,19 @@ def main():
     parser.add_argument("--allow", action="append", metavar="GLOB")
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
-    target = options.target if options.target[1:] else options.target[0]
     bridge = Bridge(
-        target,
+        options.target if options.target[1:] else options.target[0],
         options.allow or ["*"],
         options.deny,
         # A server may need what a host put into the environment: a key, say.
         env=dict(os.environ),
     )
-    try:
+    with closing(bridge):
         if options.http is None:
             bridge.server.run()
         else:
             host, _, port = options.http.rpartition(":")
             bridge.server.run("http", host=host or "127.0.0.1", port=int(port))
-    finally:
-        bridge.close()
 
 
 if __name__ == "__main__":
