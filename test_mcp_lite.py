@@ -13877,3 +13877,89 @@ class TestBridgeForMany:
             assert two.flush_callbacks(SECONDS) and one.flush_callbacks(SECONDS)
         together = ["together"] if has_tokens else []
         assert heard == ["alone", *together, "alone again"]
+
+
+class TestExamplesAndStrangers:
+    """What the examples do with what others send, or with files that are not there."""
+
+    @pytest.mark.parametrize(
+        "bad",
+        ["", "x", 7, None, [], f"00-{'0' * 32}-{'1' * 16}-01", f"ff-{'1' * 32}-x-01"],
+    )
+    def test_a_bad_traceparent(self, bad, capsys):
+        """examples/otel.py: the call is made, in a trace of its own."""
+        server = Server("shop")
+        server.add_tool(lambda: 3, name="count")
+        server.middleware(example("otel").trace_request)
+        with Client(server) as client:
+            result = client.call_tool("count", meta={"traceparent": bad})
+        assert text_of(result) == "3"
+        if importlib.util.find_spec("opentelemetry") is None:
+            line = re.search("SERVER tools/call count (.*)", capsys.readouterr().out)
+            trace_id, span_id, parent = line[1].split(" ")[:3]
+            assert re.fullmatch("[0-9a-f]{32}", trace_id) and int(trace_id, 16)
+            assert re.fullmatch("[0-9a-f]{16}", span_id) and parent == "-"
+
+    @pytest.mark.parametrize(
+        "header", [{}, {"Origin": "http://evil.example"}, {"Host": "evil.example:80"}]
+    )
+    def test_a_replay_is_for_this_machine(self, header, tmp_path):
+        """examples/replay.py: other names of it, and web pages, get 403."""
+        trace = tmp_path / "trace.jsonl"
+        server = Server("recorded")
+        server.add_tool(lambda: "x", name="x")
+        with Client(server, trace=trace) as client:
+            client.list_tools()
+        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
+            try:
+                url = urllib.parse.urlsplit(process.stdout.readline().decode().strip())
+                web = http.client.HTTPConnection(url.netloc, timeout=SECONDS)
+                with contextlib.closing(web):
+                    body = json.dumps(request("tools/list", {"_meta": {}}))
+                    web.request("POST", url.path, body, header)
+                    with web.getresponse() as response:
+                        response.read()
+                        assert response.status == (403 if header else 200)
+            finally:
+                process.kill()
+
+    def test_a_group_of_a_config_as_it_is(self):
+        """examples/group.py: a dict as in a file will do, under either name; one of
+        names and targets as well."""
+        group = example("group")
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        entry = {"command": sys.executable, "args": [script], "disabled": False}
+        for source in (
+            {"mcpServers": {"q": entry}},
+            {"inputs": [], "servers": {"q": entry}},
+            {"q": [sys.executable, script]},
+        ):
+            with group.ClientGroup(source, stderr=None) as clients:
+                assert list(clients.clients) == ["q"] and clients.errors == {}
+
+    def test_a_group_as_a_program(self, tmp_path):
+        """It has help; a file that is not there, or is none, is told in one line; what
+        a server says stays on its line, in a pipe as well."""
+        group = [sys.executable, os.path.join(HERE, "examples", "group.py")]
+        told, _ = run(*group, "--help")
+        assert "config" in told and "Several servers as one client" in told
+        bad = tmp_path / "bad.json"
+        bad.write_text("[")
+        for path, shown in (("/no/such.json", "No such file"), (bad, "not JSON")):
+            _, why = run(*group, path, code=1)
+            assert why.startswith("group: ") and shown in why
+            assert len(why.splitlines()) == 1 and str(path) in why
+        script = """
+            server = Server("far")
+            about = "red \\x1b[31m\\nwithout q: forged"
+            server.add_tool(lambda: "", name="t", description=about)
+            server.run()
+        """
+        words = program(tmp_path, script)
+        config = tmp_path / "mcp.json"
+        entry = {"command": words[0], "args": words[1:]}
+        config.write_text(json.dumps({"mcpServers": {"q\x1b": entry}}))
+        told, why = run(*group, config)
+        assert told == "q__t  red \\x1b[31m\\nwithout q: forged\n" and why == ""

@@ -9,6 +9,7 @@ JSON with comments and trailing commas; ~, ${VAR}, ${env:VAR} and ${VAR:-default
 replaced. Name the file: none is looked for, as it says what is to be run.
 """
 
+import argparse
 import json
 import os
 import re
@@ -26,6 +27,7 @@ TEXT = r'("(?:[^"\\]|\\.)*"?)'
 COMMENT = TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)"
 TRAILING_COMMA = TEXT + r"|,(?=\s*[}\]])"
 VARIABLE = r"\$\{([^}]*)\}"
+SERVERS = {"mcpServers", "servers"}
 MEMBERS = ("command", "args", "env", "cwd", "url", "headers")
 
 
@@ -38,13 +40,10 @@ def load_config(source):
 
     Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
     """
+    is_file = not isinstance(source, dict)
     # A dict is not shown: its values may be secrets.
-    place = "config"
-    content = source
-    if not isinstance(source, dict):
-        place = source
-        content = parse_loose_json(source)
-    servers = content
+    place = source if is_file else "config"
+    servers = content = parse_loose_json(source) if is_file else source
     if isinstance(content, dict):
         servers = content.get("mcpServers", content.get("servers", content))
     if not isinstance(servers, dict):
@@ -102,14 +101,15 @@ def look_up(match):
 class ClientGroup:
     """Several servers as one; a context manager. Options are those of Client.
 
-    source: a config's path, or a dict of names and targets.
+    source: a config's path, or a dict like its content, or of names and targets.
     clients: the connected Clients by name; group[name] is one of them.
     errors: why a server is not there, or failed last, by name.
     Tools and prompts have names SERVER_NAME here; a table says whose each is.
     """
 
     def __init__(self, source, **client_options):
-        config = source if isinstance(source, dict) else load_config(source)
+        is_config = not isinstance(source, dict) or SERVERS.intersection(source)
+        config = load_config(source) if is_config else source
         self.errors = dict(getattr(config, "errors", {}))
         self.clients = {}
         self._all = {}
@@ -216,14 +216,24 @@ class ClientGroup:
         raise failure
 
 
+def printable(text):
+    """Return a text of a server's in one line. Anything that does not print is escaped,
+    as it might steer a terminal, or whatever reads a pipe line by line."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: python3 group.py CONFIG_FILE")
-    with ClientGroup(sys.argv[1]) as group:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("config", help="a file as desktop clients write it")
+    try:
+        group = ClientGroup(parser.parse_args().config)
+    except (OSError, ValueError) as error:
+        sys.exit(f"group: {printable(str(error))}")
+    with group:
         for tool in group.list_tools():
-            print(f"{tool['name']}  {tool.get('description', '')}")
+            print(printable(f"{tool['name']}  {tool.get('description', '')}"))
         for name, error in group.errors.items():
-            print(f"without {name}: {error}", file=sys.stderr)
+            print(printable(f"without {name}: {error}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

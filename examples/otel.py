@@ -14,6 +14,7 @@ main().
 
 import contextlib
 import os
+import re
 import sys
 
 # mcp_lite.py is one folder up.
@@ -67,11 +68,16 @@ if trace is not None:
 
     def open_span(kind, name, attributes, told):
         """Make a span of OpenTelemetry's."""
+        context = None
+        if told is not None:
+            # Anybody may write anything there, and extract() is for texts.
+            texts = {name: told[name] for name in told if isinstance(told[name], str)}
+            context = propagate.extract(texts)
         return trace.get_tracer("mcp_lite").start_as_current_span(
             name,
             kind=trace.SpanKind[kind],
             attributes=attributes,
-            context=None if told is None else propagate.extract(told),
+            context=context,
         )
 
     def context_to_tell():
@@ -83,6 +89,10 @@ if trace is not None:
 else:
     from contextvars import ContextVar
 
+    # version-trace-parent-flags, in hexadecimal: W3C Trace Context. Zeros are no id.
+    TRACEPARENT = re.compile(
+        "(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}"
+    )
     # The span around this code, as it is told to others.
     AROUND = ContextVar("AROUND")
 
@@ -93,9 +103,10 @@ else:
     def open_span(kind, name, attributes, told):
         """Make a span that is printed when it ends: trace, itself and parent."""
         around = AROUND.get({}) if told is None else told
-        # version-trace-parent-flags, all in hexadecimal: W3C Trace Context.
-        begin = f"00-{os.urandom(16).hex()}--01"
-        _, trace_id, parent, _ = around.get("traceparent", begin).split("-")
+        # Anybody may write anything there. What is no traceparent begins a new trace.
+        known = TRACEPARENT.fullmatch(str(around.get("traceparent")))
+        trace_id = known[1] if known else os.urandom(16).hex()
+        parent = known[2] if known else ""
         span_id = os.urandom(8).hex()
         token = AROUND.set({"traceparent": f"00-{trace_id}-{span_id}-01"})
         span = PrintedSpan(attributes)

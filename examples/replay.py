@@ -32,6 +32,8 @@ from collections import deque
 WHO = ("_meta", "clientInfo", "capabilities", "protocolVersion", "inputResponses")
 VERSION = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+# The names of this machine, as its own programs call it.
+LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 # Direction and message. What HTTP adds is no message.
 LINE = re.compile(r"^(-->|<--) ({.*)$", re.MULTILINE)
 
@@ -156,8 +158,9 @@ def play_over_http(player, port):
 
         def do_POST(self):
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.headers.get("Origin"):
-                # What was recorded is not for web pages.
+            is_local = LOCAL.fullmatch(self.headers.get("Host", ""))
+            if self.headers.get("Origin") or not is_local:
+                # What was recorded is not for web pages, by whatever name they call.
                 self.respond(403)
             elif is_request(message):
                 self.answer(message)
