@@ -395,6 +395,7 @@ import urllib.parse  # noqa: E402
 import urllib.request  # noqa: E402
 import uuid  # noqa: E402
 import weakref  # noqa: E402
+import zipfile  # noqa: E402
 
 import pytest  # noqa: E402
 
@@ -13963,3 +13964,39 @@ class TestExamplesAndStrangers:
         config.write_text(json.dumps({"mcpServers": {"q\x1b": entry}}))
         told, why = run(*group, config)
         assert told == "q__t  red \\x1b[31m\\nwithout q: forged\n" and why == ""
+
+
+class TestWheel:
+    """setup.cfg: a package with a command, where somebody wants one."""
+
+    def test_a_wheel_has_a_command(self, tmp_path):
+        """It holds the one file, and installs `mcp_lite`, which is its command line."""
+        for name in ("setuptools", "wheel"):
+            pytest.importorskip(name)
+        for name in ("mcp_lite.py", "setup.cfg", "README.md"):
+            shutil.copy(os.path.join(HERE, name), str(tmp_path))
+        build = [sys.executable, "-c", "import setuptools; setuptools.setup()"]
+        run(*build, "bdist_wheel", cwd=tmp_path)
+        (path,) = (tmp_path / "dist").glob("mcp_lite-*.whl")
+        assert path.name.endswith("-py3-none-any.whl")
+        with zipfile.ZipFile(str(path)) as wheel:
+            names = wheel.namelist()
+            assert [name for name in names if name.endswith(".py")] == ["mcp_lite.py"]
+            (about,) = [name for name in names if name.endswith("/entry_points.txt")]
+            command = wheel.read(about).decode().split()
+            assert command == ["[console_scripts]", "mcp_lite", "=", "mcp_lite:main"]
+        pytest.importorskip("pip")
+        installed = tmp_path / "installed"
+        options = ["--no-index", "--no-deps", "--no-warn-script-location"]
+        options += ["--disable-pip-version-check", "--target", installed]
+        run(sys.executable, "-m", "pip", "install", *options, path)
+        (program,) = [
+            *installed.glob("bin/mcp_lite*"),
+            *installed.glob("Scripts/*.exe"),
+        ]
+        env = {**os.environ, "PYTHONPATH": str(installed)}
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        told, _ = run(program, "list", script, env=env, cwd=tmp_path)
+        assert "search(pattern: string" in told
+        told, _ = run(program, "--version", env=env, cwd=tmp_path)
+        assert mcp_lite.__version__ in told
