@@ -13277,7 +13277,7 @@ class TestVendor:
 
         options = {"on_elicit": answer, "stderr": None, "auth": auth}
         for version in versions:
-            with mcp_lite.Client(target, version=version, **options) as client:
+            with mcp_lite.Client(target, protocol_version=version, **options) as client:
                 progress = []
                 told = {"on_progress": lambda *each: progress.append(each)}
                 client.call_tool("count", {"to": 2}, **told)
@@ -13353,7 +13353,7 @@ class TestVendor:
         for version in versions:
             done = []
             options = {"on_elicit": lambda params: sure, "stderr": None}
-            with Client(target, version=version, **options) as client:
+            with Client(target, protocol_version=version, **options) as client:
                 assert [tool["name"] for tool in client.list_tools()] == ["count"]
                 told = {"on_progress": lambda *told, done=done: done.append(told)}
                 result = client.call_tool("count", {"to": 3}, **told)
@@ -13428,7 +13428,7 @@ class TestVendor:
             # As long as the legacy half is not apart, it comes along.
             if not legacy and "class LegacyEndpoint:" in text:
                 with pytest.raises(UnsupportedVersion):
-                    Client(url, version="2025-06-18").connect()
+                    Client(url, protocol_version="2025-06-18").connect()
 
     def test_a_client_over_http(self, make):
         """It calls servers at a URL, and logs in nowhere."""
@@ -13633,7 +13633,7 @@ class TestSmallServers:
     def test_the_raw_server(self, version):
         """It speaks every revision; an unknown one, tool or method is an error, and a
         wrong argument is a result."""
-        with Client([*PYTHON, self.RAW], version=version) as client:
+        with Client([*PYTHON, self.RAW], protocol_version=version) as client:
             assert client.protocol_version == version
             (tool,) = client.list_tools()
             assert client.call("add", a=1, b=2.5) == "3.5"
@@ -13661,7 +13661,7 @@ class TestSmallServers:
     @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
     def test_the_small_server(self, version):
         """A tool, a question to the user, a template, a prompt, and a failure."""
-        options = {"on_elicit": answer, "version": version, "stderr": None}
+        options = {"on_elicit": answer, "protocol_version": version, "stderr": None}
         with Client([*PYTHON, self.SMALL], **options) as client:
             assert client.call("add", a=1) == "2"
             assert "To Oslo, on which day?" in client.call("book", city="Oslo")
@@ -13684,7 +13684,7 @@ class TestSmallServers:
         forms = {
             "on_elicit": lambda params: {"action": "accept", "content": {"name": "A"}}
         }
-        options = {**CALLBACKS, **forms, "version": version}
+        options = {**CALLBACKS, **forms, "protocol_version": version}
         with Client(small_http, **options) as client:
             told = {"on_progress": lambda *told: done.append(told[0])}
             client.call_tool("test_tool_with_progress", **told)
@@ -13699,7 +13699,7 @@ class TestSmallServers:
                     client.call("test_trigger_prompt_change")
                     change = next(changes)["method"]
                     assert change == "notifications/prompts/list_changed"
-        asks_nobody = Client(small_http, version=version)
+        asks_nobody = Client(small_http, protocol_version=version)
         with asks_nobody, pytest.raises(MissingCapability):
             asks_nobody.call("test_missing_capability")
 
@@ -13781,7 +13781,7 @@ class TestExplainedPages:
         explainer = explain.Explainer(written.append, without=opening)
         server = Server("s")
         server.add_tool(lambda: "x" * 1500, name="long")
-        with Client(server, version=version, trace=explainer) as client:
+        with Client(server, protocol_version=version, trace=explainer) as client:
             assert written == []
             client.call("long")
         text = " ".join("".join(written).split())
@@ -13819,7 +13819,7 @@ class TestBridgeForMany:
             server.run()
         """
         bridge = example("bridge").Bridge(program(tmp_path, script), stderr=None)
-        options = {"version": "2025-11-25"}
+        options = {"protocol_version": "2025-11-25"}
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(bridge))
             http = stack.enter_context(bridge.server.start_http())
@@ -13854,7 +13854,7 @@ class TestBridgeForMany:
             ctx.info(text)
             return text
 
-        bridge = example("bridge").Bridge(far, version="2025-11-25")
+        bridge = example("bridge").Bridge(far, protocol_version="2025-11-25")
         tokens = {"secret": {"sub": "ada"}}
         options = {"headers": {"Authorization": "Bearer secret"}} if has_tokens else {}
         verify = tokens if has_tokens else None

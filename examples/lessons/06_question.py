@@ -70,7 +70,9 @@ def ask_the_model(params):
 for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
     print(f"\n{era}, {version}: a question to the user")
     callbacks = {"on_elicit": ask_the_user, "on_sample": ask_the_model}
-    with Client(server, protocol_version=version, trace=explainer, **callbacks) as client:
+    with Client(
+        server, protocol_version=version, trace=explainer, **callbacks
+    ) as client:
         print("*** value:", client.call("book", city="Oslo"))
         print("\nThe same with the model. Who pays for it is the client:")
         print("*** value:", client.call("praise", city="Oslo"))
