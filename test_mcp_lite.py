@@ -14000,3 +14000,58 @@ class TestWheel:
         assert "search(pattern: string" in told
         told, _ = run(program, "--version", env=env, cwd=tmp_path)
         assert mcp_lite.__version__ in told
+
+
+class TestHandbook:
+    """examples/README.md: what it says of the file is so."""
+
+    TEXT = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+    UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1, "min": 60}
+
+    def test_limits(self):
+        """Each limit is the constant that it names, and stands there once."""
+        rows = re.findall(
+            r"^\| [^|]+ \| ([^|]+) \| [^|]+ \| ([A-Z_]+) \|$", self.TEXT, re.M
+        )
+        assert len(rows) >= 25
+        assert len({name for _, name in rows}) == len(rows)
+        wrong = []
+        for shown, name in rows:
+            number, _, unit = shown.replace(",", "").partition(" ")
+            expected = int(number) * self.UNITS[unit] if unit else int(number)
+            if getattr(mcp_lite, name, None) != expected:
+                wrong.append(
+                    f"{name}: {shown}, but {getattr(mcp_lite, name, 'nothing')}"
+                )
+        assert not wrong, "\n".join(wrong)
+
+    def test_sizes_of_copies(self):
+        """They are not off by more than a tenth."""
+        vendor = example("vendor")
+        source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+        rows = re.findall(r"^\| ([a-z ]+) \| ([\d,]+) \| ([\d,]+) \|", self.TEXT, re.M)
+        assert len(rows) == 8
+        wrong = []
+        for features, *shown in rows:
+            assert set(features.split()) <= set(vendor.FEATURES)
+            text = vendor.cut(source, features.split())
+            found = (TestVendor.statements(text), len(text.splitlines()))
+            numbers = [int(each.replace(",", "")) for each in shown]
+            if any(abs(a - b) > b / 10 for a, b in zip(numbers, found)):
+                wrong.append(f"{features}: write {found[0]:,} | {found[1]:,}")
+        assert not wrong, "\n".join(wrong)
+
+    def test_links_and_files(self):
+        """What it links to, and each example that it lists, is there."""
+        folder = pathlib.Path(HERE, "examples")
+        anchors = {
+            re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+            for title in re.findall(r"^#+ (.*)$", self.TEXT, re.M)
+        }
+        for link in re.findall(r"\]\(([^)\s]+)\)", self.TEXT):
+            path, _, anchor = link.partition("#")
+            assert not path or path.startswith("http") or (folder / path).exists(), link
+            assert path or anchor in anchors, link
+        listed = re.findall(r"`(\w+\.py)`", self.TEXT)
+        here = {path.name for path in folder.glob("*.py")}
+        assert here <= set(listed), here - set(listed)
