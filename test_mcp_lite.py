@@ -13431,10 +13431,17 @@ class TestVendor:
                     Client(url, protocol_version="2025-06-18").connect()
 
     def test_a_client_over_http(self, make):
-        """It calls servers at a URL, and logs in nowhere."""
-        self.show("client http", make("client", "http"))
+        """It calls servers at a URL, and logs in nowhere; a server that wants a session
+        is refused."""
+        text = make("client", "http")
+        self.show("client http", text)
         with build_server().start_http() as http:
             self.calls(http.url, [MODERN])
+            legacy = f"{http.url!r}, protocol_version='2025-06-18'"
+            # As long as the legacy half is not apart, it comes along.
+            if "class LegacyHttp(" in text:
+                connect = f"mcp_lite.Client({legacy}).connect()"
+                self.refuses(connect, "client", "http", "legacy")
         self.refuses("mcp_lite.OAuth()", "client", "http", "oauth")
 
     def test_a_client_that_logs_in(self, make, site):

@@ -52,8 +52,7 @@ SECTIONS = {
 }
 # Beside the public names, these are where reaching begins.
 ALSO_PUBLIC = ("__version__", "METHODS", "annotations")
-# The modern half of HTTP makes these, and asks them first. Without the legacy era they
-# let every message pass on the server, and claim none on the client.
+# What the modern half of HTTP names of the legacy half, in copies without it.
 STAND_INS = {
     "LegacyEndpoint": '''
 class LegacyEndpoint:
@@ -62,26 +61,24 @@ class LegacyEndpoint:
     def __init__(self, *given: object) -> None:
         self.sessions: Json = {}
 
-    def add_routes(self, *given: object) -> None:
-        """There are none."""
-
-    def post(self, message: object, exchange: object) -> None:
+    def post(self, exchange: object) -> None:
         """Refuse a legacy message. Raises UnsupportedVersion."""
         check_modern_version(LAST_LEGACY)
 ''',
     "LegacyHttp": '''
-class LegacyHttp:
+class LegacyHttp(HttpTransport):
     """Stands for the sessions that this copy was made without."""
 
-    def __init__(self, *given: object) -> None:
-        pass
+    def __init__(self, caller: HttpCaller, *given: object) -> None:
+        super().__init__(caller)
 
-    def speaks(self, post: object) -> bool:
-        """No message belongs to the legacy era."""
-        return False
-
-    def close(self) -> None:
-        """There is nothing to close."""
+    def _post(self, post: _Post) -> None:
+        if post.opens_session:
+            raise NotImplementedError(
+                "the server wants a session, which this copy of mcp_lite was made"
+                " without: python3 examples/vendor.py client http legacy"
+            )
+        super()._post(post)
 ''',
 }
 LEFT_OUT = '''
@@ -167,6 +164,7 @@ def reach(pieces, features, public):
                 todo += names_in(piece.node)
             else:
                 absent[name] = piece.needs
+                todo += names_in(ast.parse(STAND_INS.get(name, "")))
         kept.add(name)
     return kept.difference(absent), absent
 
