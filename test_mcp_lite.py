@@ -22,7 +22,7 @@ The classes follow the rooms of mcp_lite.py, each behind the helpers that it alo
     TestInsideHosts                    guests of programs with threads and loops
     TestFaults, TestFuzz               what must never happen
     TestPublicFace, TestReadme         what users are shown
-    TestLessons to TestBenchmark       examples/
+    TestLessons to TestHandbook        examples/, setup.cfg
 
 A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
