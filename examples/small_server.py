@@ -12,6 +12,7 @@ Read raw_server.py before this file, and mcp_lite.py after it. This one leaves o
     cancellation, batches, pages of lists, completion, updates of resources
     schemas beyond plain types, output schemas, titles, icons
     headers that repeat arguments, streams that go on after they broke, HTTP+SSE, tokens
+    a life for the state that clients carry
     of sessions: logging, subscriptions, news of changed lists, their end
     limits on what a stranger may send or keep open
 """
@@ -49,13 +50,8 @@ SECRET = os.urandom(32)
 TOOLS = {}
 PROMPTS = {}
 RESOURCES = {}  # by URI, or by a template such as "note://{name}"
-TYPES = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    dict: "object",
-}
+# To JSON, 1 is a number as well; to Python it is no float, so there is none here.
+TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object"}
 
 
 def offer(table, name=None):
@@ -251,7 +247,10 @@ def list_prompts(ctx):
             {
                 "name": name,
                 "description": each.__doc__,
-                "arguments": [{"name": word.name} for word in parameters_of(each)],
+                "arguments": [
+                    {"name": word.name, "required": word.default is word.empty}
+                    for word in parameters_of(each)
+                ],
             }
             for name, each in PROMPTS.items()
         ]
@@ -302,7 +301,12 @@ def listen(ctx):
     LISTENERS.append(ctx)
     ctx.notify(
         "subscriptions/acknowledged",
-        notifications=ctx.params["notifications"],
+        # Of what the client wants, what it will get.
+        notifications={
+            name: True
+            for name in ("toolsListChanged", "promptsListChanged")
+            if ctx.params["notifications"].get(name)
+        },
         _meta={SUBSCRIPTION: ctx.id},
     )
 
@@ -372,7 +376,7 @@ def check_modern(ctx, headers):
     if ctx.method in NAMING:
         expected["Mcp-Name"] = ctx.params.get(NAMING[ctx.method])
     # On a pipe there are no headers.
-    for name in expected if headers else ():
+    for name in expected if headers is not None else ():
         if headers.get(name, "").strip() != expected[name]:
             raise Refused(-32020, f"the header {name} contradicts the body", 400)
     if ctx.meta[VERSION] not in MODERN:
@@ -469,8 +473,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             message = json.loads(self.rfile.read(size))
             session = self.find_session(message)
             status, answer = serve(message, session, self.send_event, self.headers)
-        except (ValueError, Refused) as error:
-            no_json = {"code": -32700, "message": "not JSON"}
+        except (ValueError, AttributeError, Refused) as error:
+            no_json = {"code": -32700, "message": "no JSON object"}
             status = getattr(error, "status", 400)
             answer = {"jsonrpc": "2.0", "error": getattr(error, "error", no_json)}
         if not self.is_stream:
