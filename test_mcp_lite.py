@@ -12144,8 +12144,8 @@ class TestReadme:
         unless the user says so."""
         told = self.run("python3", "examples/agent.py", input=says)
         assert "servers: files, notes\n" in told
-        assert 'notes_read: "The call was refused, error -32602: there is' in told
-        assert 'files_search: "The tool failed: pattern: not a regular' in told
+        assert 'files_search: "search: pattern: required' in told
+        assert 'files_search: "pattern: not a regular' in told
         assert 'files_search: "[\\"mcp_lite.py:' in told
         assert ("written: found" in told) == bool(says)
         assert ("the user does not want it" in told) != bool(says)
@@ -13243,3 +13243,233 @@ class TestBenchmark:
             for server in ("bare", "mcp_lite"):
                 assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
         assert "ms, mcp_lite without a .pyc" in printed
+
+
+# What three providers of models send and take. Each has: where requests go, the header
+# that brings the key, a reply that calls two tools, and one that ends.
+PROVIDERS = {
+    "OPENAI": (
+        "/chat/completions",
+        ("authorization", "Bearer k"),
+        {
+            "choices": [
+                {
+                    "message": {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {
+                                "id": "c1",
+                                "type": "function",
+                                "function": {"name": "art_paint", "arguments": ""},
+                            },
+                            {
+                                "id": "c2",
+                                "type": "function",
+                                "function": {"name": "art_sell", "arguments": "{oh"},
+                            },
+                        ],
+                    }
+                }
+            ]
+        },
+        {"choices": [{"message": {"role": "assistant", "content": "done"}}]},
+    ),
+    "ANTHROPIC": (
+        "/v1/messages",
+        ("x-api-key", "k"),
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Let me see."},
+                {"type": "tool_use", "id": "c1", "name": "art_paint", "input": {}},
+                {"type": "tool_use", "id": "c2", "name": "art_sell", "input": {}},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
+    ),
+    "GEMINI": (
+        "/models/some-model:generateContent",
+        ("x-goog-api-key", "k"),
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "Hm.", "thought": True},
+                            {
+                                "functionCall": {"name": "art_paint", "args": {}},
+                                "thoughtSignature": "c2lnbmVk",
+                            },
+                            {"functionCall": {"id": "c2", "name": "art_sell"}},
+                        ],
+                    }
+                }
+            ]
+        },
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}}]},
+    ),
+}
+
+
+class TestAgent:
+    """examples/agent.py: the loop with a model, in the formats of three providers."""
+
+    def gallery(self):
+        server = Server("gallery")
+
+        @server.tool(annotations={"readOnlyHint": True})
+        def paint() -> list:
+            """Paint a picture."""
+            return ["a picture", Image(PNG)]
+
+        @server.tool
+        def sell() -> str:
+            """Sell the picture."""
+            raise ToolError("nobody wants it")
+
+        return server
+
+    def converse(self, provider, monkeypatch):
+        """Have the agent ask a provider; returns the answer, and what was asked."""
+        agent = example("agent")
+        path, _, calls, end = PROVIDERS[provider]
+        replies = [calls, end]
+        script = lambda seen, sock: (200, {}, replies.pop(0))  # noqa: E731
+        monkeypatch.setenv(f"{provider}_API_KEY", "k")
+        monkeypatch.setenv("MODEL", "some-model")
+        model = {
+            "OPENAI": agent.OpenAI,
+            "ANTHROPIC": agent.Anthropic,
+            "GEMINI": agent.Gemini,
+        }[provider]()
+        group = example("group").ClientGroup({"art": self.gallery()})
+        with web_server(script) as (url, seen), group:
+            monkeypatch.setenv(f"{provider}_BASE_URL", url.replace("/mcp", ""))
+            toolbox = agent.Toolbox(group, lambda name, arguments: True)
+            return agent.run_agent(model, toolbox, "Paint!"), seen
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    def test_it_speaks_as_each_provider_does(self, provider, monkeypatch):
+        """The question, the tools, the model's own words, and both results come; a
+        picture comes as one, and a failure as one."""
+        said, seen = self.converse(provider, monkeypatch)
+        path, (header, key), calls, _ = PROVIDERS[provider]
+        assert said == "done"
+        assert [each["path"] for each in seen] == [path, path]
+        assert seen[0]["headers"][header] == key
+        body = seen[1]["message"]
+        picture = base64.b64encode(PNG).decode()
+        if provider == "OPENAI":
+            names = [each["function"]["name"] for each in body["tools"]]
+            question, message, painted, failed, shown = body["messages"]
+            assert question == {"role": "user", "content": "Paint!"}
+            assert message == calls["choices"][0]["message"]
+            assert painted == {
+                "role": "tool",
+                "tool_call_id": "c1",
+                "content": "a picture",
+            }
+            assert failed["tool_call_id"] == "c2"
+            assert "JSONDecodeError" in failed["content"]
+            (part,) = shown["content"]
+            assert part["image_url"]["url"] == f"data:image/png;base64,{picture}"
+        if provider == "ANTHROPIC":
+            names = [each["name"] for each in body["tools"]]
+            assert body["tools"][0]["input_schema"]["type"] == "object"
+            _, message, answer = body["messages"]
+            assert message["content"] == calls["content"]
+            painted, failed = answer["content"]
+            assert painted["tool_use_id"] == "c1" and not painted["is_error"]
+            assert [each["type"] for each in painted["content"]] == ["text", "image"]
+            assert painted["content"][1]["source"]["data"] == picture
+            assert failed["is_error"]
+            assert failed["content"] == [{"type": "text", "text": "nobody wants it"}]
+        if provider == "GEMINI":
+            (declared,) = body["tools"]
+            names = [each["name"] for each in declared["functionDeclarations"]]
+            _, message, answer = body["contents"]
+            # Its signature, too.
+            assert message == calls["candidates"][0]["content"]
+            painted, failed = (each["functionResponse"] for each in answer["parts"])
+            assert painted["name"] == "art_paint"
+            assert painted["response"] == {"output": "a picture"}
+            assert painted["parts"][0]["inlineData"]["data"] == picture
+            assert failed["id"] == "c2"
+            assert failed["response"] == {"error": "nobody wants it"}
+        assert names == ["art_paint", "art_sell"]
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    def test_the_providers_own_types_accept_it(self, provider, monkeypatch):
+        """What is sent fits the types of the provider's own SDK, where that is
+        installed."""
+        pydantic = pytest.importorskip("pydantic")
+        if provider == "OPENAI":
+            chat = pytest.importorskip("openai.types.chat")
+            kind = chat.completion_create_params.CompletionCreateParamsNonStreaming
+        if provider == "ANTHROPIC":
+            sdk = pytest.importorskip("anthropic.types")
+            kind = sdk.message_create_params.MessageCreateParamsNonStreaming
+        if provider == "GEMINI":
+            sdk = pytest.importorskip("google.genai.types")
+        _, seen = self.converse(provider, monkeypatch)
+        body = seen[1]["message"]
+        if provider == "GEMINI":
+            # Each of these refuses members that it does not know.
+            for content in body["contents"]:
+                sdk.Content.model_validate(content)
+            for tool in body["tools"]:
+                sdk.Tool.model_validate(tool)
+        else:
+            pydantic.TypeAdapter(kind).validate_python(body)
+
+    def test_many_tools_cost_two(self):
+        """With more tools than the model should read, it searches and calls; the user
+        is asked about the tool that is meant."""
+        agent = example("agent")
+        server = Server("shop")
+        things = ["tea", "coal", "bread", "paint"] + [f"thing{n}" for n in range(139)]
+        for thing in things:
+            server.add_tool(
+                lambda count, thing=thing: f"{count} {thing}",
+                name=f"buy.{thing}",
+                description=f"Order some {thing}",
+                input_schema={
+                    "type": "object",
+                    "properties": {"count": {"type": "integer"}},
+                    "required": ["count"],
+                },
+            )
+        asked = []
+
+        def allow(name, arguments):
+            asked.append((name, arguments))
+            return "coal" not in name
+
+        with example("group").ClientGroup({"shop": server}) as group:
+            toolbox = agent.Toolbox(group, allow)
+            assert len(toolbox.tools) == 143
+            assert [each["name"] for each in toolbox.offered] == [
+                "search_tools",
+                "call_tool",
+            ]
+            found = toolbox.run("search_tools", '{"query": "order teas"}')
+            best = json.loads(text_of(found))[0]
+            assert best["name"] == "shop_buy_tea"
+            assert best["inputSchema"]["required"] == ["count"]
+            call = {"name": "shop_buy_tea", "arguments": {"count": 2}}
+            assert text_of(toolbox.run("call_tool", json.dumps(call))) == "2 tea"
+            assert asked == [("shop_buy_tea", {"count": 2})]
+            call = {"name": "shop_buy_coal", "arguments": {"count": 2}}
+            assert "does not want" in text_of(toolbox.run("call_tool", call))
+            for broken in (
+                "{",
+                "[]",
+                '{"name": "no"}',
+                {"name": "no", "arguments": {}},
+                {"name": "shop_buy_tea", "arguments": [1]},
+                {"name": "shop_buy_tea", "arguments": {"count": "many"}},
+            ):
+                result = toolbox.run("call_tool", broken)
+                assert result["isError"], broken
