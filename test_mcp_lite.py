@@ -13473,3 +13473,200 @@ class TestAgent:
             ):
                 result = toolbox.run("call_tool", broken)
                 assert result["isError"], broken
+
+
+class TestCheck:
+    """examples/check.py: what a server's callers rely on, for CI."""
+
+    CHECK = os.path.join(HERE, "examples", "check.py")
+
+    def server(self, folder, name, body):
+        """A server's file, with the tool `pay` of this signature and docstring."""
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write(
+                f"import sys; sys.path.insert(0, {HERE!r})\n"
+                "import typing\n"
+                "from mcp_lite import Server\n"
+                "server = Server('shop')\n"
+                f"{textwrap.dedent(body)}\n"
+                "server.run()\n"
+            )
+        return path
+
+    def test_the_commands(self, tmp_path):
+        """`record` prints a contract, `diff` what has changed; the exit code says
+        whether it breaks anybody, or that there was no answer."""
+        old = self.server(
+            tmp_path,
+            "old.py",
+            """
+            @server.tool
+            def pay(sum: int, currency: str = "EUR") -> dict:
+                "Pay."
+            @server.prompt
+            def thank(name: str = "you") -> str:
+                return name
+            @server.resource("shop://prices")
+            def prices() -> str:
+                return "none"
+            """,
+        )
+        harmless = self.server(
+            tmp_path,
+            "harmless.py",
+            """
+            @server.tool
+            def pay(sum: float, currency: str = "EUR", note: str = "") -> dict:
+                "Pay a bill."
+            @server.tool
+            def refund(sum: int) -> None: ...
+            @server.prompt
+            def thank(name: str = "you") -> str:
+                return name
+            @server.resource("shop://prices")
+            def prices() -> str:
+                return "none"
+            """,
+        )
+        breaking = self.server(
+            tmp_path,
+            "breaking.py",
+            """
+            @server.tool
+            def pay(sum: int, account: str) -> dict:
+                "Pay."
+            @server.prompt
+            def thank(name: str) -> str:
+                return name
+            """,
+        )
+        contract = os.path.join(tmp_path, "contract.json")
+        recorded, _ = run(sys.executable, self.CHECK, "record", old)
+        with open(contract, "w") as file:
+            file.write(recorded)
+        rows = [
+            (0, "diff", contract, old),
+            (0, "diff", contract, harmless),
+            (1, "diff", contract, "--", sys.executable, breaking),
+            (0, "diff", contract, contract),
+            (2, "diff", contract, os.path.join(tmp_path, "no such.py")),
+            (2, "diff", os.path.join(tmp_path, "none.json"), old),
+            (2, "compare", contract, old),
+        ]
+        same, better, worse, itself, absent, no_file, _ = at_once(
+            lambda code, *words: run(sys.executable, self.CHECK, *words, code=code),
+            rows,
+        )
+        assert same == itself == ["", ""]
+        assert sorted(better[0].splitlines()) == [
+            'harmless tool pay: description: "Pay." -> "Pay a bill."',
+            'harmless tool pay: inputSchema.sum: type: "integer" -> "number"',
+            "harmless tool pay: inputSchema: properties: "
+            '["currency", "sum"] -> ["currency", "note", "sum"]',
+            "harmless tool refund: new",
+        ]
+        assert sorted(worse[0].splitlines()) == [
+            'BREAKING prompt thank: inputSchema: required: [] -> ["name"]',
+            "BREAKING resource shop://prices: gone",
+            "BREAKING tool pay: inputSchema: properties: "
+            '["currency", "sum"] -> ["account", "sum"]',
+            'BREAKING tool pay: inputSchema: required: ["sum"] -> ["sum", "account"]',
+        ]
+        assert "no such" in absent[1] and absent[0] == ""
+        assert "none.json" in no_file[1]
+
+    @pytest.mark.parametrize(
+        "old, new, how",
+        [
+            ({"type": "integer"}, {"type": "number"}, "wider"),
+            ({"type": ["string", "null"]}, {"type": "string"}, "narrower"),
+            ({"type": "string"}, {"type": "integer"}, "both"),
+            ({}, {"type": "string"}, "narrower"),
+            ({"enum": [1, 2]}, {"enum": [2, 1]}, "neither"),
+            ({"enum": [1, 2]}, {"enum": [2, 1, 3]}, "wider"),
+            ({"enum": [1, 2]}, {"enum": [2, 3]}, "both"),
+            ({"minimum": 1}, {"minimum": 2}, "narrower"),
+            ({"minimum": 1}, {}, "wider"),
+            ({"maxLength": 1}, {"maxLength": 2}, "wider"),
+            ({"exclusiveMaximum": 2}, {"exclusiveMaximum": 1}, "narrower"),
+            ({"const": 1}, {"const": 2}, "both"),
+            ({"pattern": "a"}, {"pattern": "b"}, "both"),
+            ({"multipleOf": 2}, {"multipleOf": 4}, "both"),
+            ({"required": ["a"]}, {"required": ["a", "b"]}, "narrower"),
+            ({"required": ["b", "a"]}, {"required": ["a", "b"]}, "neither"),
+            ({"description": "a"}, {"description": "b"}, "neither"),
+            ({"default": 1}, {}, "neither"),
+            ({"properties": {"a": {}}}, {"properties": {}}, "both"),
+            ({"properties": {}}, {"properties": {"a": {"type": "null"}}}, "neither"),
+            ({"properties": {"title": {}}}, {"properties": {}}, "both"),
+            (
+                {"properties": {"a": {"maxItems": 2}}},
+                {"properties": {"a": {}}},
+                "wider",
+            ),
+            ({"properties": {"a": True}}, {"properties": {"a": True}}, None),
+            ({"items": {"type": "string"}}, {"items": {}}, "wider"),
+            (
+                {"anyOf": [{}, {"enum": [1]}]},
+                {"anyOf": [{}, {"enum": [1, 2]}]},
+                "wider",
+            ),
+            ({"anyOf": [{}]}, {"anyOf": [{}, {"type": "null"}]}, "wider"),
+            ({"allOf": [{}]}, {"allOf": [{}, {"type": "null"}]}, "narrower"),
+            ({}, {"additionalProperties": False}, "narrower"),
+            ({"additionalProperties": True}, {"additionalProperties": {}}, "both"),
+            ({"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, "both"),
+            ({"$defs": {"a": {"enum": [1]}}}, {"$defs": {"a": {"enum": [2]}}}, "both"),
+            ({"$defs": {"a": {}}}, {}, "neither"),
+        ],
+    )
+    def test_what_a_change_does(self, old, new, how):
+        """Each change makes a schema wider, narrower, both or neither."""
+        changes = example("check").compare_schemas(old, new, "x")
+        assert {each for each, _ in changes} <= {how}
+        back = {"wider": "narrower", "narrower": "wider"}.get(how, how)
+        if "properties" not in old and "$defs" not in old:
+            changes = example("check").compare_schemas(new, old, "x")
+            assert {each for each, _ in changes} <= {back}
+
+    def test_which_changes_break(self):
+        """Callers may send what they sent, and read what they read."""
+        check = example("check")
+
+        def breaks(key, old, new):
+            item = {"tool t": {key: old}}
+            return [each for each, _ in check.compare(item, {"tool t": {key: new}})]
+
+        more, less = {"enum": [1, 2]}, {"enum": [1]}
+        assert breaks("inputSchema", less, more) == [False]
+        assert breaks("inputSchema", more, less) == [True]
+        assert breaks("outputSchema", less, more) == [True]
+        assert breaks("outputSchema", more, less) == [False]
+        assert breaks("outputSchema", more, None) == [True]
+        assert breaks("outputSchema", None, more) == [False]
+        assert breaks("annotations", {}, {"readOnlyHint": True}) == [False]
+        assert breaks("mimeType", "text/plain", "text/html") == [True]
+
+    def test_warnings(self):
+        """They name what providers of models refuse, where it stands."""
+        schema = {
+            "type": "object",
+            "properties": {
+                "not": {"type": "integer", "exclusiveMinimum": 0},
+                "b": {"items": {"allOf": [{"oneOf": [{}, {}]}]}},
+            },
+        }
+        contract = {
+            "tool a.b": {"inputSchema": schema},
+            "prompt c.d": {"inputSchema": {"properties": {}}},
+        }
+        warnings = sorted(example("check").warn(contract))
+        assert warnings == [
+            "tool a.b.b.items.allOf.0: Gemini's `parameters` refuses oneOf",
+            "tool a.b.b.items.allOf.0: OpenAI's strict mode refuses oneOf",
+            "tool a.b.b.items: Gemini's `parameters` refuses allOf",
+            "tool a.b.b.items: OpenAI's strict mode refuses allOf",
+            "tool a.b.not: Gemini's `parameters` refuses exclusiveMinimum",
+            "tool a.b: providers want a name of the form [A-Za-z_][A-Za-z0-9_-]{0,63}",
+        ]
