@@ -2499,6 +2499,22 @@ class TestSignatures:
         said = 'does not match.*n: expected integer, got "two"'
         with pytest.raises(ToolError, match=said):
             call({"n": 2})
+        schema = {
+            "type": "object",
+            "properties": {"X-Id": {"type": "integer"}, "ctx": {}, "class": {}},
+        }
+
+        def anything(ctx: Context, **arguments) -> dict:
+            return arguments
+
+        listed, call = offered(anything, input_schema=schema)
+        assert listed["inputSchema"] == schema
+        given = {"X-Id": 1, "class": [2], "ctx": 3, "more": 4}
+        assert call(given)["structuredContent"] == {"X-Id": 1, "class": [2]}
+        with pytest.raises(TypeError, match="with an input_schema"):
+            Server("s").add_tool(anything)
+        with pytest.raises(TypeError, match=r"\*args"):
+            Server("s").add_tool(lambda *args: 1, name="t", input_schema=schema)
         older = {
             "$schema": DRAFT_7,
             "items": [{"$ref": "#/definitions/a"}],
