@@ -13686,3 +13686,224 @@ class TestCheck:
             "tool a.b.not: Gemini's `parameters` refuses exclusiveMinimum",
             "tool a.b: providers want a name of the form [A-Za-z_][A-Za-z0-9_-]{0,63}",
         ]
+
+
+class TestOpenApi:
+    """examples/openapi.py: the operations of an HTTP API as tools."""
+
+    DOCUMENT = {
+        "openapi": "3.0.3",
+        "info": {"title": "Pets", "version": "2"},
+        "servers": [{"url": "v1"}],
+        "paths": {
+            "/pets/{name}": {
+                "parameters": [{"$ref": "#/components/parameters/name"}],
+                "get": {
+                    "operationId": "get.pet",
+                    "summary": "A pet",
+                    "parameters": [
+                        {"name": "X-Trace", "in": "header", "schema": {}},
+                        {"name": "Authorization", "in": "header", "schema": {}},
+                        {"name": "session", "in": "cookie", "schema": {}},
+                    ],
+                },
+                "put": {
+                    "requestBody": {
+                        "required": True,
+                        "content": {
+                            "application/merge-patch+json": {
+                                "schema": {"$ref": "#/components/schemas/Pet"}
+                            }
+                        },
+                    }
+                },
+                "delete": {},
+            },
+            "/pets": {
+                "get": {
+                    "operationId": "find",
+                    "parameters": [
+                        {"name": "a", "in": "query", "description": "tags"},
+                        {"name": "b", "in": "query", "explode": False},
+                        {"name": "c", "in": "query", "style": "deepObject"},
+                        {"name": "d", "in": "query", "style": "pipeDelimited"},
+                        {"name": "e", "in": "query", "required": True},
+                    ],
+                },
+                "post": {
+                    "operationId": "upload",
+                    "requestBody": {"content": {"multipart/form-data": {}}},
+                },
+            },
+            "/login": {
+                "post": {
+                    "operationId": "login",
+                    "requestBody": {
+                        "content": {"application/x-www-form-urlencoded": {}}
+                    },
+                }
+            },
+            "/far": {
+                "get": {
+                    "operationId": "far",
+                    "parameters": [{"$ref": "other.json#/components/parameters/name"}],
+                }
+            },
+        },
+        "components": {
+            "parameters": {
+                "name": {
+                    "name": "name",
+                    "in": "path",
+                    "required": True,
+                    "schema": {"type": "string"},
+                }
+            },
+            "schemas": {
+                "Pet": {
+                    "type": "object",
+                    "properties": {
+                        "age": {
+                            "type": "integer",
+                            "minimum": 0,
+                            "exclusiveMinimum": True,
+                        },
+                        "nullable": {"type": "string", "nullable": True},
+                        "parent": {"$ref": "#/components/schemas/Pet"},
+                    },
+                }
+            },
+        },
+    }
+
+    @contextlib.contextmanager
+    def api(self, script):
+        """A client of a server made of the document, and what the API was asked."""
+        openapi = example("openapi")
+        with web_server(script) as (url, seen):
+            base = url.replace("/mcp", "/v1/")
+            headers = {"Authorization": "Bearer secret"}
+            server = openapi.build_server(self.DOCUMENT, base, headers)
+            with Client(server) as client:
+                yield client, seen
+
+    def test_the_tools(self, capsys):
+        """Each has the schema of its arguments, as JSON Schema has it; credentials are no
+        arguments. What is not supported is left out, and said."""
+        with self.api(None) as (client, _):
+            tools = {tool["name"]: tool for tool in client.list_tools()}
+        said = capsys.readouterr().err
+        assert "without upload: ValueError('its body is multipart/form-data')" in said
+        assert "without far: KeyError('other.json#')" in said
+        assert set(tools) == {
+            "get_pet",
+            "put_pets_name",
+            "delete_pets_name",
+            "find",
+            "login",
+        }
+        got = tools["get_pet"]
+        assert got["title"] == "A pet" and got["annotations"] == {"readOnlyHint": True}
+        assert set(got["inputSchema"]["properties"]) == {"name", "X-Trace"}
+        assert got["inputSchema"]["required"] == ["name"]
+        assert tools["find"]["inputSchema"]["properties"]["a"] == {
+            "description": "tags"
+        }
+        assert tools["put_pets_name"]["inputSchema"] == {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "body": {"$ref": "#/$defs/Pet"},
+            },
+            "required": ["name", "body"],
+            "$defs": {
+                "Pet": {
+                    "type": "object",
+                    "properties": {
+                        "age": {"type": "integer", "minimum": 0},
+                        "nullable": {
+                            "anyOf": [
+                                {"type": "string", "nullable": True},
+                                {"type": "null"},
+                            ]
+                        },
+                        "parent": {"$ref": "#/$defs/Pet"},
+                    },
+                }
+            },
+        }
+
+    def test_the_requests(self):
+        """Arguments go where the document says, as it says; every request has the
+        credentials."""
+        with self.api(lambda seen, sock: (200, {}, {"ok": True})) as (client, seen):
+            assert client.call("get_pet", {"name": "R/x", "X-Trace": "7"}) == {
+                "ok": True
+            }
+            client.call("put_pets_name", name="Rex", body={"age": 3})
+            client.call("delete_pets_name", name="Rex")
+            client.call(
+                "find",
+                a=["x", "y z"],
+                b=["x", "y"],
+                c={"k": 1, "l": True},
+                d=["x", "y"],
+                e="\u00e9&",
+            )
+            client.call("login", body={"user": "a&b", "n": 1})
+            for name in ("..", ".", ""):
+                with pytest.raises(ToolError, match="cannot be a part of a path"):
+                    client.call("get_pet", name=name)
+            with pytest.raises(ToolError, match="e: required, but missing"):
+                client.call("find")
+            with pytest.raises(ToolError, match=r"body.parent.age: expected"):
+                client.call("put_pets_name", name="x", body={"parent": {"age": -1}})
+        assert [(each["method"], each["path"]) for each in seen] == [
+            ("GET", "/v1/pets/R%2Fx"),
+            ("PUT", "/v1/pets/Rex"),
+            ("DELETE", "/v1/pets/Rex"),
+            ("GET", "/v1/pets?a=x&a=y+z&b=x%2Cy&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
+             "&e=%C3%A9%26"),
+            ("POST", "/v1/login"),
+        ]  # fmt: skip
+        headers = [each["headers"] for each in seen]
+        assert {each["authorization"] for each in headers} == {"Bearer secret"}
+        assert headers[0]["x-trace"] == "7"
+        assert headers[1]["content-type"] == "application/merge-patch+json"
+        assert seen[1]["message"] == {"age": 3}
+        assert seen[4]["message"] == b"user=a%26b&n=1"
+
+    def test_the_answers(self):
+        """Text, pictures and other bytes come as they are; a refusal is told to the
+        model, and a redirect is one: another place would get the credentials."""
+        answers = [
+            (200, {"Content-Type": "text/plain"}, b"plain"),
+            (200, {"Content-Type": "image/png"}, PNG),
+            (200, {"Content-Type": "application/pdf"}, b"%PDF"),
+            (204, {}, b""),
+            (404, {}, b"no such pet"),
+            (302, {"Location": "http://127.0.0.1:1/"}, b""),
+        ]
+        with self.api(lambda seen, sock: answers.pop(0)) as (client, seen):
+            get = functools.partial(client.call_tool, "get_pet", {"name": "x"})
+            assert text_of(get()) == "plain"
+            assert get()["content"][0]["mimeType"] == "image/png"
+            assert get()["content"][0]["resource"]["mimeType"] == "application/pdf"
+            assert not get().get("isError")
+            assert text_of(get()).startswith("HTTP 404 X: no such pet")
+            assert text_of(get()).startswith("HTTP 302")
+        assert len(seen) == 6
+
+    def test_the_program(self, tmp_path):
+        """It reads a file, and finds the API beside it or at --base; --only chooses."""
+        path = os.path.join(tmp_path, "pets.json")
+        with open(path, "w") as file:
+            json.dump(self.DOCUMENT, file)
+        program = os.path.join(HERE, "examples", "openapi.py")
+        with web_server(lambda seen, sock: (200, {}, {"n": 1})) as (url, seen):
+            command = [sys.executable, program, path, "--base", url, "--only", "f*"]
+            command += ["--header", "X-Key: a:b"]
+            with Client(command, stderr=None) as client:
+                assert [tool["name"] for tool in client.list_tools()] == ["find"]
+                assert client.call("find", e="1") == {"n": 1}
+            assert seen[0]["headers"]["x-key"] == "a:b"
