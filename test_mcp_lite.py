@@ -13907,3 +13907,145 @@ class TestOpenApi:
                 assert [tool["name"] for tool in client.list_tools()] == ["find"]
                 assert client.call("find", e="1") == {"n": 1}
             assert seen[0]["headers"]["x-key"] == "a:b"
+
+
+class Gateway(http.server.BaseHTTPRequestHandler):
+    """An API Gateway on this machine: each request is an event for `server.handler`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def serve(self):
+        path, _, query = self.path.partition("?")
+        size = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(size)
+        event = {
+            "headers": {name.lower(): text for name, text in self.headers.items()},
+            "body": base64.b64encode(body).decode() if body else None,
+            "isBase64Encoded": bool(body),
+        }
+        if self.server.payload == "2.0":
+            http = {"method": self.command, "path": path, "protocol": "HTTP/1.1"}
+            event["requestContext"] = {"http": http}
+            event["rawQueryString"] = query
+        else:
+            event["requestContext"] = {"stage": "prod"}
+            event["httpMethod"] = self.command
+            event["path"] = path
+            event["queryStringParameters"] = None
+        answer = json.loads(json.dumps(self.server.handler(event, None)))
+        self.send_response_only(answer["statusCode"])
+        for name, text in answer["headers"].items():
+            if name.lower() != "content-length":
+                self.send_header(name, text)
+        data = answer["body"].encode()
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_DELETE = serve
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+class TestLambda:
+    """examples/lambda_app.py: events of AWS as requests."""
+
+    @contextlib.contextmanager
+    def gateway(self, handler, payload):
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as site:
+            site.handler = handler
+            site.payload = payload
+            thread = started(site.serve_forever, 0.01)
+            try:
+                yield f"http://127.0.0.1:{site.server_port}/mcp"
+            finally:
+                site.shutdown()
+                thread.join(SECONDS)
+
+    @pytest.mark.parametrize("payload", ["2.0", "1.0"])
+    @pytest.mark.parametrize("version", EVERY)
+    def test_every_revision_in_both_formats(self, version, payload):
+        """A client of any revision calls; one of the newest is asked as well."""
+        handler = example("lambda_app").handler
+        options = {"version": version}
+        if version == MODERN:
+            options["on_elicit"] = lambda params: {
+                "action": "accept",
+                "content": {"name": "Ada"},
+            }
+        with self.gateway(handler, payload) as url, Client(url, **options) as client:
+            assert client.protocol_version == version
+            assert [tool["name"] for tool in client.list_tools()] == ["greet"]
+            if version == MODERN:
+                assert client.call("greet") == "Hello, Ada!"
+            else:
+                with pytest.raises(McpError):
+                    client.call("greet")
+
+    def test_one_event(self):
+        """The program answers the event on its stdin."""
+        program = os.path.join(HERE, "examples", "lambda_app.py")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        event = {
+            "requestContext": {"http": {"method": "POST", "path": "/"}},
+            "headers": {"content-type": "application/json", "host": "x.on.aws"},
+            "body": json.dumps(message),
+        }
+        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        answer = json.loads(printed)
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"])["result"] == {}
+        event["headers"]["content-type"] = "text/plain"
+        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        assert json.loads(printed)["statusCode"] == 415
+
+    def test_in_the_real_runtime(self, tmp_path):
+        """AWS's own runtime client, where it is installed, runs the handler: it fetches
+        an event from the runtime API, and posts the answer."""
+        pytest.importorskip("awslambdaric")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        event = {
+            "requestContext": {"http": {"method": "POST", "path": "/"}},
+            "headers": {"content-type": "application/json", "host": "x.on.aws"},
+            "body": json.dumps(message),
+        }
+        posted = queue.Queue()
+
+        def runtime_api(seen, sock):
+            if seen["method"] == "POST":
+                posted.put((seen["path"], seen["message"]))
+                return 202, {}, b""
+            if not posted.empty():
+                # No more events.
+                return None
+            head = {
+                "Lambda-Runtime-Aws-Request-Id": "r1",
+                "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 60000),
+                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:x:1:function:f",
+            }
+            return 200, head, event
+
+        with web_server(runtime_api) as (url, _):
+            folder = os.path.join(HERE, "examples")
+            environ = {
+                **os.environ,
+                "AWS_LAMBDA_RUNTIME_API": url[len("http://") : -len("/mcp")],
+                "LAMBDA_TASK_ROOT": folder,
+                "AWS_LAMBDA_FUNCTION_NAME": "f",
+                "AWS_LAMBDA_FUNCTION_VERSION": "1",
+                "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
+                "AWS_LAMBDA_LOG_GROUP_NAME": "g",
+                "AWS_LAMBDA_LOG_STREAM_NAME": "s",
+                "PYTHONPATH": folder,
+            }
+            command = [sys.executable, "-m", "awslambdaric", "lambda_app.handler"]
+            child = subprocess.Popen(command, env=environ, stdout=PIPE, stderr=PIPE)
+            try:
+                path, answer = posted.get(timeout=SECONDS)
+            finally:
+                child.kill()
+                child.communicate()
+        assert path == "/2018-06-01/runtime/invocation/r1/response"
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"]) == {"jsonrpc": "2.0", "id": 1, "result": {}}
