@@ -13968,7 +13968,7 @@ class TestLambda:
     def test_every_revision_in_both_formats(self, version, payload):
         """A client of any revision calls; one of the newest is asked as well."""
         handler = example("lambda_app").handler
-        options = {"version": version}
+        options = {"protocol_version": version}
         if version == MODERN:
             options["on_elicit"] = lambda params: {
                 "action": "accept",
