@@ -2660,7 +2660,7 @@ class EmbeddedResource(_Content):
     text_or_bytes: what it holds; bytes go in base64.
     mime_type: such as "text/markdown".
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
-    meta: the block's `_meta`, an object.
+    meta: the `_meta` of the block, or of the contents that a resource returns.
 
     Raises ValueError for what is no URI.
     """
@@ -2780,7 +2780,8 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     has no form in JSON.
     """
     if isinstance(value, EmbeddedResource):
-        return {**add_given({}, mimeType=mime_type), **value["resource"]}
+        contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
+        return {**contents, **value["resource"]}
     if isinstance(value, _Media):
         usual = value["mimeType"]
         held = {"blob": value["data"]}

@@ -7033,6 +7033,24 @@ def waiting_server(seen=None):
 class TestServerInProcess:
     """The room Server: what needs no wire."""
 
+    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+    def test_contents_with_meta(self, version):
+        """A resource's contents have the `_meta` of the EmbeddedResource."""
+        server = Server("s")
+
+        @server.resource("ui://page", mime_type="text/html")
+        def page() -> EmbeddedResource:
+            return EmbeddedResource("ui://page", "<p>", meta={"ui": {"domain": "x"}})
+
+        with Client(server, protocol_version=version) as client:
+            (contents,) = client.read_resource("ui://page")["contents"]
+        assert contents == {
+            "uri": "ui://page",
+            "mimeType": "text/html",
+            "text": "<p>",
+            "_meta": {"ui": {"domain": "x"}},
+        }
+
     @pytest.mark.parametrize("masked", [False, True])
     def test_failures_name_what_failed(self, masked):
         """A text begins with the tool, resource, prompt or completion, and says why;
