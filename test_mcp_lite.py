@@ -14067,3 +14067,288 @@ class TestLambda:
         assert path == "/2018-06-01/runtime/invocation/r1/response"
         assert answer["statusCode"] == 200
         assert json.loads(answer["body"]) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+class Chromium:
+    """A headless Chromium, driven through pipes (the DevTools protocol).
+
+    events: what it has reported, in order
+    """
+
+    PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+    def __init__(self, folder):
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        options = (
+            "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage "
+            "--window-size=1400,900 --no-first-run --remote-debugging-pipe"
+        )
+        # It reads from 3 and writes to 4.
+        command = (
+            f"exec {self.PROGRAM} {options} --user-data-dir={shlex.quote(str(folder))} "
+            f"about:blank 3<&{theirs_in} 4>&{theirs_out}"
+        )
+        self.child = subprocess.Popen(
+            ["bash", "-c", command],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.writer = os.fdopen(ours_out, "wb", 0)
+        self.reader = os.fdopen(ours_in, "rb")
+        self.changed = threading.Condition()
+        self.answers = {}
+        self.events = []
+        self.numbers = itertools.count(1)
+        self.thread = started(self.read)
+        target = self.ask(None, "Target.createTarget", url="about:blank")["targetId"]
+        attached = self.ask(
+            None, "Target.attachToTarget", targetId=target, flatten=True
+        )
+        self.page = attached["sessionId"]
+        self.attach(self.page)
+
+    def read(self):
+        data = b""
+        for more in iter(lambda: self.reader.read1(1 << 16), b""):
+            *whole, data = (data + more).split(b"\0")
+            for each in map(json.loads, whole):
+                if each.get("method") == "Target.attachedToTarget":
+                    # A frame of another origin.
+                    started(self.attach, each["params"]["sessionId"])
+                with self.changed:
+                    self.answers[each.get("id")] = each
+                    self.events.append(each)
+                    self.changed.notify_all()
+
+    def attach(self, session):
+        options = {"autoAttach": True, "waitForDebuggerOnStart": False}
+        with contextlib.suppress(AssertionError):
+            self.ask(session, "Target.setAutoAttach", **options, flatten=True)
+            self.ask(session, "Runtime.enable")
+            self.ask(session, "Log.enable")
+
+    def ask(self, session, method, **params):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": params}
+        if session is not None:
+            message["sessionId"] = session
+        with self.changed:
+            self.writer.write(json.dumps(message).encode() + b"\0")
+            self.changed.wait_for(lambda: number in self.answers, SECONDS)
+            answer = self.answers.pop(number)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def run(self, code, session=None, **context):
+        """Return what code has as its value in the page; None if it fails."""
+        options = {"awaitPromise": True, "returnByValue": True, **context}
+        answer = self.ask(
+            session or self.page, "Runtime.evaluate", expression=code, **options
+        )
+        return answer["result"].get("value")
+
+    def everywhere(self, code):
+        """Return the values that are true, of all frames."""
+        values = []
+        for each in list(self.events):
+            if each.get("method") == "Runtime.executionContextCreated":
+                place = each["params"]["context"]["id"]
+                # Some are gone.
+                with contextlib.suppress(AssertionError):
+                    values.append(self.run(code, each["sessionId"], contextId=place))
+        return [value for value in values if value]
+
+    def complaints(self):
+        """Return the errors that pages have had."""
+        kinds = ("Runtime.exceptionThrown", "Log.entryAdded")
+        return [each["params"] for each in self.events if each.get("method") in kinds]
+
+    def close(self):
+        self.child.kill()
+        self.child.wait(SECONDS)
+        self.thread.join(SECONDS)
+        self.reader.close()
+        self.writer.close()
+
+
+class TestApps:
+    """examples/apps.py: tools with pages, and the inspector as their host."""
+
+    UI = "io.modelcontextprotocol/ui"
+
+    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+    def test_the_server(self, version):
+        """A host sees the page and what the page alone calls; others see a tool, and
+        get its text."""
+        apps = example("apps")
+        options = {"protocol_version": version}
+        with Client(apps.server, extensions=apps.HOST, **options) as client:
+            tools = {tool["name"]: tool["_meta"]["ui"] for tool in client.list_tools()}
+            (page,) = client.read_resource(apps.URI)["contents"]
+            assert sum(client.call("reroll", sides=3)["dice"]) in range(2, 7)
+        assert (
+            tools["roll"]["resourceUri"] == tools["reroll"]["resourceUri"] == apps.URI
+        )
+        assert tools["reroll"]["visibility"] == ["app"]
+        assert page["mimeType"] == "text/html;profile=mcp-app"
+        assert page["text"].startswith("<!DOCTYPE html>")
+        assert page["_meta"] == {"ui": {"prefersBorder": True}}
+        with Client(apps.server, **options) as client:
+            assert [tool["name"] for tool in client.list_tools()] == ["roll"]
+            with pytest.raises(NotFound):
+                client.call("reroll")
+            assert json.loads(text_of(client.call_tool("roll", {})))["sum"] >= 2
+
+    def test_the_program(self):
+        """It shows what a host sees, and what others see."""
+        printed, _ = run(sys.executable, os.path.join(HERE, "examples", "apps.py"))
+        assert "reroll {'resourceUri': 'ui://dice/table', 'visibility'" in printed
+        assert printed.endswith("others see ['roll']\n")
+
+    def test_a_policy_lets_in_what_a_page_declares(self):
+        """What is no origin is left out, so that no directive can be added."""
+        policy = example("inspector").app_policy
+        given = {
+            "connectDomains": ["https://a.example:1", "wss://b.example", "*", 5],
+            "resourceDomains": ["https://*.c.example", "https://d; script-src *"],
+        }
+        rules = [rule.split() for rule in policy(given, "http://me").split(";")]
+        rules = {name: places for name, *places in rules}
+        assert rules["connect-src"] == ["https://a.example:1", "wss://b.example"]
+        assert rules["script-src"] == ["'unsafe-inline'", "https://*.c.example"]
+        assert rules["default-src"] == ["'none'"]
+        assert rules["frame-src"] == [] and rules["frame-ancestors"] == ["http://me"]
+
+    @pytest.fixture
+    def browse(self, tmp_path):
+        """browse(server) -> a browser with the inspector's page of the server."""
+        if Chromium.PROGRAM is None:
+            pytest.skip("wants Chromium")
+        module = example("inspector")
+        with contextlib.ExitStack() as stack:
+
+            def start(server):
+                inspector = module.Inspector(server)
+                page = stack.enter_context(module.PageServer(inspector))
+                thread = started(page.serve_forever, 0.02)
+                for undo in (thread.join, page.shutdown, inspector.close):
+                    stack.callback(undo)
+                inspector.api_connect({})
+                browser = Chromium(tmp_path / "browser")
+                stack.callback(browser.close)
+                browser.ask(browser.page, "Page.navigate", url=page.url)
+                return browser
+
+            yield start
+
+    @staticmethod
+    def call(browser, name):
+        """Press the buttons that call a tool."""
+        choose = f"""
+            [...document.querySelectorAll("nav button")]
+                .find((each) => each.textContent === "{name}")?.click() === undefined
+        """
+        eventually(lambda: browser.run(f'document.body.innerText.includes("{name}")'))
+        browser.run(choose)
+        browser.run('document.querySelector("#item form .main").click()')
+
+    def test_a_page_in_a_frame(self, browse):
+        """The page hears the result of its tool, calls another one, and ends when it is
+        closed; its frame fits its size."""
+        apps = example("apps")
+        browser = browse(apps.server)
+        self.call(browser, "roll")
+        text = 'document.getElementById("sum")?.textContent'
+        eventually(lambda: any("in all" in each for each in browser.everywhere(text)))
+        height = 'parseInt(document.querySelector(".app iframe").style.height)'
+        eventually(lambda: browser.run(height) in range(60, 400))
+        wire = 'document.getElementById("wire").innerText'
+        assert "reroll" not in browser.run(wire)
+        browser.everywhere('document.getElementById("roll")?.click()')
+        eventually(lambda: '"name":"reroll"' in browser.run(wire))
+        close = "[...document.querySelectorAll('.app button')].at(-1).click()"
+        browser.run(close)
+        eventually(lambda: browser.run("document.querySelector('.app') === null"))
+        assert browser.complaints() == []
+
+    def test_what_a_page_may_not(self, browse):
+        """A page has no origin and no network, cannot reach the inspector, and calls no
+        tool that is not for pages."""
+        apps = example("apps")
+        server = Server("spy", extensions={self.UI: {}})
+        page = """<!DOCTYPE html><title>spy</title><p id="spy"></p><script>
+            const seen = {};
+            const done = () => {
+              document.getElementById("spy").textContent = JSON.stringify(seen);
+            };
+            const send = (message) => parent.postMessage(
+              {jsonrpc: "2.0", ...message}, "*");
+            addEventListener("message", ({data}) => {
+              if (data.id === undefined) return;
+              seen[data.id] = data.error ? data.error.message : "done";
+              done();
+            });
+            seen.origin = self.origin;
+            for (const [name, way] of Object.entries({
+              storage: () => localStorage.length,
+              top: () => top.document.title,
+            })) {
+              try { seen[name] = String(way()); } catch (error) { seen[name] = error.name; }
+            }
+            fetch("URL").then(() => { seen.network = "open"; },
+              () => { seen.network = "closed"; }).then(done);
+            const call = (id, name) =>
+              send({id, method: "tools/call", params: {name, arguments: {}}});
+            call("secret", "secret");
+            call("unknown", "unknown");
+            call("open", "open");
+            send({id: "list", method: "tools/list", params: {}});
+            send({id: "link", method: "ui/open-link", params: {url: "https://x.example"}});
+            </script>"""
+        called = []
+        server.add_tool(
+            lambda: called.append("secret"),
+            name="secret",
+            meta={"ui": {"visibility": ["model"]}},
+        )
+        server.add_tool(
+            lambda: called.append("open"),
+            name="open",
+            meta={"ui": {"resourceUri": "ui://spy"}},
+        )
+        with web_server(lambda seen, sock: (200, {}, b"")) as (url, visits):
+
+            @server.resource("ui://spy", mime_type=apps.PAGE_TYPE)
+            def spy() -> str:
+                return page.replace("URL", url)
+
+            browser = browse(server)
+            self.call(browser, "open")
+            text = 'document.getElementById("spy")?.textContent'
+
+            def seen():
+                return [
+                    each
+                    for each in map(json.loads, browser.everywhere(text))
+                    if len(each) == 9
+                ]
+
+            eventually(seen)
+            assert visits == []
+        (told,) = seen()
+        assert told == {
+            "origin": "null",
+            "storage": "SecurityError",
+            "top": "SecurityError",
+            "network": "closed",
+            "secret": "secret: not for pages",
+            "unknown": "unknown: not for pages",
+            "open": "done",
+            "list": "tools/list: unknown method",
+            "link": "the inspector opens no links",
+        }
+        assert called == ["open", "open"]
