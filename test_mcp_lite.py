@@ -14352,3 +14352,316 @@ class TestApps:
             "link": "the inspector opens no links",
         }
         assert called == ["open", "open"]
+
+
+class TestSkills:
+    """examples/skills.py: folders of instructions, served and used."""
+
+    SKILLS = "io.modelcontextprotocol/skills"
+    HEAD = "---\nname: {}\ndescription: Does {}.\n---\n# Do {}\n"
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A folder with the skills `tea` and `acme/refunds`, and what is no skill."""
+        refunds = tmp_path / "skills" / "acme" / "refunds"
+        (refunds / "references").mkdir(parents=True)
+        (refunds / "SKILL.md").write_bytes(
+            b'---\r\nname: refunds\r\ndescription: "Money: back"\r\nmetadata:\r\n'
+            b"  version: '1.0'\r\n  stars: 5\r\n---\r\n# Refunds\r\n"
+        )
+        (refunds / "references" / "a b.md").write_text("the rules")
+        (refunds / "seal.png").write_bytes(PNG)
+        (refunds / "empty.txt").write_bytes(b"")
+        (refunds / ".git").mkdir()
+        (refunds / ".git" / "config").write_text("secret")
+        (tmp_path / "outside.md").write_text("secret")
+        (refunds / "link.md").symlink_to(tmp_path / "outside.md")
+        tea = tmp_path / "skills" / "tea"
+        tea.mkdir()
+        (tea / "SKILL.md").write_text(self.HEAD.format("tea", "tea", "tea"))
+        other = tmp_path / "skills" / "other"
+        other.mkdir()
+        (other / "SKILL.md").write_text(self.HEAD.format("another", "it", "it"))
+        return tmp_path / "skills"
+
+    def server(self, folder):
+        server = Server("s", extensions={self.SKILLS: {"directoryRead": True}})
+        example("skills").serve_skills(server, folder)
+        return server
+
+    def client(self, target):
+        return Client(target, extensions={self.SKILLS: {}})
+
+    def test_the_server(self, folder, capsys):
+        """It lists what is a skill, with every file's size and digest; a file is read
+        as it is, and nothing else is served."""
+        with self.client(self.server(folder)) as client:
+            listed = client.request("skills/list")
+            assert listed["resultType"] == "complete"
+            assert {"ttlMs", "cacheScope"} <= listed.keys()
+            refunds, tea = listed["skills"]
+            assert refunds["uri"] == "skill://acme/refunds/SKILL.md"
+            assert refunds["frontmatter"] == {
+                "name": "refunds",
+                "description": "Money: back",
+                "metadata": {"version": "1.0", "stars": 5},
+            }
+            assert [each["uri"][len("skill://acme/refunds/") :] for each in
+                    refunds["resources"]] == [
+                "SKILL.md",
+                "empty.txt",
+                "references/a%20b.md",
+                "seal.png",
+            ]  # fmt: skip
+            for each in refunds["resources"]:
+                data = client.read(each["uri"])
+                data = data.encode() if isinstance(data, str) else data
+                assert each["size"] == len(data)
+                digest = hashlib.sha256(data).hexdigest()
+                assert each["digest"] == f"sha256:{digest}"
+            got = client.request("skills/get", {"uri": tea["uri"]})
+            assert got["skill"] == tea
+            root = {"uri": "skill://acme/refunds"}
+            inside = client.request("resources/directory/read", root)["resources"]
+            assert [(each["name"], each["mimeType"]) for each in inside] == [
+                ("SKILL.md", "text/markdown"),
+                ("empty.txt", "text/plain"),
+                ("references", "inode/directory"),
+                ("seal.png", "image/png"),
+            ]
+            wrong = [
+                ("skills/get", "skill://acme/refunds/seal.png"),
+                ("skills/get", "skill://acme/refunds"),
+                ("skills/get", "skill://nothing/SKILL.md"),
+                ("skills/get", "file:///etc/SKILL.md"),
+                ("skills/get", None),
+                ("resources/directory/read", "skill://tea/SKILL.md"),
+                ("resources/directory/read", "skill://tea/.."),
+                ("resources/directory/read", "skill:///etc"),
+                ("resources/read", "skill://tea"),
+                ("resources/read", "skill://acme/refunds/link.md"),
+                ("resources/read", "skill://acme/refunds/.git/config"),
+                ("resources/read", "skill://tea/../../outside.md"),
+                ("resources/read", "skill://tea/%2e%2e/%2e%2e/outside.md"),
+                ("resources/read", f"skill://{folder.parent}/outside.md"),
+            ]
+            for method, uri in wrong:
+                with pytest.raises(McpError) as caught:
+                    client.request(method, {"uri": uri})
+                assert caught.value.code == -32602, (method, uri)
+        assert (
+            "other/SKILL.md: its name must be its folder's" in capsys.readouterr().err
+        )
+
+    @pytest.mark.parametrize(
+        "line, value",
+        [
+            ("a b", "a b"),
+            ('"a: \\"b\\" # \\u00e9"', 'a: "b" # \u00e9'),
+            ("'it''s: # so'", "it's: # so"),
+            ("http://x.example/#y", "http://x.example/#y"),
+            ("-1.50", -1.5),
+            ("0", 0),
+            ("true", True),
+            ("~", None),
+            ("", None),
+            ("1.0.3", None),
+            ("2026-01-01", None),
+            ("0x1F", None),
+            ("007", None),
+            ("1_000", None),
+            ("12:30", None),
+            ("yes", None),
+            ("OFF", None),
+            ("a # b", None),
+            ("a: b", None),
+            (">", None),
+            ("|-", None),
+            ("[a, b]", None),
+            ("{a: b}", None),
+            ("&x y", None),
+            ("*x", None),
+            ("!!str 1", None),
+            ("- a", None),
+            ('"open', None),
+            ("'a'b'", None),
+            ("@a", None),
+        ],
+    )
+    def test_the_head(self, line, value):
+        """What YAML's readers agree on is read; the rest is refused by name."""
+        skills = example("skills")
+        text = f"---\nname: {line}\n---\n"
+        if value is None and line not in ("", "~"):
+            with pytest.raises(ValueError, match=re.escape(line)):
+                skills.parse_head(text)
+        else:
+            assert skills.parse_head(text) == {"name": value}
+            yaml = pytest.importorskip("yaml")
+            assert yaml.safe_load(f"name: {line}") == {"name": value}
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "name: a",
+            "---\nname: a",
+            "---\nname: a\nname: b\n---\n",
+            "---\nname: a\n  b: c\n---\n",
+            "---\nname: a\n  and more\n---\n",
+            "---\nname:\n    b: c\n  d: e\n---\n",
+            "---\nname:\n- a\n---\n",
+            "---\nname:a\n---\n",
+            "---\n\tname: a\n---\n",
+            "---\n? a\n---\n",
+        ],
+    )
+    def test_heads_that_are_none(self, text):
+        """They are refused."""
+        with pytest.raises(ValueError):
+            example("skills").parse_head(text)
+
+    def test_the_host(self, folder):
+        """It fetches on need, asks once for what stays the same, says whose a text is,
+        and reads only what was listed."""
+        asked = []
+        sent = []
+
+        def approve(label, entry):
+            asked.append((label, entry["uri"]))
+            return "tea" not in entry["uri"]
+
+        def trace(direction, line):
+            if direction == "-->":
+                sent.append(json.loads(line)["method"])
+
+        server = self.server(folder)
+        options = {"extensions": {self.SKILLS: {}}, "trace": trace}
+        uri = "skill://acme/refunds/SKILL.md"
+        with Client(server, **options) as client:
+            host = example("skills").SkillHost(client, "acme's", approve)
+            assert [each["uri"] for each in host.list()] == [
+                uri,
+                "skill://tea/SKILL.md",
+            ]
+            assert "resources/read" not in sent
+            text = host.load(uri)
+            assert text.startswith(f'<skill server="acme\'s" uri={uri!r}>\n---')
+            assert sent.count("resources/read") == 1
+            assert host.read(uri, "references/a b.md") == b"the rules"
+            assert host.read(uri, "./references/../references/a b.md") == b"the rules"
+            assert host.read(uri, "empty.txt") == b""
+            assert host.read(uri, "seal.png") == PNG
+            assert sent.count("resources/read") == 4
+            for path in ("no.md", "../../tea/SKILL.md", "/etc/passwd", "link.md"):
+                with pytest.raises(ValueError, match="no file of this skill"):
+                    host.read(uri, path)
+            host.load(uri)
+            assert asked == [("acme's", uri)]
+            with pytest.raises(PermissionError, match="does not agree"):
+                host.load("skill://tea/SKILL.md")
+
+            # A new file is none of the skill's until it is loaded again, and approved.
+            (folder / "acme" / "refunds" / "new.md").write_text("new")
+            with pytest.raises(ValueError, match="no file of this skill"):
+                host.read(uri, "new.md")
+            host.load(uri)
+            assert host.read(uri, "new.md") == b"new"
+            assert len(asked) == 3
+            # A changed file is not what was approved.
+            host.cache.clear()
+            (folder / "acme" / "refunds" / "new.md").write_text("NEW")
+            with pytest.raises(ValueError, match="not what the server said"):
+                host.read(uri, "new.md")
+
+    @pytest.mark.parametrize(
+        "change, said",
+        [
+            ({"resources": "dynamic"}, "nothing can be verified"),
+            ({"resources": []}, "nothing can be verified"),
+            ({"frontmatter": {"name": "x", "description": "y"}}, "its folder's"),
+            ({"frontmatter": {"name": "tea"}}, "wants a description"),
+            ({"frontmatter": {"name": "tea", "description": "z"}}, "its head is not"),
+            ({"more": {"uri": "skill://tea/SKILL.md"}}, "listed twice"),
+            ({"more": {"uri": "skill://other/x.md"}}, "elsewhere"),
+            ({"more": {"uri": "skill://tea/%2e%2e/x.md"}}, "elsewhere"),
+            ({"more": {"uri": "skill://tea/x.md", "size": 16 << 20}}, "16 MiB"),
+            ({"digest": "sha256:" + "0" * 64}, "not what the server said"),
+            ({"size": 1}, "not what the server said"),
+        ],
+    )
+    def test_a_server_that_contradicts_itself(self, folder, change, said):
+        """Nothing of it is loaded."""
+        server = self.server(folder)
+
+        @server.middleware
+        def lie(ctx, method, params, call_next):
+            result = call_next()
+            if method == "skills/get":
+                skill = result["skill"]
+                listed = skill["resources"][0]
+                skill.update({k: change[k] for k in change.keys() & skill.keys()})
+                listed.update({k: change[k] for k in change.keys() & listed.keys()})
+                if "more" in change:
+                    skill["resources"].append({**listed, **change["more"]})
+            return result
+
+        with self.client(server) as client:
+            host = example("skills").SkillHost(client, "s", lambda label, entry: True)
+            with pytest.raises(ValueError, match=said):
+                host.load("skill://tea/SKILL.md")
+            assert host.held == {}
+
+    def test_the_program(self, folder):
+        """As a host it asks before it loads; as a server it is on stdio."""
+        program = os.path.join(HERE, "examples", "skills.py")
+        printed, _ = run(sys.executable, program, folder, input="y\ny\n")
+        assert "skill://tea/SKILL.md Does tea." in printed
+        assert "<skill server='this folder' uri='skill://tea/SKILL.md'>" in printed
+        command = [sys.executable, program, str(folder), "--serve"]
+        with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
+            assert len(client.request("skills/list")["skills"]) == 2
+
+    def test_a_foreign_host(self, folder):
+        """FastMCP's client, where that is installed, reads every file of a skill and
+        verifies them."""
+        fastmcp = pytest.importorskip("fastmcp", minversion="4")
+        skills = pytest.importorskip("fastmcp.skills.client")
+        import asyncio
+
+        async def use(url):
+            extensions = [skills.SkillsClientExtension()]
+            async with fastmcp.Client(url, extensions=extensions) as client:
+                listed = await client.list_skills()
+                return listed, await client.read_skill(listed[0].uri)
+
+        with self.server(folder).start_http() as http:
+            listed, skill = asyncio.run(use(http.url))
+        assert [each.frontmatter.name for each in listed] == ["refunds", "tea"]
+        assert skill.files["references/a b.md"] == b"the rules"
+        assert skill.files["seal.png"] == PNG
+
+    def test_a_foreign_server(self, folder, tmp_path):
+        """FastMCP's server, where that is installed, has skills that this host loads."""
+        pytest.importorskip("fastmcp", minversion="4")
+        pytest.importorskip("fastmcp.skills.provider")
+        # It would end at what is no skill, or no file.
+        shutil.rmtree(folder / "other")
+        (folder / "acme" / "refunds" / "link.md").unlink()
+        script = tmp_path / "foreign.py"
+        script.write_text(
+            "from fastmcp import FastMCP\n"
+            "from fastmcp.skills.provider import SkillsDirectoryProvider as Folder\n"
+            f"FastMCP('f', providers=[Folder({str(folder)!r})]).run(show_banner=False)\n"
+        )
+        with self.client([sys.executable, str(script)]) as client:
+            host = example("skills").SkillHost(client, "f", lambda label, entry: True)
+            uris = [each["uri"] for each in host.list()]
+            assert sorted(uris) == [
+                "skill://acme/refunds/SKILL.md",
+                "skill://tea/SKILL.md",
+            ]
+            for uri in uris:
+                assert "<skill server='f'" in host.load(uri)
+            refunds = "skill://acme/refunds/SKILL.md"
+            assert host.read(refunds, "references/a b.md") == b"the rules"
+            assert host.read(refunds, "seal.png") == PNG
