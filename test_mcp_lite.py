@@ -14665,3 +14665,90 @@ class TestSkills:
             refunds = "skill://acme/refunds/SKILL.md"
             assert host.read(refunds, "references/a b.md") == b"the rules"
             assert host.read(refunds, "seal.png") == PNG
+
+
+@pytest.mark.skipif(
+    "public_routes" not in Server.start_http.__kwdefaults__, reason="no routes= yet"
+)
+class TestServerCard:
+    """examples/server_card.py: a server that is found by its domain."""
+
+    @contextlib.contextmanager
+    def site(self, **options):
+        """A server with a token and a card. Yields its site, and the routes' documents."""
+        cards = example("server_card")
+        server = Server("weather", "2.0")
+        server.add_tool(lambda: "sun", name="forecast")
+        port = free_port()
+        site = f"http://127.0.0.1:{port}"
+        routes = cards.card_routes(server, site, "org.acme/weather", "Sun?")
+        options = {"verify": {"secret": {"sub": "ada"}}, **options}
+        with server.start_http(port=port, public_routes=routes, **options):
+            yield site
+
+    def test_the_documents(self):
+        """Anybody may read them; they are what the rules say, and new only if changed."""
+        with self.site() as site:
+            urls = {
+                "/.well-known/ai-catalog.json": "application/ai-catalog+json",
+                "/mcp/server-card": "application/mcp-server-card+json",
+            }
+            seen = []
+            for path, kind in urls.items():
+                with urllib.request.urlopen(site + path, timeout=SECONDS) as response:
+                    seen.append(json.load(response))
+                    headers = response.headers
+                assert headers["Content-Type"] == kind
+                assert headers["Access-Control-Allow-Origin"] == "*"
+                assert "max-age" in headers["Cache-Control"]
+                known = {"If-None-Match": headers["ETag"]}
+                request = urllib.request.Request(site + path, headers=known)
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    urllib.request.urlopen(request, timeout=SECONDS)
+                assert caught.value.code == 304
+                caught.value.close()
+        catalog, card = seen
+        assert catalog == {
+            "specVersion": "1.0",
+            "entries": [
+                {
+                    "identifier": "urn:air:acme.org:mcp:weather",
+                    "type": "application/mcp-server-card+json",
+                    "url": site + "/mcp/server-card",
+                }
+            ],
+        }
+        assert card["name"] == "org.acme/weather" and card["version"] == "2.0"
+        assert card["remotes"][0]["url"] == site + "/mcp"
+        assert card["remotes"][0]["supportedProtocolVersions"] == EVERY
+
+    def test_a_client_finds_it(self, capsys):
+        """By the domain alone; what the card and the server say differently is told."""
+        cards = example("server_card")
+        headers = {"Authorization": "Bearer secret"}
+        with self.site() as site:
+            (card,) = cards.find_servers(site)
+            with cards.connect(card, headers=headers) as client:
+                assert client.call("forecast") == "sun"
+            assert capsys.readouterr().err == ""
+            with cards.connect({**card, "version": "1"}, headers=headers):
+                assert "its card is of 1" in capsys.readouterr().err
+            card["remotes"][0]["url"] = "https://{tenant}.acme.org/mcp"
+            with pytest.raises(LookupError):
+                cards.connect(card)
+
+    def test_a_card_inside_a_catalog(self):
+        """An entry may have the card itself; other kinds of entries are passed over."""
+        card = {"name": "x/y"}
+        kind = "application/mcp-server-card+json"
+        entries = [{"type": "other", "url": "x:"}, {"type": kind, "data": card}]
+        catalog = {"entries": entries}
+        with web_server(lambda seen, sock: (200, {}, catalog)) as (url, seen):
+            found = example("server_card").find_servers(url.replace("/mcp", ""))
+        assert found == [card] and len(seen) == 1
+
+    def test_the_program(self):
+        """It serves, finds itself and calls."""
+        program = os.path.join(HERE, "examples", "server_card.py")
+        printed, _ = run(sys.executable, program, free_port())
+        assert printed == "sun\n"
