@@ -2660,7 +2660,7 @@ class EmbeddedResource(_Content):
     text_or_bytes: what it holds; bytes go in base64.
     mime_type: such as "text/markdown".
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
-    meta: the block's `_meta`, an object.
+    meta: the `_meta` of the block, or of the contents that a resource returns.
 
     Raises ValueError for what is no URI.
     """
@@ -2780,7 +2780,8 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     has no form in JSON.
     """
     if isinstance(value, EmbeddedResource):
-        return {**add_given({}, mimeType=mime_type), **value["resource"]}
+        contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
+        return {**contents, **value["resource"]}
     if isinstance(value, _Media):
         usual = value["mimeType"]
         held = {"blob": value["data"]}
@@ -2912,9 +2913,20 @@ def place_of(fn: Any) -> str:
     return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
 
 
-def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Json]:
+def takes_more(fn: Any) -> bool:
+    """Return whether a callable has **kwargs."""
+    return bool(find_function(fn).__code__.co_flags & 8)
+
+
+def read_parameters(
+    fn: Any,
+    bound: int = 0,
+    open_ended: bool = False,
+) -> tuple[list[_Parameter], Any, Json]:
     """Read a callable: returns its parameters, without the first `bound`, its return
     hint, and the names that its hints may use.
+
+    open_ended: whether it may have **kwargs, which are no parameters
 
     It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
     TypeError as find_function() does, for a method without its object, and for
@@ -2926,10 +2938,11 @@ def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Jso
         bound = 1
     code = fn.__code__
     # The flags 4 and 8 say that there are *args and **kwargs.
-    if code.co_flags & 12 or code.co_posonlyargcount > bound:
+    refused = 4 if open_ended else 12
+    if code.co_flags & refused or code.co_posonlyargcount > bound:
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
-            "give each parameter a name"
+            "give each parameter a name (with an input_schema, **kwargs will do)"
         )
     # First the positional names, then keyword-only ones, then local ones.
     names = code.co_varnames
@@ -3505,7 +3518,9 @@ class Signature:
         self.completers: dict[str, Callable[..., Any]] = {}
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
-            parameters, self.returns, self.names = read_parameters(fn)
+            parameters, self.returns, self.names = read_parameters(
+                fn, open_ended=schema is not None
+            )
             reader = HintReader(self.names)
             members = reader.members(parameters, context_type)
         except TypeError as error:
@@ -3539,9 +3554,12 @@ class Signature:
         self._check = Schema(schema or {**root, "additionalProperties": False})
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
-            named = schema.get("properties", arguments).keys() & arguments.keys()
+            taken = schema.get("properties", arguments).keys() - {self.context}
+            if not takes_more(fn):
+                taken &= arguments.keys()
+            # In the order in which they came.
             self._convert = lambda wire: {
-                name: wire[name] for name in named & wire.keys()
+                name: wire[name] for name in wire if name in taken
             }
         # Most arguments are texts and numbers. One of the class given here needs
         # neither a check nor a conversion.
@@ -11074,7 +11092,8 @@ class Server:
         annotations: hints on what it does: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
         input_schema: in place of the one that hints make; its type is "object". The
-            arguments that its `properties` name come as they are, others do not come
+            arguments that its `properties` name come as they are, others do not come.
+            The function may take them by **kwargs, whatever their names are
         output_schema: in place of the one that the return hint makes
         meta: the wire's `_meta`
         structured: whether results have structured content; else the return hint, or

@@ -2500,6 +2500,22 @@ class TestSignatures:
         said = 'does not match.*n: expected integer, got "two"'
         with pytest.raises(ToolError, match=said):
             call({"n": 2})
+        schema = {
+            "type": "object",
+            "properties": {"X-Id": {"type": "integer"}, "ctx": {}, "class": {}},
+        }
+
+        def anything(ctx: Context, **arguments) -> dict:
+            return arguments
+
+        listed, call = offered(anything, input_schema=schema)
+        assert listed["inputSchema"] == schema
+        given = {"X-Id": 1, "class": [2], "ctx": 3, "more": 4}
+        assert call(given)["structuredContent"] == {"X-Id": 1, "class": [2]}
+        with pytest.raises(TypeError, match="with an input_schema"):
+            Server("s").add_tool(anything)
+        with pytest.raises(TypeError, match=r"\*args"):
+            Server("s").add_tool(lambda *args: 1, name="t", input_schema=schema)
         older = {
             "$schema": DRAFT_7,
             "items": [{"$ref": "#/definitions/a"}],
@@ -7017,6 +7033,24 @@ def waiting_server(seen=None):
 
 class TestServerInProcess:
     """The room Server: what needs no wire."""
+
+    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+    def test_contents_with_meta(self, version):
+        """A resource's contents have the `_meta` of the EmbeddedResource."""
+        server = Server("s")
+
+        @server.resource("ui://page", mime_type="text/html")
+        def page() -> EmbeddedResource:
+            return EmbeddedResource("ui://page", "<p>", meta={"ui": {"domain": "x"}})
+
+        with Client(server, protocol_version=version) as client:
+            (contents,) = client.read_resource("ui://page")["contents"]
+        assert contents == {
+            "uri": "ui://page",
+            "mimeType": "text/html",
+            "text": "<p>",
+            "_meta": {"ui": {"domain": "x"}},
+        }
 
     @pytest.mark.parametrize("masked", [False, True])
     def test_failures_name_what_failed(self, masked):
@@ -12145,8 +12179,8 @@ class TestReadme:
         unless the user says so."""
         told = self.run("python3", "examples/agent.py", input=says)
         assert "servers: files, notes\n" in told
-        assert 'notes_read: "The call was refused, error -32602: there is' in told
-        assert 'files_search: "The tool failed: pattern: not a regular' in told
+        assert 'files_search: "search: pattern: required' in told
+        assert 'files_search: "pattern: not a regular' in told
         assert 'files_search: "[\\"mcp_lite.py:' in told
         assert ("written: found" in told) == bool(says)
         assert ("the user does not want it" in told) != bool(says)
@@ -14059,3 +14093,1478 @@ class TestHandbook:
         listed = re.findall(r"`(\w+\.py)`", self.TEXT)
         here = {path.name for path in folder.glob("*.py")}
         assert here <= set(listed), here - set(listed)
+
+
+# What three providers of models send and take. Each has: where requests go, the header
+# that brings the key, a reply that calls two tools, and one that ends.
+PROVIDERS = {
+    "OPENAI": (
+        "/chat/completions",
+        ("authorization", "Bearer k"),
+        {
+            "choices": [
+                {
+                    "message": {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {
+                                "id": "c1",
+                                "type": "function",
+                                "function": {"name": "art_paint", "arguments": ""},
+                            },
+                            {
+                                "id": "c2",
+                                "type": "function",
+                                "function": {"name": "art_sell", "arguments": "{oh"},
+                            },
+                        ],
+                    }
+                }
+            ]
+        },
+        {"choices": [{"message": {"role": "assistant", "content": "done"}}]},
+    ),
+    "ANTHROPIC": (
+        "/v1/messages",
+        ("x-api-key", "k"),
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Let me see."},
+                {"type": "tool_use", "id": "c1", "name": "art_paint", "input": {}},
+                {"type": "tool_use", "id": "c2", "name": "art_sell", "input": {}},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
+    ),
+    "GEMINI": (
+        "/models/some-model:generateContent",
+        ("x-goog-api-key", "k"),
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "Hm.", "thought": True},
+                            {
+                                "functionCall": {"name": "art_paint", "args": {}},
+                                "thoughtSignature": "c2lnbmVk",
+                            },
+                            {"functionCall": {"id": "c2", "name": "art_sell"}},
+                        ],
+                    }
+                }
+            ]
+        },
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}}]},
+    ),
+}
+
+
+class TestAgent:
+    """examples/agent.py: the loop with a model, in the formats of three providers."""
+
+    def gallery(self):
+        server = Server("gallery")
+
+        @server.tool(annotations={"readOnlyHint": True})
+        def paint() -> list:
+            """Paint a picture."""
+            return ["a picture", Image(PNG)]
+
+        @server.tool
+        def sell() -> str:
+            """Sell the picture."""
+            raise ToolError("nobody wants it")
+
+        return server
+
+    def converse(self, provider, monkeypatch):
+        """Have the agent ask a provider; returns the answer, and what was asked."""
+        agent = example("agent")
+        path, _, calls, end = PROVIDERS[provider]
+        replies = [calls, end]
+        script = lambda seen, sock: (200, {}, replies.pop(0))  # noqa: E731
+        monkeypatch.setenv(f"{provider}_API_KEY", "k")
+        monkeypatch.setenv("MODEL", "some-model")
+        model = {
+            "OPENAI": agent.OpenAI,
+            "ANTHROPIC": agent.Anthropic,
+            "GEMINI": agent.Gemini,
+        }[provider]()
+        group = example("group").ClientGroup({"art": self.gallery()})
+        with web_server(script) as (url, seen), group:
+            monkeypatch.setenv(f"{provider}_BASE_URL", url.replace("/mcp", ""))
+            toolbox = agent.Toolbox(group, lambda name, arguments: True)
+            return agent.run_agent(model, toolbox, "Paint!"), seen
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    def test_it_speaks_as_each_provider_does(self, provider, monkeypatch):
+        """The question, the tools, the model's own words, and both results come; a
+        picture comes as one, and a failure as one."""
+        said, seen = self.converse(provider, monkeypatch)
+        path, (header, key), calls, _ = PROVIDERS[provider]
+        assert said == "done"
+        assert [each["path"] for each in seen] == [path, path]
+        assert seen[0]["headers"][header] == key
+        body = seen[1]["message"]
+        picture = base64.b64encode(PNG).decode()
+        if provider == "OPENAI":
+            names = [each["function"]["name"] for each in body["tools"]]
+            question, message, painted, failed, shown = body["messages"]
+            assert question == {"role": "user", "content": "Paint!"}
+            assert message == calls["choices"][0]["message"]
+            assert painted == {
+                "role": "tool",
+                "tool_call_id": "c1",
+                "content": "a picture",
+            }
+            assert failed["tool_call_id"] == "c2"
+            assert "JSONDecodeError" in failed["content"]
+            (part,) = shown["content"]
+            assert part["image_url"]["url"] == f"data:image/png;base64,{picture}"
+        if provider == "ANTHROPIC":
+            names = [each["name"] for each in body["tools"]]
+            assert body["tools"][0]["input_schema"]["type"] == "object"
+            _, message, answer = body["messages"]
+            assert message["content"] == calls["content"]
+            painted, failed = answer["content"]
+            assert painted["tool_use_id"] == "c1" and not painted["is_error"]
+            assert [each["type"] for each in painted["content"]] == ["text", "image"]
+            assert painted["content"][1]["source"]["data"] == picture
+            assert failed["is_error"]
+            assert failed["content"] == [{"type": "text", "text": "nobody wants it"}]
+        if provider == "GEMINI":
+            (declared,) = body["tools"]
+            names = [each["name"] for each in declared["functionDeclarations"]]
+            _, message, answer = body["contents"]
+            # Its signature, too.
+            assert message == calls["candidates"][0]["content"]
+            painted, failed = (each["functionResponse"] for each in answer["parts"])
+            assert painted["name"] == "art_paint"
+            assert painted["response"] == {"output": "a picture"}
+            assert painted["parts"][0]["inlineData"]["data"] == picture
+            assert failed["id"] == "c2"
+            assert failed["response"] == {"error": "nobody wants it"}
+        assert names == ["art_paint", "art_sell"]
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    def test_the_providers_own_types_accept_it(self, provider, monkeypatch):
+        """What is sent fits the types of the provider's own SDK, where that is
+        installed."""
+        pydantic = pytest.importorskip("pydantic")
+        if provider == "OPENAI":
+            chat = pytest.importorskip("openai.types.chat")
+            kind = chat.completion_create_params.CompletionCreateParamsNonStreaming
+        if provider == "ANTHROPIC":
+            sdk = pytest.importorskip("anthropic.types")
+            kind = sdk.message_create_params.MessageCreateParamsNonStreaming
+        if provider == "GEMINI":
+            sdk = pytest.importorskip("google.genai.types")
+        _, seen = self.converse(provider, monkeypatch)
+        body = seen[1]["message"]
+        if provider == "GEMINI":
+            # Each of these refuses members that it does not know.
+            for content in body["contents"]:
+                sdk.Content.model_validate(content)
+            for tool in body["tools"]:
+                sdk.Tool.model_validate(tool)
+        else:
+            pydantic.TypeAdapter(kind).validate_python(body)
+
+    def test_many_tools_cost_two(self):
+        """With more tools than the model should read, it searches and calls; the user
+        is asked about the tool that is meant."""
+        agent = example("agent")
+        server = Server("shop")
+        things = ["tea", "coal", "bread", "paint"] + [f"thing{n}" for n in range(139)]
+        for thing in things:
+            server.add_tool(
+                lambda count, thing=thing: f"{count} {thing}",
+                name=f"buy.{thing}",
+                description=f"Order some {thing}",
+                input_schema={
+                    "type": "object",
+                    "properties": {"count": {"type": "integer"}},
+                    "required": ["count"],
+                },
+            )
+        asked = []
+
+        def allow(name, arguments):
+            asked.append((name, arguments))
+            return "coal" not in name
+
+        with example("group").ClientGroup({"shop": server}) as group:
+            toolbox = agent.Toolbox(group, allow)
+            assert len(toolbox.tools) == 143
+            assert [each["name"] for each in toolbox.offered] == [
+                "search_tools",
+                "call_tool",
+            ]
+            found = toolbox.run("search_tools", '{"query": "order teas"}')
+            best = json.loads(text_of(found))[0]
+            assert best["name"] == "shop_buy_tea"
+            assert best["inputSchema"]["required"] == ["count"]
+            call = {"name": "shop_buy_tea", "arguments": {"count": 2}}
+            assert text_of(toolbox.run("call_tool", json.dumps(call))) == "2 tea"
+            assert asked == [("shop_buy_tea", {"count": 2})]
+            call = {"name": "shop_buy_coal", "arguments": {"count": 2}}
+            assert "does not want" in text_of(toolbox.run("call_tool", call))
+            for broken in (
+                "{",
+                "[]",
+                '{"name": "no"}',
+                {"name": "no", "arguments": {}},
+                {"name": "shop_buy_tea", "arguments": [1]},
+                {"name": "shop_buy_tea", "arguments": {"count": "many"}},
+            ):
+                result = toolbox.run("call_tool", broken)
+                assert result["isError"], broken
+
+
+class TestCheck:
+    """examples/check.py: what a server's callers rely on, for CI."""
+
+    CHECK = os.path.join(HERE, "examples", "check.py")
+
+    def server(self, folder, name, body):
+        """A server's file, with the tool `pay` of this signature and docstring."""
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write(
+                f"import sys; sys.path.insert(0, {HERE!r})\n"
+                "import typing\n"
+                "from mcp_lite import Server\n"
+                "server = Server('shop')\n"
+                f"{textwrap.dedent(body)}\n"
+                "server.run()\n"
+            )
+        return path
+
+    def test_the_commands(self, tmp_path):
+        """`record` prints a contract, `diff` what has changed; the exit code says
+        whether it breaks anybody, or that there was no answer."""
+        old = self.server(
+            tmp_path,
+            "old.py",
+            """
+            @server.tool
+            def pay(sum: int, currency: str = "EUR") -> dict:
+                "Pay."
+            @server.prompt
+            def thank(name: str = "you") -> str:
+                return name
+            @server.resource("shop://prices")
+            def prices() -> str:
+                return "none"
+            """,
+        )
+        harmless = self.server(
+            tmp_path,
+            "harmless.py",
+            """
+            @server.tool
+            def pay(sum: float, currency: str = "EUR", note: str = "") -> dict:
+                "Pay a bill."
+            @server.tool
+            def refund(sum: int) -> None: ...
+            @server.prompt
+            def thank(name: str = "you") -> str:
+                return name
+            @server.resource("shop://prices")
+            def prices() -> str:
+                return "none"
+            """,
+        )
+        breaking = self.server(
+            tmp_path,
+            "breaking.py",
+            """
+            @server.tool
+            def pay(sum: int, account: str) -> dict:
+                "Pay."
+            @server.prompt
+            def thank(name: str) -> str:
+                return name
+            """,
+        )
+        contract = os.path.join(tmp_path, "contract.json")
+        recorded, _ = run(sys.executable, self.CHECK, "record", old)
+        with open(contract, "w") as file:
+            file.write(recorded)
+        rows = [
+            (0, "diff", contract, old),
+            (0, "diff", contract, harmless),
+            (1, "diff", contract, "--", sys.executable, breaking),
+            (0, "diff", contract, contract),
+            (2, "diff", contract, os.path.join(tmp_path, "no such.py")),
+            (2, "diff", os.path.join(tmp_path, "none.json"), old),
+            (2, "compare", contract, old),
+        ]
+        same, better, worse, itself, absent, no_file, _ = at_once(
+            lambda code, *words: run(sys.executable, self.CHECK, *words, code=code),
+            rows,
+        )
+        assert same == itself == ["", ""]
+        assert sorted(better[0].splitlines()) == [
+            'harmless tool pay: description: "Pay." -> "Pay a bill."',
+            'harmless tool pay: inputSchema.sum: type: "integer" -> "number"',
+            "harmless tool pay: inputSchema: properties: "
+            '["currency", "sum"] -> ["currency", "note", "sum"]',
+            "harmless tool refund: new",
+        ]
+        assert sorted(worse[0].splitlines()) == [
+            'BREAKING prompt thank: inputSchema: required: [] -> ["name"]',
+            "BREAKING resource shop://prices: gone",
+            "BREAKING tool pay: inputSchema: properties: "
+            '["currency", "sum"] -> ["account", "sum"]',
+            'BREAKING tool pay: inputSchema: required: ["sum"] -> ["sum", "account"]',
+        ]
+        assert "no such" in absent[1] and absent[0] == ""
+        assert "none.json" in no_file[1]
+
+    @pytest.mark.parametrize(
+        "old, new, how",
+        [
+            ({"type": "integer"}, {"type": "number"}, "wider"),
+            ({"type": ["string", "null"]}, {"type": "string"}, "narrower"),
+            ({"type": "string"}, {"type": "integer"}, "both"),
+            ({}, {"type": "string"}, "narrower"),
+            ({"enum": [1, 2]}, {"enum": [2, 1]}, "neither"),
+            ({"enum": [1, 2]}, {"enum": [2, 1, 3]}, "wider"),
+            ({"enum": [1, 2]}, {"enum": [2, 3]}, "both"),
+            ({"minimum": 1}, {"minimum": 2}, "narrower"),
+            ({"minimum": 1}, {}, "wider"),
+            ({"maxLength": 1}, {"maxLength": 2}, "wider"),
+            ({"exclusiveMaximum": 2}, {"exclusiveMaximum": 1}, "narrower"),
+            ({"const": 1}, {"const": 2}, "both"),
+            ({"pattern": "a"}, {"pattern": "b"}, "both"),
+            ({"multipleOf": 2}, {"multipleOf": 4}, "both"),
+            ({"required": ["a"]}, {"required": ["a", "b"]}, "narrower"),
+            ({"required": ["b", "a"]}, {"required": ["a", "b"]}, "neither"),
+            ({"description": "a"}, {"description": "b"}, "neither"),
+            ({"default": 1}, {}, "neither"),
+            ({"properties": {"a": {}}}, {"properties": {}}, "both"),
+            ({"properties": {}}, {"properties": {"a": {"type": "null"}}}, "neither"),
+            ({"properties": {"title": {}}}, {"properties": {}}, "both"),
+            (
+                {"properties": {"a": {"maxItems": 2}}},
+                {"properties": {"a": {}}},
+                "wider",
+            ),
+            ({"properties": {"a": True}}, {"properties": {"a": True}}, None),
+            ({"items": {"type": "string"}}, {"items": {}}, "wider"),
+            (
+                {"anyOf": [{}, {"enum": [1]}]},
+                {"anyOf": [{}, {"enum": [1, 2]}]},
+                "wider",
+            ),
+            ({"anyOf": [{}]}, {"anyOf": [{}, {"type": "null"}]}, "wider"),
+            ({"allOf": [{}]}, {"allOf": [{}, {"type": "null"}]}, "narrower"),
+            ({}, {"additionalProperties": False}, "narrower"),
+            ({"additionalProperties": True}, {"additionalProperties": {}}, "both"),
+            ({"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, "both"),
+            ({"$defs": {"a": {"enum": [1]}}}, {"$defs": {"a": {"enum": [2]}}}, "both"),
+            ({"$defs": {"a": {}}}, {}, "neither"),
+        ],
+    )
+    def test_what_a_change_does(self, old, new, how):
+        """Each change makes a schema wider, narrower, both or neither."""
+        changes = example("check").compare_schemas(old, new, "x")
+        assert {each for each, _ in changes} <= {how}
+        back = {"wider": "narrower", "narrower": "wider"}.get(how, how)
+        if "properties" not in old and "$defs" not in old:
+            changes = example("check").compare_schemas(new, old, "x")
+            assert {each for each, _ in changes} <= {back}
+
+    def test_which_changes_break(self):
+        """Callers may send what they sent, and read what they read."""
+        check = example("check")
+
+        def breaks(key, old, new):
+            item = {"tool t": {key: old}}
+            return [each for each, _ in check.compare(item, {"tool t": {key: new}})]
+
+        more, less = {"enum": [1, 2]}, {"enum": [1]}
+        assert breaks("inputSchema", less, more) == [False]
+        assert breaks("inputSchema", more, less) == [True]
+        assert breaks("outputSchema", less, more) == [True]
+        assert breaks("outputSchema", more, less) == [False]
+        assert breaks("outputSchema", more, None) == [True]
+        assert breaks("outputSchema", None, more) == [False]
+        assert breaks("annotations", {}, {"readOnlyHint": True}) == [False]
+        assert breaks("mimeType", "text/plain", "text/html") == [True]
+
+    def test_warnings(self):
+        """They name what providers of models refuse, where it stands."""
+        schema = {
+            "type": "object",
+            "properties": {
+                "not": {"type": "integer", "exclusiveMinimum": 0},
+                "b": {"items": {"allOf": [{"oneOf": [{}, {}]}]}},
+            },
+        }
+        contract = {
+            "tool a.b": {"inputSchema": schema},
+            "prompt c.d": {"inputSchema": {"properties": {}}},
+        }
+        warnings = sorted(example("check").warn(contract))
+        assert warnings == [
+            "tool a.b.b.items.allOf.0: Gemini's `parameters` refuses oneOf",
+            "tool a.b.b.items.allOf.0: OpenAI's strict mode refuses oneOf",
+            "tool a.b.b.items: Gemini's `parameters` refuses allOf",
+            "tool a.b.b.items: OpenAI's strict mode refuses allOf",
+            "tool a.b.not: Gemini's `parameters` refuses exclusiveMinimum",
+            "tool a.b: providers want a name of the form [A-Za-z_][A-Za-z0-9_-]{0,63}",
+        ]
+
+
+class TestOpenApi:
+    """examples/openapi.py: the operations of an HTTP API as tools."""
+
+    DOCUMENT = {
+        "openapi": "3.0.3",
+        "info": {"title": "Pets", "version": "2"},
+        "servers": [{"url": "v1"}],
+        "paths": {
+            "/pets/{name}": {
+                "parameters": [{"$ref": "#/components/parameters/name"}],
+                "get": {
+                    "operationId": "get.pet",
+                    "summary": "A pet",
+                    "parameters": [
+                        {"name": "X-Trace", "in": "header", "schema": {}},
+                        {"name": "Authorization", "in": "header", "schema": {}},
+                        {"name": "session", "in": "cookie", "schema": {}},
+                    ],
+                },
+                "put": {
+                    "requestBody": {
+                        "required": True,
+                        "content": {
+                            "application/merge-patch+json": {
+                                "schema": {"$ref": "#/components/schemas/Pet"}
+                            }
+                        },
+                    }
+                },
+                "delete": {},
+            },
+            "/pets": {
+                "get": {
+                    "operationId": "find",
+                    "parameters": [
+                        {"name": "a", "in": "query", "description": "tags"},
+                        {"name": "b", "in": "query", "explode": False},
+                        {"name": "c", "in": "query", "style": "deepObject"},
+                        {"name": "d", "in": "query", "style": "pipeDelimited"},
+                        {"name": "e", "in": "query", "required": True},
+                    ],
+                },
+                "post": {
+                    "operationId": "upload",
+                    "requestBody": {"content": {"multipart/form-data": {}}},
+                },
+            },
+            "/login": {
+                "post": {
+                    "operationId": "login",
+                    "requestBody": {
+                        "content": {"application/x-www-form-urlencoded": {}}
+                    },
+                }
+            },
+            "/far": {
+                "get": {
+                    "operationId": "far",
+                    "parameters": [{"$ref": "other.json#/components/parameters/name"}],
+                }
+            },
+        },
+        "components": {
+            "parameters": {
+                "name": {
+                    "name": "name",
+                    "in": "path",
+                    "required": True,
+                    "schema": {"type": "string"},
+                }
+            },
+            "schemas": {
+                "Pet": {
+                    "type": "object",
+                    "properties": {
+                        "age": {
+                            "type": "integer",
+                            "minimum": 0,
+                            "exclusiveMinimum": True,
+                        },
+                        "nullable": {"type": "string", "nullable": True},
+                        "parent": {"$ref": "#/components/schemas/Pet"},
+                    },
+                }
+            },
+        },
+    }
+
+    @contextlib.contextmanager
+    def api(self, script):
+        """A client of a server made of the document, and what the API was asked."""
+        openapi = example("openapi")
+        with web_server(script) as (url, seen):
+            base = url.replace("/mcp", "/v1/")
+            headers = {"Authorization": "Bearer secret"}
+            server = openapi.build_server(self.DOCUMENT, base, headers)
+            with Client(server) as client:
+                yield client, seen
+
+    def test_the_tools(self, capsys):
+        """Each has the schema of its arguments, as JSON Schema has it; credentials are no
+        arguments. What is not supported is left out, and said."""
+        with self.api(None) as (client, _):
+            tools = {tool["name"]: tool for tool in client.list_tools()}
+        said = capsys.readouterr().err
+        assert "without upload: ValueError('its body is multipart/form-data')" in said
+        assert "without far: KeyError('other.json#')" in said
+        assert set(tools) == {
+            "get_pet",
+            "put_pets_name",
+            "delete_pets_name",
+            "find",
+            "login",
+        }
+        got = tools["get_pet"]
+        assert got["title"] == "A pet" and got["annotations"] == {"readOnlyHint": True}
+        assert set(got["inputSchema"]["properties"]) == {"name", "X-Trace"}
+        assert got["inputSchema"]["required"] == ["name"]
+        assert tools["find"]["inputSchema"]["properties"]["a"] == {
+            "description": "tags"
+        }
+        assert tools["put_pets_name"]["inputSchema"] == {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "body": {"$ref": "#/$defs/Pet"},
+            },
+            "required": ["name", "body"],
+            "$defs": {
+                "Pet": {
+                    "type": "object",
+                    "properties": {
+                        "age": {"type": "integer", "minimum": 0},
+                        "nullable": {
+                            "anyOf": [
+                                {"type": "string", "nullable": True},
+                                {"type": "null"},
+                            ]
+                        },
+                        "parent": {"$ref": "#/$defs/Pet"},
+                    },
+                }
+            },
+        }
+
+    def test_the_requests(self):
+        """Arguments go where the document says, as it says; every request has the
+        credentials."""
+        with self.api(lambda seen, sock: (200, {}, {"ok": True})) as (client, seen):
+            assert client.call("get_pet", {"name": "R/x", "X-Trace": "7"}) == {
+                "ok": True
+            }
+            client.call("put_pets_name", name="Rex", body={"age": 3})
+            client.call("delete_pets_name", name="Rex")
+            client.call(
+                "find",
+                a=["x", "y z"],
+                b=["x", "y"],
+                c={"k": 1, "l": True},
+                d=["x", "y"],
+                e="\u00e9&",
+            )
+            client.call("login", body={"user": "a&b", "n": 1})
+            for name in ("..", ".", ""):
+                with pytest.raises(ToolError, match="cannot be a part of a path"):
+                    client.call("get_pet", name=name)
+            with pytest.raises(ToolError, match="e: required, but missing"):
+                client.call("find")
+            with pytest.raises(ToolError, match=r"body.parent.age: expected"):
+                client.call("put_pets_name", name="x", body={"parent": {"age": -1}})
+        assert [(each["method"], each["path"]) for each in seen] == [
+            ("GET", "/v1/pets/R%2Fx"),
+            ("PUT", "/v1/pets/Rex"),
+            ("DELETE", "/v1/pets/Rex"),
+            ("GET", "/v1/pets?a=x&a=y+z&b=x%2Cy&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
+             "&e=%C3%A9%26"),
+            ("POST", "/v1/login"),
+        ]  # fmt: skip
+        headers = [each["headers"] for each in seen]
+        assert {each["authorization"] for each in headers} == {"Bearer secret"}
+        assert headers[0]["x-trace"] == "7"
+        assert headers[1]["content-type"] == "application/merge-patch+json"
+        assert seen[1]["message"] == {"age": 3}
+        assert seen[4]["message"] == b"user=a%26b&n=1"
+
+    def test_the_answers(self):
+        """Text, pictures and other bytes come as they are; a refusal is told to the
+        model, and a redirect is one: another place would get the credentials."""
+        answers = [
+            (200, {"Content-Type": "text/plain"}, b"plain"),
+            (200, {"Content-Type": "image/png"}, PNG),
+            (200, {"Content-Type": "application/pdf"}, b"%PDF"),
+            (204, {}, b""),
+            (404, {}, b"no such pet"),
+            (302, {"Location": "http://127.0.0.1:1/"}, b""),
+        ]
+        with self.api(lambda seen, sock: answers.pop(0)) as (client, seen):
+            get = functools.partial(client.call_tool, "get_pet", {"name": "x"})
+            assert text_of(get()) == "plain"
+            assert get()["content"][0]["mimeType"] == "image/png"
+            assert get()["content"][0]["resource"]["mimeType"] == "application/pdf"
+            assert not get().get("isError")
+            assert text_of(get()).startswith("HTTP 404 X: no such pet")
+            assert text_of(get()).startswith("HTTP 302")
+        assert len(seen) == 6
+
+    def test_the_program(self, tmp_path):
+        """It reads a file, and finds the API beside it or at --base; --only chooses."""
+        path = os.path.join(tmp_path, "pets.json")
+        with open(path, "w") as file:
+            json.dump(self.DOCUMENT, file)
+        program = os.path.join(HERE, "examples", "openapi.py")
+        with web_server(lambda seen, sock: (200, {}, {"n": 1})) as (url, seen):
+            command = [sys.executable, program, path, "--base", url, "--only", "f*"]
+            command += ["--header", "X-Key: a:b"]
+            with Client(command, stderr=None) as client:
+                assert [tool["name"] for tool in client.list_tools()] == ["find"]
+                assert client.call("find", e="1") == {"n": 1}
+            assert seen[0]["headers"]["x-key"] == "a:b"
+
+
+class Gateway(http.server.BaseHTTPRequestHandler):
+    """An API Gateway on this machine: each request is an event for `server.handler`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def serve(self):
+        path, _, query = self.path.partition("?")
+        size = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(size)
+        event = {
+            "headers": {name.lower(): text for name, text in self.headers.items()},
+            "body": base64.b64encode(body).decode() if body else None,
+            "isBase64Encoded": bool(body),
+        }
+        if self.server.payload == "2.0":
+            http = {"method": self.command, "path": path, "protocol": "HTTP/1.1"}
+            event["requestContext"] = {"http": http}
+            event["rawQueryString"] = query
+        else:
+            event["requestContext"] = {"stage": "prod"}
+            event["httpMethod"] = self.command
+            event["path"] = path
+            event["queryStringParameters"] = None
+        answer = json.loads(json.dumps(self.server.handler(event, None)))
+        self.send_response_only(answer["statusCode"])
+        for name, text in answer["headers"].items():
+            if name.lower() != "content-length":
+                self.send_header(name, text)
+        data = answer["body"].encode()
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_DELETE = serve
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+class TestLambda:
+    """examples/lambda_app.py: events of AWS as requests."""
+
+    @contextlib.contextmanager
+    def gateway(self, handler, payload):
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as site:
+            site.handler = handler
+            site.payload = payload
+            thread = started(site.serve_forever, 0.01)
+            try:
+                yield f"http://127.0.0.1:{site.server_port}/mcp"
+            finally:
+                site.shutdown()
+                thread.join(SECONDS)
+
+    @pytest.mark.parametrize("payload", ["2.0", "1.0"])
+    @pytest.mark.parametrize("version", EVERY)
+    def test_every_revision_in_both_formats(self, version, payload):
+        """A client of any revision calls; one of the newest is asked as well."""
+        handler = example("lambda_app").handler
+        options = {"protocol_version": version}
+        if version == MODERN:
+            options["on_elicit"] = lambda params: {
+                "action": "accept",
+                "content": {"name": "Ada"},
+            }
+        with self.gateway(handler, payload) as url, Client(url, **options) as client:
+            assert client.protocol_version == version
+            assert [tool["name"] for tool in client.list_tools()] == ["greet"]
+            if version == MODERN:
+                assert client.call("greet") == "Hello, Ada!"
+            else:
+                with pytest.raises(McpError):
+                    client.call("greet")
+
+    def test_one_event(self):
+        """The program answers the event on its stdin."""
+        program = os.path.join(HERE, "examples", "lambda_app.py")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        event = {
+            "requestContext": {"http": {"method": "POST", "path": "/"}},
+            "headers": {"content-type": "application/json", "host": "x.on.aws"},
+            "body": json.dumps(message),
+        }
+        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        answer = json.loads(printed)
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"])["result"] == {}
+        event["headers"]["content-type"] = "text/plain"
+        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        assert json.loads(printed)["statusCode"] == 415
+
+    def test_in_the_real_runtime(self, tmp_path):
+        """AWS's own runtime client, where it is installed, runs the handler: it fetches
+        an event from the runtime API, and posts the answer."""
+        pytest.importorskip("awslambdaric")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        event = {
+            "requestContext": {"http": {"method": "POST", "path": "/"}},
+            "headers": {"content-type": "application/json", "host": "x.on.aws"},
+            "body": json.dumps(message),
+        }
+        posted = queue.Queue()
+
+        def runtime_api(seen, sock):
+            if seen["method"] == "POST":
+                posted.put((seen["path"], seen["message"]))
+                return 202, {}, b""
+            if not posted.empty():
+                # No more events.
+                return None
+            head = {
+                "Lambda-Runtime-Aws-Request-Id": "r1",
+                "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 60000),
+                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:x:1:function:f",
+            }
+            return 200, head, event
+
+        with web_server(runtime_api) as (url, _):
+            folder = os.path.join(HERE, "examples")
+            environ = {
+                **os.environ,
+                "AWS_LAMBDA_RUNTIME_API": url[len("http://") : -len("/mcp")],
+                "LAMBDA_TASK_ROOT": folder,
+                "AWS_LAMBDA_FUNCTION_NAME": "f",
+                "AWS_LAMBDA_FUNCTION_VERSION": "1",
+                "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
+                "AWS_LAMBDA_LOG_GROUP_NAME": "g",
+                "AWS_LAMBDA_LOG_STREAM_NAME": "s",
+                "PYTHONPATH": folder,
+            }
+            command = [sys.executable, "-m", "awslambdaric", "lambda_app.handler"]
+            child = subprocess.Popen(command, env=environ, stdout=PIPE, stderr=PIPE)
+            try:
+                path, answer = posted.get(timeout=SECONDS)
+            finally:
+                child.kill()
+                child.communicate()
+        assert path == "/2018-06-01/runtime/invocation/r1/response"
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"]) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+class Chromium:
+    """A headless Chromium, driven through pipes (the DevTools protocol).
+
+    events: what it has reported, in order
+    """
+
+    PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+    def __init__(self, folder):
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        options = (
+            "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage "
+            "--window-size=1400,900 --no-first-run --remote-debugging-pipe"
+        )
+        # It reads from 3 and writes to 4.
+        command = (
+            f"exec {self.PROGRAM} {options} --user-data-dir={shlex.quote(str(folder))} "
+            f"about:blank 3<&{theirs_in} 4>&{theirs_out}"
+        )
+        self.child = subprocess.Popen(
+            ["bash", "-c", command],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.writer = os.fdopen(ours_out, "wb", 0)
+        self.reader = os.fdopen(ours_in, "rb")
+        self.changed = threading.Condition()
+        self.answers = {}
+        self.events = []
+        self.numbers = itertools.count(1)
+        self.thread = started(self.read)
+        target = self.ask(None, "Target.createTarget", url="about:blank")["targetId"]
+        attached = self.ask(
+            None, "Target.attachToTarget", targetId=target, flatten=True
+        )
+        self.page = attached["sessionId"]
+        self.attach(self.page)
+
+    def read(self):
+        data = b""
+        for more in iter(lambda: self.reader.read1(1 << 16), b""):
+            *whole, data = (data + more).split(b"\0")
+            for each in map(json.loads, whole):
+                if each.get("method") == "Target.attachedToTarget":
+                    # A frame of another origin.
+                    started(self.attach, each["params"]["sessionId"])
+                with self.changed:
+                    self.answers[each.get("id")] = each
+                    self.events.append(each)
+                    self.changed.notify_all()
+
+    def attach(self, session):
+        options = {"autoAttach": True, "waitForDebuggerOnStart": False}
+        with contextlib.suppress(AssertionError):
+            self.ask(session, "Target.setAutoAttach", **options, flatten=True)
+            self.ask(session, "Runtime.enable")
+            self.ask(session, "Log.enable")
+
+    def ask(self, session, method, **params):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": params}
+        if session is not None:
+            message["sessionId"] = session
+        with self.changed:
+            self.writer.write(json.dumps(message).encode() + b"\0")
+            self.changed.wait_for(lambda: number in self.answers, SECONDS)
+            answer = self.answers.pop(number)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def run(self, code, session=None, **context):
+        """Return what code has as its value in the page; None if it fails."""
+        options = {"awaitPromise": True, "returnByValue": True, **context}
+        answer = self.ask(
+            session or self.page, "Runtime.evaluate", expression=code, **options
+        )
+        return answer["result"].get("value")
+
+    def everywhere(self, code):
+        """Return the values that are true, of all frames."""
+        values = []
+        for each in list(self.events):
+            if each.get("method") == "Runtime.executionContextCreated":
+                place = each["params"]["context"]["id"]
+                # Some are gone.
+                with contextlib.suppress(AssertionError):
+                    values.append(self.run(code, each["sessionId"], contextId=place))
+        return [value for value in values if value]
+
+    def complaints(self):
+        """Return the errors that pages have had."""
+        kinds = ("Runtime.exceptionThrown", "Log.entryAdded")
+        return [each["params"] for each in self.events if each.get("method") in kinds]
+
+    def close(self):
+        self.child.kill()
+        self.child.wait(SECONDS)
+        self.thread.join(SECONDS)
+        self.reader.close()
+        self.writer.close()
+
+
+class TestApps:
+    """examples/apps.py: tools with pages, and the inspector as their host."""
+
+    UI = "io.modelcontextprotocol/ui"
+
+    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+    def test_the_server(self, version):
+        """A host sees the page and what the page alone calls; others see a tool, and
+        get its text."""
+        apps = example("apps")
+        options = {"protocol_version": version}
+        with Client(apps.server, extensions=apps.HOST, **options) as client:
+            tools = {tool["name"]: tool["_meta"]["ui"] for tool in client.list_tools()}
+            (page,) = client.read_resource(apps.URI)["contents"]
+            assert sum(client.call("reroll", sides=3)["dice"]) in range(2, 7)
+        assert (
+            tools["roll"]["resourceUri"] == tools["reroll"]["resourceUri"] == apps.URI
+        )
+        assert tools["reroll"]["visibility"] == ["app"]
+        assert page["mimeType"] == "text/html;profile=mcp-app"
+        assert page["text"].startswith("<!DOCTYPE html>")
+        assert page["_meta"] == {"ui": {"prefersBorder": True}}
+        with Client(apps.server, **options) as client:
+            assert [tool["name"] for tool in client.list_tools()] == ["roll"]
+            with pytest.raises(NotFound):
+                client.call("reroll")
+            assert json.loads(text_of(client.call_tool("roll", {})))["sum"] >= 2
+
+    def test_the_program(self):
+        """It shows what a host sees, and what others see."""
+        printed, _ = run(sys.executable, os.path.join(HERE, "examples", "apps.py"))
+        assert "reroll {'resourceUri': 'ui://dice/table', 'visibility'" in printed
+        assert printed.endswith("others see ['roll']\n")
+
+    def test_a_policy_lets_in_what_a_page_declares(self):
+        """What is no origin is left out, so that no directive can be added."""
+        policy = example("inspector").app_policy
+        given = {
+            "connectDomains": ["https://a.example:1", "wss://b.example", "*", 5],
+            "resourceDomains": ["https://*.c.example", "https://d; script-src *"],
+        }
+        rules = [rule.split() for rule in policy(given, "http://me").split(";")]
+        rules = {name: places for name, *places in rules}
+        assert rules["connect-src"] == ["https://a.example:1", "wss://b.example"]
+        assert rules["script-src"] == ["'unsafe-inline'", "https://*.c.example"]
+        assert rules["default-src"] == ["'none'"]
+        assert rules["frame-src"] == [] and rules["frame-ancestors"] == ["http://me"]
+
+    @pytest.fixture
+    def browse(self, tmp_path):
+        """browse(server) -> a browser with the inspector's page of the server."""
+        if Chromium.PROGRAM is None:
+            pytest.skip("wants Chromium")
+        module = example("inspector")
+        with contextlib.ExitStack() as stack:
+
+            def start(server):
+                inspector = module.Inspector(server)
+                page = stack.enter_context(module.PageServer(inspector))
+                thread = started(page.serve_forever, 0.02)
+                for undo in (thread.join, page.shutdown, inspector.close):
+                    stack.callback(undo)
+                inspector.api_connect({})
+                browser = Chromium(tmp_path / "browser")
+                stack.callback(browser.close)
+                browser.ask(browser.page, "Page.navigate", url=page.url)
+                return browser
+
+            yield start
+
+    @staticmethod
+    def call(browser, name):
+        """Press the buttons that call a tool."""
+        choose = f"""
+            [...document.querySelectorAll("nav button")]
+                .find((each) => each.textContent === "{name}")?.click() === undefined
+        """
+        eventually(lambda: browser.run(f'document.body.innerText.includes("{name}")'))
+        browser.run(choose)
+        browser.run('document.querySelector("#item form .main").click()')
+
+    def test_a_page_in_a_frame(self, browse):
+        """The page hears the result of its tool, calls another one, and ends when it is
+        closed; its frame fits its size."""
+        apps = example("apps")
+        browser = browse(apps.server)
+        self.call(browser, "roll")
+        text = 'document.getElementById("sum")?.textContent'
+        eventually(lambda: any("in all" in each for each in browser.everywhere(text)))
+        height = 'parseInt(document.querySelector(".app iframe").style.height)'
+        eventually(lambda: browser.run(height) in range(60, 400))
+        wire = 'document.getElementById("wire").innerText'
+        assert "reroll" not in browser.run(wire)
+        browser.everywhere('document.getElementById("roll")?.click()')
+        eventually(lambda: '"name":"reroll"' in browser.run(wire))
+        close = "[...document.querySelectorAll('.app button')].at(-1).click()"
+        browser.run(close)
+        eventually(lambda: browser.run("document.querySelector('.app') === null"))
+        assert browser.complaints() == []
+
+    def test_what_a_page_may_not(self, browse):
+        """A page has no origin and no network, cannot reach the inspector, and calls no
+        tool that is not for pages."""
+        apps = example("apps")
+        server = Server("spy", extensions={self.UI: {}})
+        page = """<!DOCTYPE html><title>spy</title><p id="spy"></p><script>
+            const seen = {};
+            const done = () => {
+              document.getElementById("spy").textContent = JSON.stringify(seen);
+            };
+            const send = (message) => parent.postMessage(
+              {jsonrpc: "2.0", ...message}, "*");
+            addEventListener("message", ({data}) => {
+              if (data.id === undefined) return;
+              seen[data.id] = data.error ? data.error.message : "done";
+              done();
+            });
+            seen.origin = self.origin;
+            for (const [name, way] of Object.entries({
+              storage: () => localStorage.length,
+              top: () => top.document.title,
+            })) {
+              try { seen[name] = String(way()); } catch (error) { seen[name] = error.name; }
+            }
+            fetch("URL").then(() => { seen.network = "open"; },
+              () => { seen.network = "closed"; }).then(done);
+            const call = (id, name) =>
+              send({id, method: "tools/call", params: {name, arguments: {}}});
+            call("secret", "secret");
+            call("unknown", "unknown");
+            call("open", "open");
+            send({id: "list", method: "tools/list", params: {}});
+            send({id: "link", method: "ui/open-link", params: {url: "https://x.example"}});
+            </script>"""
+        called = []
+        server.add_tool(
+            lambda: called.append("secret"),
+            name="secret",
+            meta={"ui": {"visibility": ["model"]}},
+        )
+        server.add_tool(
+            lambda: called.append("open"),
+            name="open",
+            meta={"ui": {"resourceUri": "ui://spy"}},
+        )
+        with web_server(lambda seen, sock: (200, {}, b"")) as (url, visits):
+
+            @server.resource("ui://spy", mime_type=apps.PAGE_TYPE)
+            def spy() -> str:
+                return page.replace("URL", url)
+
+            browser = browse(server)
+            self.call(browser, "open")
+            text = 'document.getElementById("spy")?.textContent'
+
+            def seen():
+                return [
+                    each
+                    for each in map(json.loads, browser.everywhere(text))
+                    if len(each) == 9
+                ]
+
+            eventually(seen)
+            assert visits == []
+        (told,) = seen()
+        assert told == {
+            "origin": "null",
+            "storage": "SecurityError",
+            "top": "SecurityError",
+            "network": "closed",
+            "secret": "secret: not for pages",
+            "unknown": "unknown: not for pages",
+            "open": "done",
+            "list": "tools/list: unknown method",
+            "link": "the inspector opens no links",
+        }
+        assert called == ["open", "open"]
+
+
+class TestSkills:
+    """examples/skills.py: folders of instructions, served and used."""
+
+    SKILLS = "io.modelcontextprotocol/skills"
+    HEAD = "---\nname: {}\ndescription: Does {}.\n---\n# Do {}\n"
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A folder with the skills `tea` and `acme/refunds`, and what is no skill."""
+        refunds = tmp_path / "skills" / "acme" / "refunds"
+        (refunds / "references").mkdir(parents=True)
+        (refunds / "SKILL.md").write_bytes(
+            b'---\r\nname: refunds\r\ndescription: "Money: back"\r\nmetadata:\r\n'
+            b"  version: '1.0'\r\n  stars: 5\r\n---\r\n# Refunds\r\n"
+        )
+        (refunds / "references" / "a b.md").write_text("the rules")
+        (refunds / "seal.png").write_bytes(PNG)
+        (refunds / "empty.txt").write_bytes(b"")
+        (refunds / ".git").mkdir()
+        (refunds / ".git" / "config").write_text("secret")
+        (tmp_path / "outside.md").write_text("secret")
+        (refunds / "link.md").symlink_to(tmp_path / "outside.md")
+        tea = tmp_path / "skills" / "tea"
+        tea.mkdir()
+        (tea / "SKILL.md").write_text(self.HEAD.format("tea", "tea", "tea"))
+        other = tmp_path / "skills" / "other"
+        other.mkdir()
+        (other / "SKILL.md").write_text(self.HEAD.format("another", "it", "it"))
+        return tmp_path / "skills"
+
+    def server(self, folder):
+        server = Server("s", extensions={self.SKILLS: {"directoryRead": True}})
+        example("skills").serve_skills(server, folder)
+        return server
+
+    def client(self, target):
+        return Client(target, extensions={self.SKILLS: {}})
+
+    def test_the_server(self, folder, capsys):
+        """It lists what is a skill, with every file's size and digest; a file is read
+        as it is, and nothing else is served."""
+        with self.client(self.server(folder)) as client:
+            listed = client.request("skills/list")
+            assert listed["resultType"] == "complete"
+            assert {"ttlMs", "cacheScope"} <= listed.keys()
+            refunds, tea = listed["skills"]
+            assert refunds["uri"] == "skill://acme/refunds/SKILL.md"
+            assert refunds["frontmatter"] == {
+                "name": "refunds",
+                "description": "Money: back",
+                "metadata": {"version": "1.0", "stars": 5},
+            }
+            assert [each["uri"][len("skill://acme/refunds/") :] for each in
+                    refunds["resources"]] == [
+                "SKILL.md",
+                "empty.txt",
+                "references/a%20b.md",
+                "seal.png",
+            ]  # fmt: skip
+            for each in refunds["resources"]:
+                data = client.read(each["uri"])
+                data = data.encode() if isinstance(data, str) else data
+                assert each["size"] == len(data)
+                digest = hashlib.sha256(data).hexdigest()
+                assert each["digest"] == f"sha256:{digest}"
+            got = client.request("skills/get", {"uri": tea["uri"]})
+            assert got["skill"] == tea
+            root = {"uri": "skill://acme/refunds"}
+            inside = client.request("resources/directory/read", root)["resources"]
+            assert [(each["name"], each["mimeType"]) for each in inside] == [
+                ("SKILL.md", "text/markdown"),
+                ("empty.txt", "text/plain"),
+                ("references", "inode/directory"),
+                ("seal.png", "image/png"),
+            ]
+            wrong = [
+                ("skills/get", "skill://acme/refunds/seal.png"),
+                ("skills/get", "skill://acme/refunds"),
+                ("skills/get", "skill://nothing/SKILL.md"),
+                ("skills/get", "file:///etc/SKILL.md"),
+                ("skills/get", None),
+                ("resources/directory/read", "skill://tea/SKILL.md"),
+                ("resources/directory/read", "skill://tea/.."),
+                ("resources/directory/read", "skill:///etc"),
+                ("resources/read", "skill://tea"),
+                ("resources/read", "skill://acme/refunds/link.md"),
+                ("resources/read", "skill://acme/refunds/.git/config"),
+                ("resources/read", "skill://tea/../../outside.md"),
+                ("resources/read", "skill://tea/%2e%2e/%2e%2e/outside.md"),
+                ("resources/read", f"skill://{folder.parent}/outside.md"),
+            ]
+            for method, uri in wrong:
+                with pytest.raises(McpError) as caught:
+                    client.request(method, {"uri": uri})
+                assert caught.value.code == -32602, (method, uri)
+        assert (
+            "other/SKILL.md: its name must be its folder's" in capsys.readouterr().err
+        )
+
+    @pytest.mark.parametrize(
+        "line, value",
+        [
+            ("a b", "a b"),
+            ('"a: \\"b\\" # \\u00e9"', 'a: "b" # \u00e9'),
+            ("'it''s: # so'", "it's: # so"),
+            ("http://x.example/#y", "http://x.example/#y"),
+            ("-1.50", -1.5),
+            ("0", 0),
+            ("true", True),
+            ("~", None),
+            ("", None),
+            ("1.0.3", None),
+            ("2026-01-01", None),
+            ("0x1F", None),
+            ("007", None),
+            ("1_000", None),
+            ("12:30", None),
+            ("yes", None),
+            ("OFF", None),
+            ("a # b", None),
+            ("a: b", None),
+            (">", None),
+            ("|-", None),
+            ("[a, b]", None),
+            ("{a: b}", None),
+            ("&x y", None),
+            ("*x", None),
+            ("!!str 1", None),
+            ("- a", None),
+            ('"open', None),
+            ("'a'b'", None),
+            ("@a", None),
+        ],
+    )
+    def test_the_head(self, line, value):
+        """What YAML's readers agree on is read; the rest is refused by name."""
+        skills = example("skills")
+        text = f"---\nname: {line}\n---\n"
+        if value is None and line not in ("", "~"):
+            with pytest.raises(ValueError, match=re.escape(line)):
+                skills.parse_head(text)
+        else:
+            assert skills.parse_head(text) == {"name": value}
+            yaml = pytest.importorskip("yaml")
+            assert yaml.safe_load(f"name: {line}") == {"name": value}
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "name: a",
+            "---\nname: a",
+            "---\nname: a\nname: b\n---\n",
+            "---\nname: a\n  b: c\n---\n",
+            "---\nname: a\n  and more\n---\n",
+            "---\nname:\n    b: c\n  d: e\n---\n",
+            "---\nname:\n- a\n---\n",
+            "---\nname:a\n---\n",
+            "---\n\tname: a\n---\n",
+            "---\n? a\n---\n",
+        ],
+    )
+    def test_heads_that_are_none(self, text):
+        """They are refused."""
+        with pytest.raises(ValueError):
+            example("skills").parse_head(text)
+
+    def test_the_host(self, folder):
+        """It fetches on need, asks once for what stays the same, says whose a text is,
+        and reads only what was listed."""
+        asked = []
+        sent = []
+
+        def approve(label, entry):
+            asked.append((label, entry["uri"]))
+            return "tea" not in entry["uri"]
+
+        def trace(direction, line):
+            if direction == "-->":
+                sent.append(json.loads(line)["method"])
+
+        server = self.server(folder)
+        options = {"extensions": {self.SKILLS: {}}, "trace": trace}
+        uri = "skill://acme/refunds/SKILL.md"
+        with Client(server, **options) as client:
+            host = example("skills").SkillHost(client, "acme's", approve)
+            assert [each["uri"] for each in host.list()] == [
+                uri,
+                "skill://tea/SKILL.md",
+            ]
+            assert "resources/read" not in sent
+            text = host.load(uri)
+            assert text.startswith(f'<skill server="acme\'s" uri={uri!r}>\n---')
+            assert sent.count("resources/read") == 1
+            assert host.read(uri, "references/a b.md") == b"the rules"
+            assert host.read(uri, "./references/../references/a b.md") == b"the rules"
+            assert host.read(uri, "empty.txt") == b""
+            assert host.read(uri, "seal.png") == PNG
+            assert sent.count("resources/read") == 4
+            for path in ("no.md", "../../tea/SKILL.md", "/etc/passwd", "link.md"):
+                with pytest.raises(ValueError, match="no file of this skill"):
+                    host.read(uri, path)
+            host.load(uri)
+            assert asked == [("acme's", uri)]
+            with pytest.raises(PermissionError, match="does not agree"):
+                host.load("skill://tea/SKILL.md")
+
+            # A new file is none of the skill's until it is loaded again, and approved.
+            (folder / "acme" / "refunds" / "new.md").write_text("new")
+            with pytest.raises(ValueError, match="no file of this skill"):
+                host.read(uri, "new.md")
+            host.load(uri)
+            assert host.read(uri, "new.md") == b"new"
+            assert len(asked) == 3
+            # A changed file is not what was approved.
+            host.cache.clear()
+            (folder / "acme" / "refunds" / "new.md").write_text("NEW")
+            with pytest.raises(ValueError, match="not what the server said"):
+                host.read(uri, "new.md")
+
+    @pytest.mark.parametrize(
+        "change, said",
+        [
+            ({"resources": "dynamic"}, "nothing can be verified"),
+            ({"resources": []}, "nothing can be verified"),
+            ({"frontmatter": {"name": "x", "description": "y"}}, "its folder's"),
+            ({"frontmatter": {"name": "tea"}}, "wants a description"),
+            ({"frontmatter": {"name": "tea", "description": "z"}}, "its head is not"),
+            ({"more": {"uri": "skill://tea/SKILL.md"}}, "listed twice"),
+            ({"more": {"uri": "skill://other/x.md"}}, "elsewhere"),
+            ({"more": {"uri": "skill://tea/%2e%2e/x.md"}}, "elsewhere"),
+            ({"more": {"uri": "skill://tea/x.md", "size": 16 << 20}}, "16 MiB"),
+            ({"digest": "sha256:" + "0" * 64}, "not what the server said"),
+            ({"size": 1}, "not what the server said"),
+        ],
+    )
+    def test_a_server_that_contradicts_itself(self, folder, change, said):
+        """Nothing of it is loaded."""
+        server = self.server(folder)
+
+        @server.middleware
+        def lie(ctx, method, params, call_next):
+            result = call_next()
+            if method == "skills/get":
+                skill = result["skill"]
+                listed = skill["resources"][0]
+                skill.update({k: change[k] for k in change.keys() & skill.keys()})
+                listed.update({k: change[k] for k in change.keys() & listed.keys()})
+                if "more" in change:
+                    skill["resources"].append({**listed, **change["more"]})
+            return result
+
+        with self.client(server) as client:
+            host = example("skills").SkillHost(client, "s", lambda label, entry: True)
+            with pytest.raises(ValueError, match=said):
+                host.load("skill://tea/SKILL.md")
+            assert host.held == {}
+
+    def test_the_program(self, folder):
+        """As a host it asks before it loads; as a server it is on stdio."""
+        program = os.path.join(HERE, "examples", "skills.py")
+        printed, _ = run(sys.executable, program, folder, input="y\ny\n")
+        assert "skill://tea/SKILL.md Does tea." in printed
+        assert "<skill server='this folder' uri='skill://tea/SKILL.md'>" in printed
+        command = [sys.executable, program, str(folder), "--serve"]
+        with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
+            assert len(client.request("skills/list")["skills"]) == 2
+
+    def test_a_foreign_host(self, folder):
+        """FastMCP's client, where that is installed, reads every file of a skill and
+        verifies them."""
+        fastmcp = pytest.importorskip("fastmcp", minversion="4")
+        skills = pytest.importorskip("fastmcp.skills.client")
+        import asyncio
+
+        async def use(url):
+            extensions = [skills.SkillsClientExtension()]
+            async with fastmcp.Client(url, extensions=extensions) as client:
+                listed = await client.list_skills()
+                return listed, await client.read_skill(listed[0].uri)
+
+        with self.server(folder).start_http() as http:
+            listed, skill = asyncio.run(use(http.url))
+        assert [each.frontmatter.name for each in listed] == ["refunds", "tea"]
+        assert skill.files["references/a b.md"] == b"the rules"
+        assert skill.files["seal.png"] == PNG
+
+    def test_a_foreign_server(self, folder, tmp_path):
+        """FastMCP's server, where that is installed, has skills that this host loads."""
+        pytest.importorskip("fastmcp", minversion="4")
+        pytest.importorskip("fastmcp.skills.provider")
+        # It would end at what is no skill, or no file.
+        shutil.rmtree(folder / "other")
+        (folder / "acme" / "refunds" / "link.md").unlink()
+        script = tmp_path / "foreign.py"
+        script.write_text(
+            "from fastmcp import FastMCP\n"
+            "from fastmcp.skills.provider import SkillsDirectoryProvider as Folder\n"
+            f"FastMCP('f', providers=[Folder({str(folder)!r})]).run(show_banner=False)\n"
+        )
+        with self.client([sys.executable, str(script)]) as client:
+            host = example("skills").SkillHost(client, "f", lambda label, entry: True)
+            uris = [each["uri"] for each in host.list()]
+            assert sorted(uris) == [
+                "skill://acme/refunds/SKILL.md",
+                "skill://tea/SKILL.md",
+            ]
+            for uri in uris:
+                assert "<skill server='f'" in host.load(uri)
+            refunds = "skill://acme/refunds/SKILL.md"
+            assert host.read(refunds, "references/a b.md") == b"the rules"
+            assert host.read(refunds, "seal.png") == PNG
+
+
+@pytest.mark.skipif(
+    "public_routes" not in Server.start_http.__kwdefaults__, reason="no routes= yet"
+)
+class TestServerCard:
+    """examples/server_card.py: a server that is found by its domain."""
+
+    @contextlib.contextmanager
+    def site(self, **options):
+        """A server with a token and a card. Yields its site, and the routes' documents."""
+        cards = example("server_card")
+        server = Server("weather", "2.0")
+        server.add_tool(lambda: "sun", name="forecast")
+        port = free_port()
+        site = f"http://127.0.0.1:{port}"
+        routes = cards.card_routes(server, site, "org.acme/weather", "Sun?")
+        options = {"verify": {"secret": {"sub": "ada"}}, **options}
+        with server.start_http(port=port, public_routes=routes, **options):
+            yield site
+
+    def test_the_documents(self):
+        """Anybody may read them; they are what the rules say, and new only if changed."""
+        with self.site() as site:
+            urls = {
+                "/.well-known/ai-catalog.json": "application/ai-catalog+json",
+                "/mcp/server-card": "application/mcp-server-card+json",
+            }
+            seen = []
+            for path, kind in urls.items():
+                with urllib.request.urlopen(site + path, timeout=SECONDS) as response:
+                    seen.append(json.load(response))
+                    headers = response.headers
+                assert headers["Content-Type"] == kind
+                assert headers["Access-Control-Allow-Origin"] == "*"
+                assert "max-age" in headers["Cache-Control"]
+                known = {"If-None-Match": headers["ETag"]}
+                request = urllib.request.Request(site + path, headers=known)
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    urllib.request.urlopen(request, timeout=SECONDS)
+                assert caught.value.code == 304
+                caught.value.close()
+        catalog, card = seen
+        assert catalog == {
+            "specVersion": "1.0",
+            "entries": [
+                {
+                    "identifier": "urn:air:acme.org:mcp:weather",
+                    "type": "application/mcp-server-card+json",
+                    "url": site + "/mcp/server-card",
+                }
+            ],
+        }
+        assert card["name"] == "org.acme/weather" and card["version"] == "2.0"
+        assert card["remotes"][0]["url"] == site + "/mcp"
+        assert card["remotes"][0]["supportedProtocolVersions"] == EVERY
+
+    def test_a_client_finds_it(self, capsys):
+        """By the domain alone; what the card and the server say differently is told."""
+        cards = example("server_card")
+        headers = {"Authorization": "Bearer secret"}
+        with self.site() as site:
+            (card,) = cards.find_servers(site)
+            with cards.connect(card, headers=headers) as client:
+                assert client.call("forecast") == "sun"
+            assert capsys.readouterr().err == ""
+            with cards.connect({**card, "version": "1"}, headers=headers):
+                assert "its card is of 1" in capsys.readouterr().err
+            card["remotes"][0]["url"] = "https://{tenant}.acme.org/mcp"
+            with pytest.raises(LookupError):
+                cards.connect(card)
+
+    def test_a_card_inside_a_catalog(self):
+        """An entry may have the card itself; other kinds of entries are passed over."""
+        card = {"name": "x/y"}
+        kind = "application/mcp-server-card+json"
+        entries = [{"type": "other", "url": "x:"}, {"type": kind, "data": card}]
+        catalog = {"entries": entries}
+        with web_server(lambda seen, sock: (200, {}, catalog)) as (url, seen):
+            found = example("server_card").find_servers(url.replace("/mcp", ""))
+        assert found == [card] and len(seen) == 1
+
+    def test_the_program(self):
+        """It serves, finds itself and calls."""
+        program = os.path.join(HERE, "examples", "server_card.py")
+        printed, _ = run(sys.executable, program, free_port())
+        assert printed == "sun\n"

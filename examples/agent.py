@@ -1,16 +1,25 @@
 """An agent in a page: a model that is given the tools of several servers.
 
 Teaches: what a host does. It offers the tools to the model, asks the user, runs what
-the model asks for, and tells it what came of that, until the model has an answer.
+the model asks for, and reports what came of it, until the model has an answer. Three
+classes hold what differs between providers: the form of tools, calls and results,
+images included. A model that should not read 143 tools is given two: one searches the
+tools, the other calls one.
 
 Run: python3 examples/agent.py ["a question" [mcp.json]]
 The config file is what desktop clients have, with "mcpServers". Without one there are
-two servers, and without a network the model is a script: see scripted_model().
+two servers. The model is the one whose key is set: OPENAI_API_KEY, ANTHROPIC_API_KEY or
+GEMINI_API_KEY. MODEL names another model, OPENAI_BASE_URL (and so on) another place,
+such as a server of open models on this machine. Without a key the model is a Script.
 """
 
 import json
 import os
+import re
 import sys
+import urllib.error
+import urllib.request
+from collections import namedtuple
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,9 +27,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from group import ClientGroup  # noqa: E402
 
-from mcp_lite import McpError, NotFound, Server, ToolError  # noqa: E402
-
-MAX_ROUNDS = 8  # a model that goes round in circles costs money
+from mcp_lite import McpError, Server  # noqa: E402
 
 notes = Server("notes", version="1.0")
 
@@ -31,116 +38,353 @@ def write(text: str) -> str:
     return f"written: {text}"
 
 
-@notes.tool(annotations={"readOnlyHint": True})
-def read(number: int) -> str:
-    """Read a note."""
-    raise NotFound(f"there is no note {number}")
-
-
 SERVERS = {"files": os.path.join(HERE, "quickstart_server.py"), "notes": notes}
 
+# The tools ###########################################################################
 
-def scripted_model(messages, tools):
-    """Stand for a model: return what it says next to the conversation so far.
+INDIRECT = [
+    {
+        "name": "search_tools",
+        "description": "Find tools by what they do: returns names and input schemas.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "a few words"}},
+            "required": ["query"],
+        },
+    },
+    {
+        "name": "call_tool",
+        "description": "Call a tool that search_tools has found.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+            "required": ["name", "arguments"],
+        },
+    },
+]
 
-    Messages and tools are as the common chat APIs have them. A real model goes here:
 
-        body = {"model": "...", "messages": messages, "tools": tools}
-        return post(".../v1/chat/completions", body)["choices"][0]["message"]
+class Toolbox:
+    """The tools of a group, under names that every provider accepts.
 
-    Most of these APIs take names of tools of A-Z, a-z, 0-9, _ and -, 64 at most.
+    offered: what the model is given: the tools as listed, or INDIRECT
+    allow(name, arguments): asks the user before a tool runs that might change something
+    max_tools: with more, the model is given INDIRECT
     """
-    last = messages[-1]["content"]
-    script = [
-        ("notes_read", {"number": 7}),
-        ("files_search", {"pattern": "def main("}),
-        ("files_search", {"pattern": r"^def main\(", "limit": 1}),
-        ("notes_write", {"text": f"found {last}"}),
-    ]
-    said = sum(message["role"] == "assistant" for message in messages)
-    if said == len(script):
-        return {
-            "role": "assistant",
-            "content": f"That is all. The last I heard: {last}",
+
+    def __init__(self, group, allow, max_tools=40):
+        self.group = group
+        self.allow = allow
+        # The name that the model sees -> the tool as the group lists it
+        self.tools = {}
+        for tool in group.list_tools():
+            # The narrowest rule of the three: A-Z, a-z, 0-9, _ and -, 64 at most.
+            name = re.sub(r"[^A-Za-z0-9_-]", "_", tool["name"])[:64]
+            if name in self.tools:
+                name = f"{name[:58]}_{len(self.tools)}"
+            self.tools[name] = tool
+        direct = [{**tool, "name": name} for name, tool in self.tools.items()]
+        self.offered = direct if len(direct) <= max_tools else INDIRECT
+
+    def search(self, query):
+        """Return the eight tools that fit a query best; a rare word weighs more."""
+        texts = {
+            name: json.dumps([name, tool]).lower() for name, tool in self.tools.items()
         }
-    name, arguments = script[said]
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    call = {"id": f"call_{said}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+        scores = dict.fromkeys(self.tools, 0.0)
+        for word in re.findall(r"[^\W_]+", query.lower()):
+            # Without its "s", a plural finds the singular.
+            fitting = [name for name in scores if word.rstrip("s") in texts[name]]
+            for name in fitting:
+                scores[name] += 1 / len(fitting)
+        best = sorted(filter(scores.get, scores), key=scores.get, reverse=True)
+        return [with_schema({**self.tools[name], "name": name}) for name in best[:8]]
+
+    def run(self, name, arguments):
+        """Do what the model asks for. Returns a result that it can read, failed or not.
+
+        arguments: an object, or a text that should be one
+        """
+        try:
+            if isinstance(arguments, str):
+                arguments = json.loads(arguments or "{}")
+            if self.offered is INDIRECT and name == "search_tools":
+                return as_result(json.dumps(self.search(arguments["query"])))
+            if self.offered is INDIRECT:
+                name, arguments = arguments["name"], arguments["arguments"]
+            tool = self.tools[name]
+            # "clients MUST consider tool annotations to be untrusted unless they come
+            # from trusted servers" (server/tools.md): with any other server, ask always.
+            is_harmless = tool.get("annotations", {}).get("readOnlyHint") is True
+            if not is_harmless and not self.allow(name, arguments):
+                return as_result("Not done: the user does not want it.", True)
+            return self.group.call_tool(tool["name"], arguments)
+        except (KeyError, TypeError, ValueError, McpError, OSError) as error:
+            # What the model sent was no call; or the server refused it, or is gone.
+            return as_result(f"Not done: {type(error).__name__}: {error}", True)
 
 
-def run_agent(group, model, question, allow, max_rounds=MAX_ROUNDS):
-    """Return what the model says in the end; None if it was not done after max_rounds.
+def as_result(text, is_error=False):
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
-    allow(name, arguments) asks the user before a tool runs that might change something.
+
+def with_schema(tool, member="inputSchema"):
+    """Return what a model reads of a tool, its schema under the provider's name."""
+    return {
+        "name": tool["name"],
+        "description": tool.get("description", ""),
+        member: tool["inputSchema"],
+    }
+
+
+# What a model sees of a result; images: [(MIME type, base64)]
+Answer = namedtuple("Answer", "id name text images is_error")
+
+
+def answer_of(id, name, result):
+    """Return the Answer to a call, from what tools/call has returned."""
+    blocks = result["content"]
+    images = [(b["mimeType"], b["data"]) for b in blocks if b["type"] == "image"]
+    texts = [
+        # Of a link or a sound, the model reads at least what it is.
+        b.get("resource", b).get("text") or json.dumps(b)[:1000]
+        for b in blocks
+        if b["type"] != "image"
+    ]
+    return Answer(
+        id,
+        name,
+        "\n".join(texts) or "(no text)",
+        images,
+        result.get("isError", False),
+    )
+
+
+# The formats #########################################################################
+
+
+BASE = {
+    "OPENAI_API_KEY": "https://api.openai.com/v1",
+    "ANTHROPIC_API_KEY": "https://api.anthropic.com",
+    "GEMINI_API_KEY": "https://generativelanguage.googleapis.com/v1beta",
+}
+
+
+class OpenAI:
+    """Chat completions, which most servers of open models speak as well.
+
+    request() returns the URL's path, the headers and the body. read() returns the
+    message to keep, its text, and its calls: [(id, name, arguments)]. report() returns
+    the messages that report Answers.
     """
-    tools = {tool["name"]: tool for tool in group.list_tools()}
-    offered = []
-    for name, tool in tools.items():
-        function = {"name": name, "parameters": tool["inputSchema"]}
-        function["description"] = tool.get("description", "")
-        offered.append({"type": "function", "function": function})
 
-    messages = [{"role": "user", "content": question}]
+    KEY = "OPENAI_API_KEY"
+
+    def ask(self, messages, tools):
+        """Send the conversation, and return what the provider replies."""
+        base = os.environ.get(self.KEY.replace("API_KEY", "BASE_URL"), BASE[self.KEY])
+        path, headers, body = self.request(os.environ[self.KEY], messages, tools)
+        request = urllib.request.Request(
+            base + path,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json", **headers},
+        )
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return json.load(response)
+
+    def question(self, text):
+        return {"role": "user", "content": text}
+
+    def request(self, key, messages, tools):
+        return (
+            "/chat/completions",
+            {"Authorization": f"Bearer {key}"},
+            {
+                "model": os.environ.get("MODEL", "gpt-5-mini"),
+                "messages": messages,
+                "tools": [
+                    {"type": "function", "function": with_schema(tool, "parameters")}
+                    for tool in tools
+                ],
+            },
+        )
+
+    def read(self, reply):
+        message = reply["choices"][0]["message"]
+        calls = [
+            (call["id"], call["function"]["name"], call["function"]["arguments"])
+            for call in message.get("tool_calls") or []
+        ]
+        return message, message.get("content"), calls
+
+    def report(self, answers):
+        # A tool's message takes text alone; a user's message after them has the images.
+        messages = [
+            {"role": "tool", "tool_call_id": each.id, "content": each.text}
+            for each in answers
+        ]
+        shown = [
+            {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+            for each in answers
+            for kind, data in each.images
+        ]
+        return messages + ([{"role": "user", "content": shown}] if shown else [])
+
+
+class Anthropic(OpenAI):
+    """Messages."""
+
+    KEY = "ANTHROPIC_API_KEY"
+
+    def request(self, key, messages, tools):
+        return (
+            "/v1/messages",
+            {"x-api-key": key, "anthropic-version": "2023-06-01"},
+            {
+                "model": os.environ.get("MODEL", "claude-haiku-4-5"),
+                "max_tokens": 4096,
+                "messages": messages,
+                "tools": [with_schema(tool, "input_schema") for tool in tools],
+            },
+        )
+
+    def read(self, reply):
+        blocks = reply["content"]
+        text = "".join(b["text"] for b in blocks if b["type"] == "text")
+        calls = [
+            (b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"
+        ]
+        return {"role": "assistant", "content": blocks}, text, calls
+
+    def report(self, answers):
+        return [{"role": "user", "content": [self.block(each) for each in answers]}]
+
+    def block(self, answer):
+        images = [
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": kind, "data": data},
+            }
+            for kind, data in answer.images
+        ]
+        return {
+            "type": "tool_result",
+            "tool_use_id": answer.id,
+            "is_error": answer.is_error,
+            "content": [{"type": "text", "text": answer.text}, *images],
+        }
+
+
+class Gemini(OpenAI):
+    """generateContent."""
+
+    KEY = "GEMINI_API_KEY"
+
+    def question(self, text):
+        return {"role": "user", "parts": [{"text": text}]}
+
+    def request(self, key, messages, tools):
+        # Of its two members for a schema, `parameters` takes less of JSON Schema.
+        model = os.environ.get("MODEL", "gemini-flash-latest")
+        functions = [with_schema(tool, "parametersJsonSchema") for tool in tools]
+        return (
+            f"/models/{model}:generateContent",
+            {"x-goog-api-key": key},
+            {"contents": messages, "tools": [{"functionDeclarations": functions}]},
+        )
+
+    def read(self, reply):
+        # The parts go back as they came: the API wants their signatures again.
+        message = reply["candidates"][0]["content"]
+        parts = message.get("parts", [])
+        text = "".join(p.get("text", "") for p in parts if not p.get("thought"))
+        calls = [p["functionCall"] for p in parts if "functionCall" in p]
+        # Older models give a call no id.
+        return (
+            message,
+            text,
+            [(c.get("id"), c["name"], c.get("args", {})) for c in calls],
+        )
+
+    def report(self, answers):
+        return [{"role": "user", "parts": [self.part(each) for each in answers]}]
+
+    def part(self, answer):
+        return {
+            "functionResponse": {
+                "id": answer.id,
+                "name": answer.name,
+                "response": {"error" if answer.is_error else "output": answer.text},
+                "parts": [
+                    {"inlineData": {"mimeType": kind, "data": data}}
+                    for kind, data in answer.images
+                ],
+            }
+        }
+
+
+class Script(OpenAI):
+    """Stands for a model: it says one line after the other."""
+
+    def ask(self, messages, tools):
+        last = messages[-1]["content"]
+        script = [
+            ("files_search", {"text": "main"}),
+            ("files_search", {"pattern": "def main("}),
+            ("files_search", {"pattern": r"^def main\(", "limit": 1}),
+            ("notes_write", {"text": f"found {last}"}),
+        ]
+        said = sum(message["role"] == "assistant" for message in messages)
+        calls = [
+            {"id": name, "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for name, arguments in script[said : said + 1]
+        ]
+        message = {
+            "role": "assistant",
+            "content": f"That is all. At last: {last}",
+            "tool_calls": calls,
+        }
+        return {"choices": [{"message": message}]}
+
+
+# The loop ############################################################################
+
+
+def run_agent(model, toolbox, question, max_rounds=8):
+    """Return what the model says in the end; None if it was not done after max_rounds:
+    a model that goes round in circles costs money."""
+    messages = [model.question(question)]
     for _ in range(max_rounds):
-        message = model(messages, offered)
-        messages.append(message)
-        if not message.get("tool_calls"):
-            return message["content"]
-        for call in message["tool_calls"]:
-            text = use_tool(group, tools, call["function"], allow)
-            print(f"  {call['function']['name']}: {json.dumps(text)[:100]}")
-            messages.append(
-                {"role": "tool", "tool_call_id": call["id"], "content": text}
-            )
+        message, text, calls = model.read(model.ask(messages, toolbox.offered))
+        if not calls:
+            return text
+        answers = []
+        for id, name, arguments in calls:
+            answers.append(answer_of(id, name, toolbox.run(name, arguments)))
+            print(f"  {name}: {json.dumps(answers[-1].text)[:100]}")
+        messages += [message, *model.report(answers)]
     return None
-
-
-def use_tool(group, tools, function, allow):
-    """Run a tool, and return a text for the model, which may try again."""
-    name = function["name"]
-    if name not in tools:
-        return f"Not done: there is no tool {name}."
-    try:
-        arguments = dict(json.loads(function["arguments"] or "{}"))
-    except (TypeError, ValueError):
-        return "Not done: the arguments must be a JSON object."
-    # "clients MUST consider tool annotations to be untrusted unless they come from
-    # trusted servers" (server/tools.md): with any other server, ask always.
-    is_harmless = tools[name].get("annotations", {}).get("readOnlyHint") is True
-    if not is_harmless and not allow(name, arguments):
-        return "Not done: the user does not want it."
-    try:
-        value = group.call(name, **arguments)
-    except ToolError as error:
-        # It ran, and says in its own words what went wrong.
-        return f"The tool failed: {error}"
-    except McpError as error:
-        # An error of the protocol: what was asked for cannot be done at all.
-        return f"The call was refused, error {error.code}: {error}"
-    except OSError as error:
-        # Timeout and ConnectionClosed are of this kind.
-        return f"The server did not answer: {error}"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def ask_user(name, arguments):
     """Return whether the user says yes. Without a terminal, the answer is no."""
-    try:
-        return input(f"  Run {name} {json.dumps(arguments)}? [y/N] ").lower() == "y"
-    except EOFError:
-        return False
+    print(f"  Run {name} {json.dumps(arguments)}? [y/N]")
+    return sys.stdin.readline().strip().lower() == "y"
 
 
 def main():
     question = sys.argv[1] if sys.argv[1:] else "Where does a program begin? Note it."
     source = sys.argv[2] if sys.argv[2:] else SERVERS
+    # The provider whose key is set, or the Script.
+    known = (api for api in (OpenAI, Anthropic, Gemini) if os.environ.get(api.KEY))
+    model = next(known, Script)()
     with ClientGroup(source) as group:
-        for name, error in group.errors.items():
-            print(f"without {name}: {error}")
-        print("servers:", ", ".join(group.clients))
-        answer = run_agent(group, scripted_model, question, ask_user)
-        print(answer or f"stopped: no answer after {MAX_ROUNDS} rounds")
+        print("servers:", ", ".join(group.clients), *group.errors.values())
+        try:
+            answer = run_agent(model, Toolbox(group, ask_user), question)
+        except urllib.error.HTTPError as error:
+            sys.exit(f"{error.url}: {error}: {error.read(2000).decode()}")
+        print(answer or "stopped: too many rounds")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Teaches: what a client shows its user and asks, on mcp_lite's public parts alone; how a
 local page is kept from strangers, and safe from what a server says. The Inspector
 has the conversation, the Handler lets requests of the page in, and the page itself
-(STYLE, MARKUP, SCRIPT) stands last.
+(STYLE, MARKUP, SCRIPT) stands last. A tool with a page of its own (MCP Apps, see
+apps.py) has it shown in a frame of another origin, which may call that server's tools.
 
 Run: python3 examples/inspector.py TARGET [--protocol REVISION] [--header K:V] [--open]
 prints a URL. TARGET is a URL, a script, or a command in quotes or behind `--`:
@@ -18,6 +19,7 @@ import itertools
 import json
 import os
 import queue
+import re
 import secrets
 import sys
 import threading
@@ -38,6 +40,10 @@ MAX_WIRE = 20_000  # characters of a message on the wire
 MAX_RESULT = 4 << 20  # characters of a result; of a longer one, the start is shown
 MAX_BODY = 4 << 20  # bytes of a page's request
 POLL_SECONDS = 20.0  # for which a page waits for changes before it asks again
+# MCP Apps. What a page may ask the server for, and the form of the origins that it names.
+APPS = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+APP_METHODS = ("tools/call", "resources/read")
+APP_ORIGIN = re.compile(r"(https?|wss?)://[A-Za-z0-9*._-]+(:[0-9*]+)?")
 LISTS = {
     "tools": Client.list_tools,
     "resources": Client.list_resources,
@@ -80,6 +86,7 @@ class Inspector:
             on_log=self.log,
             stderr=partial(self.log, "stderr", logger=None),
             trace=self.trace,
+            extensions=APPS,
             **options,
         )
 
@@ -163,16 +170,15 @@ class Inspector:
             answer.put(None)
 
     # What the user asks for
-    def start(self, title, work, call=None):
+    def start(self, title, work, call=None, arguments=None):
         """Have a thread do it, and show what comes of it."""
         number = next(self.numbers)
         self.jobs[number] = call
         self.show("job", number, {"title": title, "is_call": call is not None})
-        job = (number, title, work)
+        job = (number, {"title": title, "arguments": arguments}, work)
         threading.Thread(target=self.work, args=job, daemon=True).start()
 
-    def work(self, number, title, work):
-        outcome = {"title": title}
+    def work(self, number, outcome, work):
         try:
             result = work()
             text = json.dumps(result)
@@ -206,7 +212,7 @@ class Inspector:
         call = self.client.start_call(
             name, asked["arguments"], on_progress=partial(self.progress, name)
         )
-        self.start(name, call.result, call)
+        self.start(name, call.result, call, asked["arguments"])
 
     def progress(self, name, done, total, message):
         self.log("progress", f"{done} of {total} {message or ''}", name)
@@ -219,6 +225,12 @@ class Inspector:
         name = asked["name"]
         get = partial(self.client.get_prompt, name, asked["arguments"])
         self.start(name, get)
+
+    def api_app(self, asked):
+        """Return what the server answers to a page of its own. Blocks."""
+        if asked["method"] not in APP_METHODS:
+            raise ValueError(f"{asked['method']}: not for pages")
+        return self.client.request(asked["method"], asked["params"])
 
     def api_cancel(self, asked):
         call = self.jobs.get(asked["job"])
@@ -264,10 +276,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         token = parse_qs(url.query).get("token", [""])[0]
         origin = self.headers.get("Origin", self.origin())
+        # To a browser, this name is another origin: that of the servers' pages.
+        if url.path == "/app" and self.headers.get("Host") == self.app_host():
+            policy = app_policy(
+                json.loads(parse_qs(url.query)["csp"][0]), self.origin()
+            )
+            page = APP_FRAME.replace("{origin}", self.origin())
+            return self.answer(200, page, "text/html", policy)
         if url.path != "/" or not self.is_welcome(token, origin):
             return self.answer(403, "use the URL that the inspector has printed")
         nonce = secrets.token_urlsafe(18)
-        return self.answer(200, PAGE.replace("{nonce}", nonce), "text/html", nonce)
+        policy = POLICY.replace("{nonce}", nonce).replace("{app}", self.app_host())
+        return self.answer(200, PAGE.replace("{nonce}", nonce), "text/html", policy)
 
     def do_POST(self):
         # The body of a refused request is not read, so a connection serves one request.
@@ -297,22 +317,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def origin(self):
         return f"http://127.0.0.1:{self.server.server_port}"
 
+    def app_host(self):
+        return f"localhost:{self.server.server_port}"
+
     def is_welcome(self, token, origin):
         """Return whether a request is the page's own."""
         is_known = hmac.compare_digest(token.encode(), self.server.token.encode())
         is_here = f"http://{self.headers.get('Host')}" == self.origin()
         return is_known and is_here and origin == self.origin()
 
-    def answer(self, status, text, kind="text/plain", nonce=""):
+    def answer(self, status, text, kind="text/plain", policy="default-src 'none'"):
         data = text.encode()
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",
             "Content-Length": str(len(data)),
-            "Content-Security-Policy": POLICY.replace("{nonce}", nonce),
+            "Content-Security-Policy": policy,
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
         }
         # A tab that was closed wants no answer.
         with suppress(OSError):
@@ -324,6 +346,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Say nothing: a log would have the token."""
+
+
+def app_policy(csp, origin):
+    """Return the policy for a server's page: what it declares, and nothing else.
+
+    "If omitted, Host MUST use" the restrictive default; "Host MAY further restrict".
+    """
+    declared = {
+        kind: " ".join(filter(APP_ORIGIN.fullmatch, map(str, csp.get(kind, []))))
+        for kind in ("connectDomains", "resourceDomains", "frameDomains")
+    }
+    return APP_POLICY.format(origin=origin, **declared)
 
 
 class PageServer(http.server.ThreadingHTTPServer):
@@ -369,8 +403,42 @@ def main():
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     "connect-src 'self'; img-src data:; media-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "form-action 'none'; frame-ancestors 'none'; frame-src http://{app}"
 )
+# That of a server's page. The page inside the frame inherits it.
+APP_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' {resourceDomains}; "
+    "style-src 'unsafe-inline' {resourceDomains}; img-src data: {resourceDomains}; "
+    "font-src data: {resourceDomains}; media-src data: {resourceDomains}; "
+    "connect-src {connectDomains}; frame-src {frameDomains}; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors {origin}"
+)
+
+# "The Sandbox": it has another origin than the inspector, holds the server's page in a
+# frame without any origin, and forwards what the two say to each other.
+APP_FRAME = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>A server's page</title><style>
+html, body, iframe { margin: 0; border: 0; width: 100%; height: 100%; display: block; }
+</style></head><body><script>
+"use strict";
+const inner = document.createElement("iframe");
+inner.setAttribute("sandbox", "allow-scripts");
+inner.title = "The server's page";
+const ofSandbox = (data) => String(data?.method).startsWith("ui/notifications/sandbox-");
+addEventListener("message", ({source, origin, data}) => {
+  if (source === parent && origin === "{origin}") {
+    if (data.method === "ui/notifications/sandbox-resource-ready") {
+      inner.srcdoc = data.params.html;
+      document.body.append(inner);
+    } else if (!ofSandbox(data)) inner.contentWindow?.postMessage(data, "*");
+  } else if (source !== null && source === inner.contentWindow && !ofSandbox(data)) {
+    parent.postMessage(data, "{origin}");
+  }
+});
+parent.postMessage({jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready",
+  params: {}}, "{origin}");
+</script></body></html>
+"""
 
 STYLE = """
 :root {
@@ -431,6 +499,8 @@ pre { margin: .3rem 0; max-height: 30rem; overflow: auto; }
 .tree { padding-left: 1rem; }
 .key { color: var(--faint); }
 img { max-width: 100%; border: 1px solid var(--line); }
+.app iframe { width: 100%; height: 12rem; border: 2px dashed var(--accent);
+  border-radius: 6px; display: block; }
 #wire > * { border-left: 3px solid var(--good); padding-left: .6rem; margin-bottom: .3rem; }
 #wire > .sent { border-color: var(--accent); }
 #wire > .failure { border-color: var(--bad); }
@@ -710,6 +780,124 @@ function formOf(given, text, submit, ...others) {
   return form;
 }
 
+// ---- The pages of tools (MCP Apps): this is their host
+
+const APP_ORIGIN = `http://localhost:${location.port}`;
+const PAGE_TYPE = "text/html;profile=mcp-app";
+const MAX_HEIGHT = 800;  // pixels of a page
+const TEARDOWN = "teardown";  // the id of the one request that a page gets
+let tools = new Map();
+
+// The URI of a tool's page; undefined if it has none.
+function pageOf(tool) {
+  const uri = objectOf(objectOf(objectOf(tool)._meta).ui).resourceUri;
+  return typeof uri === "string" && uri.startsWith("ui://") ? uri : undefined;
+}
+
+function isForApps(name) {
+  const {visibility} = objectOf(objectOf(objectOf(tools.get(name))._meta).ui);
+  return tools.has(name) && (visibility === undefined || arrayOf(visibility).includes("app"));
+}
+
+// What a page asks for: method -> (params) -> the result.
+const APP_REQUESTS = {
+  "ping": () => ({}),
+  "tools/call": (params) => {
+    // "Host MUST reject tools/call requests from apps for tools that don't include app"
+    if (!isForApps(params.name)) throw new Error(`${line(params.name)}: not for pages`);
+    return api("app", {method: "tools/call", params});
+  },
+  "resources/read": (params) => api("app", {method: "resources/read", params}),
+  "ui/request-display-mode": () => ({mode: "inline"}),
+  "ui/open-link": () => { throw new Error("the inspector opens no links"); },
+  "ui/message": (params) => { told("message", params.content); return {}; },
+  "ui/update-model-context": (params) => { told("context", params); return {}; },
+};
+
+const told = (kind, value) =>
+  showLog(0, {level: "page", logger: kind, text: JSON.stringify(value) ?? ""});
+
+// A frame that shows a tool's page, with what the tool was given and has returned.
+async function appFrame(tool, given, result) {
+  const uri = pageOf(tool);
+  const read = await api("app", {method: "resources/read", params: {uri}});
+  const content = arrayOf(read.contents).map(objectOf).find((each) => each.uri === uri);
+  if (content?.mimeType !== PAGE_TYPE) throw new Error(`${line(uri)}: expected ${PAGE_TYPE}`);
+  const html = content.text ?? new TextDecoder().decode(
+    Uint8Array.from(atob(content.blob), (c) => c.charCodeAt(0)));
+  const csp = objectOf(objectOf(objectOf(content._meta).ui).csp);
+  const frame = el("iframe", {title: `The page of ${line(tool.name)}`,
+    sandbox: "allow-scripts allow-same-origin",
+    src: `${APP_ORIGIN}/app?csp=${encodeURIComponent(JSON.stringify(csp))}`});
+  const send = (message) =>
+    frame.contentWindow?.postMessage({jsonrpc: "2.0", ...message}, APP_ORIGIN);
+  const notify = (method, params) => send({method: "ui/notifications/" + method, params});
+
+  const initialize = () => ({
+    protocolVersion: "2026-01-26",
+    hostInfo: {name: "mcp_lite inspector", version: "1"},
+    hostCapabilities: {serverTools: {}, serverResources: {}, logging: {}},
+    hostContext: {toolInfo: {tool}, displayMode: "inline",
+      availableDisplayModes: ["inline"], platform: "web",
+      theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
+      containerDimensions: {width: frame.clientWidth, maxHeight: MAX_HEIGHT}},
+  });
+  const hear = {
+    "ui/notifications/sandbox-proxy-ready": () => notify("sandbox-resource-ready", {html, csp}),
+    "ui/notifications/initialized": () => {
+      notify("tool-input", {arguments: given});
+      notify("tool-result", result);
+    },
+    "ui/notifications/size-changed": ({height}) => {
+      // The border is a part of it.
+      if (height > 0) frame.style.height = `${Math.min(Math.ceil(height) + 4, MAX_HEIGHT)}px`;
+    },
+    "notifications/message": (params) => told("log", params.data),
+  };
+
+  addEventListener("message", async function listen({source, origin, data}) {
+    if (!frame.isConnected) removeEventListener("message", listen);
+    if (source !== frame.contentWindow || origin !== APP_ORIGIN || !isObject(data)) return;
+    const {id, method} = data;
+    const params = objectOf(data.params);
+    if (id === TEARDOWN && method === undefined) frame.dispatchEvent(new Event("down"));
+    if (id === undefined || method === undefined) {
+      if (own(hear, method)) hear[method](params);
+      return;
+    }
+    try {
+      const serve = method === "ui/initialize" ? initialize
+        : own(APP_REQUESTS, method) ? APP_REQUESTS[method] : null;
+      if (serve === null) throw new Error(`${line(method)}: unknown method`);
+      send({id, result: await serve(params)});
+    } catch (error) {
+      send({id, error: {code: -32000, message: error.message}});
+    }
+  });
+  // "Host SHOULD wait for a response before tearing down the resource"
+  frame.teardown = () => new Promise((done) => {
+    frame.addEventListener("down", done);
+    setTimeout(done, 1000);
+    send({id: TEARDOWN, method: "ui/resource-teardown", params: {reason: "closed"}});
+  });
+  return frame;
+}
+
+// Ask all pages in a place to end, and wait until they have.
+const tearDown = (place) =>
+  Promise.all([...place.querySelectorAll(".app iframe")].map((frame) => frame.teardown()));
+
+async function addApp(card, tool, job) {
+  const place = el("div", {class: "app"});
+  card.append(place);
+  try {
+    place.append(await appFrame(tool, objectOf(job.arguments), job.result),
+      button("Close the page", async () => { await tearDown(card); place.remove(); }));
+  } catch (error) {
+    place.append(el("p", {class: "error"}, plain(error.message)));
+  }
+}
+
 // ---- What the server offers
 
 function present(item, ...nodes) {
@@ -747,6 +935,7 @@ const PRESENT = {tools: presentTool, resources: presentResource,
 
 function showList(kind, {items, error}) {
   const entries = arrayOf(items).map(objectOf);
+  if (kind === "tools") tools = new Map(entries.map((tool) => [tool.name, tool]));
   const node = el("section", {id: "list-" + kind},
     el("h2", {}, `${kind} (${entries.length})`),
     error ? el("p", {class: "error"}, plain(error)) : null,
@@ -788,6 +977,8 @@ function showJob(number, job) {
     job.result ? outcome(job.result) : null);
   const old = byId(id);
   if (old) old.replaceWith(node); else byId("results").prepend(node);
+  const tool = tools.get(job.title);
+  if (job.arguments && job.result && pageOf(tool)) addApp(node, tool, job);
 }
 
 function showQuestion(number, params) {
@@ -856,6 +1047,7 @@ async function poll() {
     try {
       const news = await api("poll", {after});
       if (after < news.since) {
+        await tearDown(document);
         for (const place of document.querySelectorAll("nav, main section, aside, #questions")) {
           place.replaceChildren();
         }

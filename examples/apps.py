@@ -1,0 +1,146 @@
+"""A tool with a page: the extension MCP Apps, in the server's role.
+
+Teaches: how an extension is made of `meta=` alone. A tool names a resource, `ui://...`;
+a host that knows the extension shows that page in a sandboxed frame beside the result,
+and the page speaks JSON-RPC with the host by postMessage: it hears the result, and may
+call tools. Other hosts read the text.
+The rules: ext-apps, specification/2026-01-26 (SEP-1865).
+
+Run: python3 examples/apps.py             shows what a host sees, as one
+     python3 examples/apps.py --serve     the server alone, on stdio
+     python3 examples/inspector.py --open -- python3 examples/apps.py --serve
+The last is a host: call `roll` there.
+"""
+
+import os
+import random
+import sys
+
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import Client, Context, EmbeddedResource, Server  # noqa: E402
+
+UI = "io.modelcontextprotocol/ui"
+PAGE_TYPE = "text/html;profile=mcp-app"
+# What a host declares that can show pages.
+HOST = {UI: {"mimeTypes": [PAGE_TYPE]}}
+
+URI = "ui://dice/table"
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Dice</title><style>
+  body { font: 16px sans-serif; margin: 0; padding: 12px; color-scheme: light dark; }
+  #dice { font-size: 48px; }
+</style></head><body>
+<div id="dice"></div>
+<p id="sum">waiting for the dice</p>
+<button id="roll" disabled>Roll again</button>
+<script>
+"use strict";
+// ---- JSON-RPC by postMessage: a page is a client, and the host is its server.
+const waiting = new Map();
+let number = 0;
+const send = (message) => parent.postMessage({jsonrpc: "2.0", ...message}, "*");
+
+function request(method, params) {
+  number += 1;
+  send({id: number, method, params});
+  return new Promise((resolve, reject) => waiting.set(number, {resolve, reject}));
+}
+
+addEventListener("message", ({source, data}) => {
+  if (source !== parent || data?.jsonrpc !== "2.0") return;
+  if (data.method === "ui/notifications/tool-input") sides = data.params.arguments.sides ?? 6;
+  else if (data.method === "ui/notifications/tool-result") show(data.params);
+  else if (data.method !== undefined && data.id !== undefined) {
+    // "ui/resource-teardown", say: there is nothing to save.
+    send({id: data.id, result: {}});
+  } else if (waiting.has(data.id)) {
+    const {resolve, reject} = waiting.get(data.id);
+    waiting.delete(data.id);
+    if (data.error) reject(new Error(data.error.message)); else resolve(data.result);
+  }
+});
+
+// ---- The page
+const byId = (id) => document.getElementById(id);
+const FACES = "\\u2680\\u2681\\u2682\\u2683\\u2684\\u2685";
+let sides = 6;
+
+function show(result) {
+  const {dice = [], sum} = result.structuredContent ?? {};
+  byId("dice").textContent = dice.map((n) => FACES[n - 1] ?? ` ${n} `).join("");
+  byId("sum").textContent = result.isError ? "no luck" : `${sum} in all`;
+  const {width, height} = document.body.getBoundingClientRect();
+  send({method: "ui/notifications/size-changed", params: {width, height}});
+}
+
+byId("roll").addEventListener("click", async () => {
+  try {
+    show(await request("tools/call", {name: "reroll", arguments: {sides}}));
+  } catch (error) {
+    byId("sum").textContent = error.message;
+  }
+});
+
+request("ui/initialize", {
+  protocolVersion: "2026-01-26",
+  appInfo: {name: "dice", version: "1.0"},
+  appCapabilities: {availableDisplayModes: ["inline"]},
+}).then((host) => {
+  byId("roll").disabled = host.hostCapabilities.serverTools === undefined;
+  send({method: "ui/notifications/initialized", params: {}});
+});
+</script></body></html>
+"""
+
+server = Server("dice", extensions={UI: {}})
+
+
+def shows_pages(ctx: Context) -> bool:
+    """Return whether the caller is a host that shows pages."""
+    declared = ctx.client_capabilities.get("extensions", {}).get(UI, {})
+    return PAGE_TYPE in declared.get("mimeTypes", [])
+
+
+@server.tool(meta={"ui": {"resourceUri": URI}})
+def roll(count: int = 2, sides: int = 6) -> dict:
+    """Roll some dice."""
+    dice = [random.randint(1, sides) for _ in range(count)]
+    return {"dice": dice, "sum": sum(dice)}
+
+
+# For the page's button: a model need not know it.
+@server.tool(
+    meta={"ui": {"resourceUri": URI, "visibility": ["app"]}},
+    visible=shows_pages,
+)
+def reroll(sides: int = 6) -> dict:
+    """Roll the dice again."""
+    return roll(sides=sides)
+
+
+@server.resource(URI, mime_type=PAGE_TYPE)
+def table() -> EmbeddedResource:
+    """The table that the dice are on."""
+    # Without "csp", the page reaches no other place.
+    return EmbeddedResource(URI, PAGE, meta={"ui": {"prefersBorder": True}})
+
+
+def main():
+    if sys.argv[1:] == ["--serve"]:
+        server.run()
+        return
+    with Client(server, extensions=HOST) as client:
+        for tool in client.list_tools():
+            print(tool["name"], tool["_meta"]["ui"])
+        page = client.read_resource(URI)["contents"][0]
+        print(page["mimeType"], page["_meta"], len(page["text"]), "characters")
+        print(client.call("roll", count=3))
+    with Client(server) as client:
+        print("others see", [tool["name"] for tool in client.list_tools()])
+
+
+if __name__ == "__main__":
+    main()

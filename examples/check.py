@@ -1,0 +1,209 @@
+"""A server's contract, for CI: what callers rely on, kept in a file and compared.
+
+Teaches: what breaks a caller. An input schema may accept more than before, an output
+schema may promise more; the other way round, a change breaks somebody. So does
+whatever is gone.
+
+Run: python3 examples/check.py record server.py > contract.json
+     python3 examples/check.py diff contract.json server.py
+The server is a URL, a script, a command behind `--`, or a second contract. The exit
+code is 0 when nothing breaks, 1 when something does, 2 when the server cannot be asked.
+
+Warnings name what two providers of models refuse in an input schema. Optional members
+and a missing `additionalProperties: false` are no warnings, although OpenAI's strict
+mode refuses them, as every adapter mends those.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+
+# mcp_lite.py is one folder up.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from mcp_lite import Client, McpError  # noqa: E402
+
+# What callers rely on, of a tool, a prompt or a resource. What words say is for people.
+MEMBERS = ("annotations", "description", "inputSchema", "outputSchema", "mimeType")
+WORDS = ("title", "description", "default", "examples", "deprecated", "$comment")
+# Keywords whose value is a schema; or schemas, by name; or a list of schemas.
+ONE = ("items", "additionalProperties", "contains", "propertyNames")
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
+LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+# Whether there is as much as before, or more; as much, or less -> what is accepted
+HOW = {
+    (True, True): "neither",
+    (True, False): "wider",
+    (False, True): "narrower",
+    (False, False): "both",
+}
+
+NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")
+REFUSED = {
+    "OpenAI's strict mode": re.compile(
+        "allOf|oneOf|not|if|then|else|dependent.*|patternProperties"
+    ),
+    "Gemini's `parameters`": re.compile(
+        "allOf|oneOf|not|if|then|else|dependent.*|patternProperties|propertyNames|const"
+        "|exclusive.*|multipleOf|prefixItems|contains|uniqueItems|[$]ref"
+    ),
+}
+
+
+def record(target):
+    """Return a server's contract: {"tool NAME": the MEMBERS that it has}."""
+    with Client(target) as client:
+        tools = client.list_tools()
+        prompts = client.list_prompts()
+        resources = client.list_resources()
+        templates = client.list_resource_templates()
+    for prompt in prompts:
+        # As a schema, they are compared like a tool's.
+        arguments = prompt.get("arguments", [])
+        prompt["inputSchema"] = {
+            "properties": {each["name"]: {} for each in arguments},
+            "required": [each["name"] for each in arguments if each.get("required")],
+        }
+    kinds = (
+        ("tool", "name", tools),
+        ("prompt", "name", prompts),
+        ("resource", "uri", resources),
+        ("template", "uriTemplate", templates),
+    )
+    return {
+        f"{kind} {item[name]}": {key: item[key] for key in MEMBERS if key in item}
+        for kind, name, items in kinds
+        for item in items
+    }
+
+
+def pairs(old, new):
+    """Yield (key, old value, new value); None stands for what is not there."""
+    for key in sorted({*old, *new}):
+        yield key, old.get(key), new.get(key)
+
+
+def compare(old, new):
+    """Yield (is_breaking, text) for each change from one contract to another."""
+    for name, before, after in pairs(old, new):
+        if before is None or after is None:
+            yield after is None, f"{name}: {'new' if after else 'gone'}"
+            continue
+        for key, one, other in pairs(before, after):
+            if key.endswith("Schema") and one and other:
+                bad = ("narrower" if key == "inputSchema" else "wider", "both")
+                for how, text in compare_schemas(one, other, f"{name}: {key}"):
+                    yield how in bad, text
+            elif one != other:
+                yield (
+                    key in ("outputSchema", "mimeType") and one is not None,
+                    f"{name}: {key}: {json.dumps(one)} -> {json.dumps(other)}",
+                )
+
+
+def compare_schemas(old, new, where):
+    """Yield (how, text): there, the new schema is "narrower", "wider", both or neither."""
+    before, after = flatten(old, where), flatten(new, where)
+    places = {place for place, _ in before} & {place for place, _ in after}
+    for (place, key), one, other in pairs(before, after):
+        if one != other and place in places:
+            yield (
+                compare_values(key, one, other),
+                f"{place}: {key}: {json.dumps(one)} -> {json.dumps(other)}",
+            )
+
+
+def flatten(schema, place):
+    """Return {(place, keyword): value} of a schema and of all those inside it.
+
+    In place of schemas, a value has their names.
+    """
+    flat = {(place, ""): True}
+    for key, value in schema.items() if isinstance(schema, dict) else ():
+        inner = {}
+        if key in NAMED:
+            inner = value
+        elif key in LISTED:
+            inner = {f"{key}.{n}": part for n, part in enumerate(value)}
+        elif key in ONE and isinstance(value, dict):
+            inner = {key: value}
+        flat[place, key] = sorted(inner) or value
+        for name, part in inner.items():
+            flat.update(flatten(part, f"{place}.{name}"))
+    return flat
+
+
+def compare_values(key, old, new):
+    """Return how a keyword's new value changes what its schema accepts."""
+    if key in (*NAMED, *WORDS):
+        # If callers must give what is new, `required` has changed as well; if $defs
+        # have, so has a $ref.
+        return (
+            "both"
+            if key in NAMED[:3] and set(old or ()) - set(new or ())
+            else "neither"
+        )
+    if old is None or new is None:
+        return "narrower" if old is None else "wider"
+    if key == "type" or isinstance(old, list):
+        old, new = as_set(old), as_set(new)
+    elif not re.match("(exclusiveM|m)(in|ax)", key):
+        return "both"
+    # With more of these, or a higher one, a schema accepts less.
+    if re.match("min|exclusiveMin|required|allOf|prefixItems", key):
+        old, new = new, old
+    return HOW[new >= old, new <= old]
+
+
+def as_set(value):
+    """Return the members of a list, or a single type, as JSON texts."""
+    several = value if isinstance(value, list) else [value]
+    texts = {json.dumps(each, sort_keys=True) for each in several}
+    # Every integer is a number.
+    return texts | {'"integer"'} if "number" in several else texts
+
+
+def warn(contract):
+    """Yield what providers of models refuse of a contract's tools."""
+    for name, item in contract.items():
+        if name.startswith("tool ") and not NAME.fullmatch(name[5:]):
+            yield f"{name}: providers want a name of the form {NAME.pattern}"
+        for provider, refused in REFUSED.items():
+            for place, key in flatten(item.get("inputSchema"), name):
+                if refused.fullmatch(key):
+                    yield f"{place}: {provider} refuses {key}"
+
+
+def load(target):
+    """Return the contract in a file, or that of a server."""
+    if target[0].endswith(".json"):
+        with open(target[0], encoding="utf-8") as file:
+            return json.load(file)
+    return record(target if target[1:] else target[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description="What a server's callers rely on.")
+    parser.add_argument("command", choices=["record", "diff"])
+    parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
+    asked = parser.parse_args()
+    is_diff = asked.command == "diff"
+    try:
+        new = load(asked.target[is_diff:])
+        old = load(asked.target[:1]) if is_diff else new
+    except (McpError, OSError, ValueError) as error:
+        parser.exit(2, f"{type(error).__name__}: {error}\n")
+    for warning in warn(new):
+        print("warning ", warning, file=sys.stderr)
+    if not is_diff:
+        print(json.dumps(new, indent=2, sort_keys=True))
+    changes = list(compare(old, new))
+    for is_breaking, text in changes:
+        print("BREAKING" if is_breaking else "harmless", text)
+    sys.exit(any(is_breaking for is_breaking, _ in changes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A server as an AWS Lambda function, behind a function URL or an API Gateway.
+
+Teaches: serverless is WSGI with other words: an event is a request, and a dict is the
+answer. A function keeps nothing between two requests, which is how 2026-07-28 works;
+sessions of older clients are served without any, so those can call, but not be asked.
+
+Run: zip function.zip lambda_app.py mcp_lite.py, and make a function of it with the
+handler `lambda_app.handler` and MCP_STATE_KEY, 16 characters or more, in its
+environment: questions and their answers may reach different instances. To try it with
+an event as AWS sends them: python3 examples/lambda_app.py < event.json
+"""
+
+import base64
+import io
+import json
+import os
+import sys
+from urllib.parse import urlencode
+
+# mcp_lite.py is one folder up, or beside this file.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from mcp_lite import Context, Server  # noqa: E402
+
+server = Server("serverless", state_key=os.environ.get("MCP_STATE_KEY"))
+
+
+@server.tool
+def greet(ctx: Context) -> str:
+    """Ask for a name, and greet."""
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+    answer = ctx.elicit("What is your name?", form)
+    return f"Hello, {answer.get('content', {}).get('name', 'stranger')}!"
+
+
+# AWS has looked at the host. Without verify=, whoever knows the URL can call; a function
+# URL with AWS_IAM, or an authorizer of the gateway, keeps strangers out as well.
+app = server.wsgi_app(allowed_hosts=["*"])
+
+
+def handler(event, context):
+    """Answer one event: of a function URL or an HTTP API (payload format 2.0), of a REST
+    API or a load balancer (1.0)."""
+    http = event["requestContext"].get("http")
+    query = event.get("rawQueryString", "")
+    if http is None:
+        http = {"method": event["httpMethod"], "path": event["path"]}
+        query = urlencode(event.get("queryStringParameters") or {})
+    body = (event.get("body") or "").encode()
+    if event.get("isBase64Encoded"):
+        body = base64.b64decode(body)
+    environ = {
+        "REQUEST_METHOD": http["method"],
+        "PATH_INFO": http["path"],
+        "QUERY_STRING": query,
+        "wsgi.input": io.BytesIO(body),
+    }
+    for name, value in (event.get("headers") or {}).items():
+        environ["HTTP_" + name.upper().replace("-", "_")] = value
+    environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
+    environ["CONTENT_LENGTH"] = str(len(body))
+    answer = {}
+    parts = []
+
+    def start_response(status, headers, exc_info=None):
+        answer.update(statusCode=int(status[:3]), headers=dict(headers))
+        return parts.append
+
+    # Progress and logs come with the answer: nothing leaves before its end.
+    parts += app(environ, start_response)
+    return {**answer, "body": b"".join(parts).decode()}
+
+
+def main():
+    print(json.dumps(handler(json.load(sys.stdin), None)))
+
+
+if __name__ == "__main__":
+    main()
