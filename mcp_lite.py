@@ -4189,21 +4189,15 @@ def do_nothing(*ignored: object, **options: object) -> None:
     """A no-op callback."""
 
 
-class AtExit:
-    """Calls a function at the end of a `with` block.
+def at_exit(fn: Job) -> ExitStack:
+    """Make a context manager that calls fn() at the end of its block.
 
-    contextlib's contextmanager would do, but it sets the traceback of an exception that
-    passes through, and the exceptions of some host programs refuse that.
+    A function with @contextmanager would set the traceback of an exception that passes
+    through, and the exceptions of some host programs refuse that.
     """
-
-    def __init__(self, fn: Job) -> None:
-        self._fn = fn
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._fn()
+    stack = ExitStack()
+    stack.callback(fn)
+    return stack
 
 
 def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
@@ -4236,14 +4230,16 @@ def start_thread(
     return thread
 
 
-def time_limit(seconds: float, job: Callable[..., object], *arguments: Any) -> AtExit:
+def time_limit(
+    seconds: float, job: Callable[..., object], *arguments: Any
+) -> ExitStack:
     """Limit the time of a `with` block: after `seconds`, another thread calls
     job(*arguments). Raises RuntimeError if the system has no thread to give."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
     timer.start()
-    return AtExit(timer.cancel)
+    return at_exit(timer.cancel)
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
@@ -4283,6 +4279,10 @@ class Workers:
     it imports `logging`.
     """
 
+    # Whether the thread that does a job does another one right after it, so that their
+    # answers can share a write: only under a Deputy.
+    has_more = False
+
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit
@@ -4300,11 +4300,6 @@ class Workers:
     def __len__(self) -> int:
         """Return how many jobs wait."""
         return self._jobs.qsize()
-
-    def has_more(self) -> bool:
-        """Return whether the thread that does a job does another one right after it, so
-        that their answers can share a write."""
-        return False
 
     def is_idle(self) -> bool:
         """Return whether no job waits, or is being done."""
@@ -4378,12 +4373,10 @@ class SameThread:
     """Workers that are none: submit() does the job at once, on the thread that calls
     it. Over HTTP that is the thread of the request."""
 
+    has_more = False
+
     def __len__(self) -> int:
         return 0
-
-    def has_more(self) -> bool:
-        """As Workers have it."""
-        return False
 
     def submit(self, job: Job) -> bool:
         """Do a job."""
@@ -4496,24 +4489,29 @@ class Inbox:
         self._about = about
         # Items with their sizes; (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
-        # Guards the count of bytes.
-        self._lock = threading.Lock()
-        self._bytes = 0
+        # The bytes of all that has come, and of all that has gone. One thread changes
+        # each of them.
+        self._came = 0
+        self._gone = 0
         self._lost = BurstLog()
 
     def put(self, item: object, size: int = 0) -> None:
         """Add an item. One thread at a time calls this; it never blocks."""
-        self._count(size)
+        self._came += size
         self._items.put((item, size))
-        while self._items.qsize() > MAX_QUEUED or self._bytes > MAX_QUEUED_BYTES:
+        while (
+            self._items.qsize() > MAX_QUEUED
+            or self._came - self._gone > MAX_QUEUED_BYTES
+        ):
             with suppress(Empty):
-                self.get(0.0)
+                _, size = self._items.get_nowait()
+                self._came -= size
             self._lost.add(f"{self._about}: too many wait to be read; the oldest goes")
 
     def get(self, seconds: float = float("inf")) -> Any:
         """Block for the next item; None at the end. Raises Empty after `seconds`."""
         item, size = get_within(self._items, seconds)
-        self._count(-size)
+        self._gone += size
         if item is None:
             # For the next thread, too.
             self.close()
@@ -4522,10 +4520,6 @@ class Inbox:
     def close(self) -> None:
         """Let every thread know, behind what waits, that nothing more comes."""
         self._items.put((None, 0))
-
-    def _count(self, size: int) -> None:
-        with self._lock:
-            self._bytes += size
 
 
 def tracer(trace: _Trace) -> Trace | None:
@@ -5105,7 +5099,7 @@ class Connection:
             if not request.cancelled:
                 self.endpoint.serve_request(self, request)
         finally:
-            if not self.workers.has_more():
+            if not self.workers.has_more:
                 self._outbox_of(request).flush()
 
     # The rows of METHODS name these two: they serve notifications about an open
@@ -5762,11 +5756,11 @@ class Context:
         if self._request.cancelled:
             self._request.cancel()
 
-    def when_cancelled(self, job: Job) -> AtExit:
+    def when_cancelled(self, job: Job) -> ExitStack:
         """Inside a `with` block of this, a cancellation calls job() at once, on any
         thread. job() must not block; a RuntimeError that it raises is ignored."""
         self._add_callback(job)
-        return AtExit(partial(self._drop_callback, job))
+        return at_exit(partial(self._drop_callback, job))
 
     def _drop_callback(self, job: Job) -> None:
         with suppress(ValueError):
@@ -6138,17 +6132,12 @@ class MainThread:
         """Return whether this is the calling thread."""
         return self._thread is threading.current_thread()
 
-    def posting(self, post: Callable[..., Any]) -> AtExit:
-        """Inside a `with` block of this, post(fn) wakes the thread, as `post` does."""
-        former = self._post
-        self._post = post
-        # Jobs may wait already.
-        post(self._run_posted)
-
-        def restore() -> None:
-            self._post = former
-
-        return AtExit(restore)
+    def post_by(self, post: Callable[..., Any]) -> None:
+        """Have post(fn) wake the thread, unless it has a `post` of its own."""
+        if self._post is do_nothing:
+            self._post = post
+            # Jobs may wait already.
+            post(self._run_posted)
 
     def _run_posted(self) -> None:
         self.run_pending()
@@ -6220,11 +6209,11 @@ def run_job(
             if is_awaitable(value):
                 import asyncio
 
-                loop = running_loop()
+                loop: Any = asyncio._get_running_loop()
                 if loop is not None:
                     return partial(await_value, ctx, value, partial(run_in_loop, loop))
                 value = await_value(ctx, value, asyncio.run)
-            value = collected(ctx, value)
+            value = collected(value)
         return lambda: value
 
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
@@ -6239,33 +6228,18 @@ def call_function(ctx: Context, job: Job) -> Any:
     value = job()
     if is_awaitable(value):
         value = await_value(ctx, value, ctx._connection.loop.run)
-    return collected(ctx, value)
+    return collected(value)
 
 
-def collected(ctx: Context, value: Any) -> Any:
+def collected(value: Any) -> Any:
     """Return what an iterator gives, as a list, and any other value as it is. The body
-    of a generator runs only now: where its function runs, until it is cancelled."""
-    if not hasattr(type(value), "__next__"):
-        return value
-    items = []
-    for item in value:
-        ctx.check_cancelled()
-        items.append(item)
-    return items
+    of a generator runs only now, so this must run where its function does."""
+    return list(value) if hasattr(type(value), "__next__") else value
 
 
 def is_awaitable(value: object) -> bool:
     """Return whether a value can be awaited."""
     return hasattr(type(value), "__await__")
-
-
-def running_loop() -> Any:
-    """Return the event loop that runs on this thread, or None."""
-    import asyncio
-
-    with suppress(RuntimeError):
-        return asyncio.get_running_loop()
-    return None
 
 
 def run_in_loop(loop: Any, coroutine: Any) -> Any:
@@ -6504,6 +6478,7 @@ class Deputy:
     def __len__(self) -> int:
         return len(self._pool) + len(self._jobs)
 
+    @property
     def has_more(self) -> bool:
         """As Workers have it."""
         return bool(self._jobs)
@@ -6540,11 +6515,7 @@ class Deputy:
         """Have another thread read if none does: requests are served, and take long."""
         if not self._reading.acquire(blocking=False):
             return
-        try:
-            start_thread("mcp-reader", self._read)
-        except RuntimeError:
-            # The system has no thread to give. The one that serves reads on later.
-            self._reading.release()
+        start_thread("mcp-reader", self._read)
         self._hand_over()
         # Answers may wait for the end of the burst.
         self._connection.outbox.flush_soon()
@@ -6594,24 +6565,17 @@ def read_plainly(connection: Connection, signals: Signals) -> str:
     return next_signal(connection, signals)
 
 
-def read_with_deputy(connection: Connection, signals: Signals) -> str:
-    """Do as read_plainly() does, faster. This thread is the deputy."""
-    return Deputy(connection, signals).wait()
-
-
-def serve_stream(
-    connection: Connection,
-    signals: Signals,
-    read: Callable[[Connection, Signals], str] = read_with_deputy,
-) -> None:
+def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
     """Serve until the input ends, or a signal comes; then end what is in flight.
+
+    read: Deputy.wait, or read_plainly(): has the input read, and returns the signal
 
     When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM it
     has none, nor has it for a client that reads nothing. In each case it is then
     cancelled, and has TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits
     short. A handler that ignores its cancellation cannot keep this from returning.
     """
-    signal = read(connection, signals)
+    signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
         finish_work = partial(connection.workers.close, DRAIN_SECONDS)
@@ -6631,11 +6595,7 @@ def wait_for(job: Job, seconds: float, signals: Signals) -> None:
         job()
         signals.put(done)
 
-    try:
-        start_thread("mcp-end", work)
-    except RuntimeError:
-        # The system has no thread to give.
-        work()
+    start_thread("mcp-end", work)
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
@@ -7277,12 +7237,16 @@ class Exchange(Outbox):
         body: bytes = b"",
     ) -> None:
         """Answer with this and no more."""
-        self.state = self.OVER
         if status != 204:
             headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        self._start(status, headers, body)
+        # Rule: write first, be over afterwards. Its own thread closes the connection
+        # as soon as it is over.
+        try:
+            self._start(status, headers, body)
+        finally:
+            self.state = self.OVER
         if self.trace is not None and body and self.method == "POST":
             self.trace("<--", body)
         self.ring()
@@ -7356,10 +7320,11 @@ class Exchange(Outbox):
         if is_opening:
             self.is_stream = True
             self._start(200, _EVENTS, None)
-        self.state = self.OVER if ending else self.STREAMING
+            self.state = self.STREAMING
         primer = self.primer if is_opening else b""
         self.put(primer + self._encode(events) + more, ending)
         if ending:
+            self.state = self.OVER
             self.ring()
         elif size > SMALL_BODY:
             has_room(self, self.load)
@@ -10958,16 +10923,19 @@ class ServerEndpoint(Endpoint):
             run_on = self.run_on
         return run_job(ctx, job, run_on, limit)
 
-    def main_threads(self) -> list[MainThread]:
-        """Return the MainThreads that registered functions run on, and which are the
-        calling thread."""
+    def post_jobs(self, post: Callable[..., Any]) -> bool:
+        """Have the jobs posted for each MainThread that is the calling thread. Returns
+        whether there is one."""
         kinds = self.registered.values()
         places = [each.run_on for kind in kinds for each in list(kind.values())]
-        return [
+        mains = [
             each
             for each in {self.run_on, *places}
             if isinstance(each, MainThread) and each.is_current()
         ]
+        for main in mains:
+            main.post_by(post)
+        return bool(mains)
 
 
 # The public face: registering, changing, running.
@@ -11414,8 +11382,8 @@ class Server:
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
                     told += "; without verify=, all who reach this machine may call it"
                 print(printable(told), file=sys.stderr, flush=True)
-                with self._do_jobs(signals):
-                    http.serve_until(signals, grace)
+                self._endpoint.post_jobs(signals.put)
+                http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
             told = 'for HTTP, write run("http", port=8000)'
@@ -11543,21 +11511,13 @@ class Server:
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            with self._do_jobs(signals) as does_jobs:
-                read = read_plainly if does_jobs else read_with_deputy
-                serve_stream(connection, signals, read)
+            read: Job = partial(read_plainly, connection, signals)
+            # A thread that runs functions cannot be a deputy.
+            if not self._endpoint.post_jobs(signals.put):
+                read = Deputy(connection, signals).wait
+            serve_stream(connection, signals, read)
         finally:
             self.disconnect(connection)
-
-    @contextmanager
-    def _do_jobs(self, signals: Signals) -> Iterator[bool]:
-        """Inside, jobs for a MainThread that is this thread come by `signals`. Gives
-        whether there may be any."""
-        mains = self._endpoint.main_threads()
-        with ExitStack() as stack:
-            for main in mains:
-                stack.enter_context(main.posting(signals.put))
-            yield bool(mains)
 
     def connect(self, transport: Transport) -> Connection:
         """Begin a conversation with one client, over a transport of your own.

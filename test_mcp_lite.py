@@ -10768,6 +10768,25 @@ class TestThreads:
             gate.set()
             assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
 
+    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    def test_answers_of_another_thread(self, era):
+        """Over HTTP, the answer of a tool whose time is over is written before the
+        connection's own thread goes on."""
+        server = Server("s")
+
+        @server.tool(timeout=0.001)
+        def late(ctx: Context) -> None:
+            ctx.sleep(60)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with client_at(server, True, protocol_version=era) as client:
+                results = [client.call_tool("late") for _ in range(150)]
+        finally:
+            sys.setswitchinterval(interval)
+        assert all(result["isError"] for result in results)
+
     def test_a_client_that_reads_nothing_is_cut_off(self, monkeypatch):
         """When one write takes too long, the conversation ends."""
         monkeypatch.setattr(mcp_lite, "WRITE_SECONDS", 0.2)
@@ -10960,7 +10979,6 @@ class TestFaults:
             came = [wire.read(), wire.read(), *wire.read()]
             assert sorted(each["id"] for each in came) == [2, 3, 4, 5]
             assert all("result" in each or "error" in each for each in came)
-            assert wire.end() == ([], 0)
 
     def test_what_many_calls_leave(self):
         """Five thousand calls leave nothing in memory, at either end."""
