@@ -884,7 +884,7 @@ class LineFramer:
 
 
 class EventParser:
-    """Makes server-sent events, as the HTML standard has them, of a stream's lines.
+    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
 
     A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
     """
@@ -897,22 +897,45 @@ class EventParser:
 
     def begin(self) -> None:
         """Forget what is unfinished: a stream begins, or begins again."""
+        self._line = bytearray()
+        self._is_behind_cr = False
+        self._begin_event()
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """Take bytes, and yield the events that they complete, (type, data) each.
+        Raises ValueError for an event over the limit."""
+        # A line may end in CR LF, cut in two; in LF; or in CR.
+        if self._is_behind_cr and data.startswith(b"\n"):
+            data = data[1:]
+        self._is_behind_cr = data.endswith(b"\r")
+        first, *lines = re.split(b"\r\n|\r|\n", data)
+        self._line += first
+        if len(self._line) > self._limit + MAX_EVENT_ID:
+            raise ValueError(f"a line of more than {self._limit} bytes")
+        for line in lines:
+            event = self._take_line(bytes(self._line))
+            self._line = bytearray(line)
+            if event is not None:
+                yield event
+
+    def _begin_event(self) -> None:
         self._kind = "message"
         self._id = self.last_id
         # With a line end behind each line.
         self._data = bytearray()
 
-    def feed(self, line: bytes) -> tuple[str, bytes] | None:
-        """Take a line without its end. Returns the event that it completes, if it does:
-        its type and data. Raises ValueError for an event over the limit."""
+    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
         if not line:
             event = None
             if self._data:
                 event = (self._kind, bytes(self._data[:-1]))
             # Only now: a client that comes back must not miss an unfinished event.
             self.last_id = self._id
-            self.begin()
+            self._begin_event()
             return event
+        if line.startswith(b"\xef\xbb\xbf"):
+            # A byte order mark may stand before the first line.
+            line = line[3:]
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
@@ -7146,6 +7169,7 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
+PAUSE = 2e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -7252,7 +7276,11 @@ class Exchange(Outbox):
         if self.trace is not None:
             self.trace("-->", body)
         self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
-        self.message = parse_message(body)
+        with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
+            # While a large body is decoded, no other thread runs. Now they may.
+            if self.load > SMALL_BODY:
+                time.sleep(self.load * PAUSE)
+            self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
@@ -7608,6 +7636,8 @@ class HttpEndpoint:
         # What large messages hold, up to MAX_LOAD in all. Here and below, each operation
         # on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
+        # Held by the thread that decodes a large body.
+        self.decoding = threading.Lock()
         # Told of what is refused because there is no room for it.
         self.refusals = BurstLog()
         # For ctx.on_cancel(), as the thread of a request is in its handler.
@@ -9288,10 +9318,8 @@ def read_events(
     stream.begin()
     # A stream that breaks off is resumed as one that ends.
     with suppress(Exception):
-        while line := response.readline(MAX_MESSAGE):
-            event = stream.feed(line.rstrip(b"\r\n"))
-            if event is not None:
-                yield event
+        while data := response.read1(CHUNK):
+            yield from stream.feed(data)
 
 
 class _Post:
@@ -11402,13 +11430,18 @@ class Server:
         On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
         a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
         it returns. A second signal ends all waiting. Raises ValueError for another
-        transport, and for "stdio" with options.
+        transport, and for "stdio" with options, and SystemExit if it cannot listen.
         """
         signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self.start_http(**options) as http:
+            try:
+                http = self.start_http(**options)
+            except OSError as error:
+                # A busy port is one line on stderr, no traceback.
+                sys.exit(printable(f"{self.name}: {error}"))
+            with stop_signals(signals), http:
                 told = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
