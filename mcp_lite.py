@@ -7210,6 +7210,10 @@ class Exchange(Outbox):
     OPENING = "opening"
     STREAMING = "streaming"
     OVER = "over"
+    # The methods of a carrier
+    read_body: Callable[[], bytes]
+    start: Callable[[int, dict[str, str], bytes | None], None]
+    put: Callable[[bytes, bool], None]
     # The client's address.
     peer = ""
     state = OPENING
@@ -7437,22 +7441,8 @@ class Exchange(Outbox):
                 comment = b":\n\n" if self.status else b""
             self.flush(comment)
 
-    # The methods of a carrier
-    def read_body(self) -> bytes:
-        raise NotImplementedError
-
-    def start(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        raise NotImplementedError
-
-    def put(self, events: bytes, ending: bool) -> None:
-        raise NotImplementedError
-
     def hung_up(self) -> bool:
+        """Return whether the client is gone, without blocking."""
         return False
 
 
@@ -8109,7 +8099,7 @@ class Session(HttpConnection):
         self.outbox.end()
 
     def end(self) -> None:
-        self.legacy.forget(self)
+        self.legacy.sessions.pop(self.session_id, None)
         super().end()
         for stream in [self.outbox, *self.streams.values()]:
             stream.end()
@@ -8191,12 +8181,6 @@ class LegacyEndpoint:
             raise HttpError(404, "no such session; initialize again")
         session.used = time.monotonic()
         return session
-
-    def forget(self, session: Session) -> None:
-        """Forget a session that ends, and its streams."""
-        self.sessions.pop(session.session_id, None)
-        for stream in session.streams.copy().values():
-            self._kept.pop(stream, None)
 
     def keep(self, stream: SessionStream) -> None:
         """Keep a stream that is over for a client that comes back, if that has seen an
@@ -8326,8 +8310,8 @@ class _WsgiExchange(Exchange):
         self._start_response = start_response
 
     def read_body(self) -> bytes:
-        length = str(self._environ.get("CONTENT_LENGTH") or 0)
-        size = told = _body_size({"content-length": length}, "1.1") or 0
+        length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
+        size = told = _body_size(length, "1.1") or 0
         # Some servers mark the end of a body whose length they do not know; to read on
         # behind the end of any other blocks.
         if self._environ.get("wsgi.input_terminated") and size == 0:
@@ -8816,10 +8800,9 @@ def parse_url(text: str) -> SplitResult:
 def hide(text: str, secrets: Iterable[str]) -> str:
     """Return a text with *** in place of each word of these secrets. The name of a
     scheme, such as Bearer, stays, and so does a word of three characters or less."""
-    for secret in secrets:
-        for word in secret.split():
-            if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
-                text = text.replace(word, "***")
+    for word in " ".join(secrets).split():
+        if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
+            text = text.replace(word, "***")
     return text
 
 
@@ -8846,18 +8829,14 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     """Return the proxy that the environment, or the system's settings, have for a URL,
     as host:port, and the headers that it wants; ("", {}) if there is none."""
-    has_settings = sys.platform in ("win32", "darwin")
-    has_variables = any(name.lower().endswith("_proxy") for name in os.environ)
-    if url.hostname in _LOOPBACK or not (has_settings or has_variables):
+    if url.hostname in _LOOPBACK:
         return "", {}
 
-    # Slow to import, and mostly not needed.
     from urllib.parse import unquote
     from urllib.request import getproxies, proxy_bypass
 
-    address = getproxies().get(url.scheme, "")
-    if proxy_bypass(str(url.hostname)):
-        address = ""
+    is_direct = proxy_bypass(str(url.hostname))
+    address = "" if is_direct else getproxies().get(url.scheme, "")
     place = address.rpartition("//")[2].rstrip("/")
     login, _, place = place.rpartition("@")
     headers = {}
@@ -9259,24 +9238,21 @@ class HttpCaller:
     # Connections
     def _take(self, trip: _Trip) -> HTTPConnection:
         """Give the trip the latest idle connection that still lives, else a new one."""
-        connection = self._pop_alive() or open_connection(
+        with self._lock:
+            oldest = time.monotonic() - KEEP_SECONDS
+            while trip.connection is None and self._idle:
+                since, trip.connection = self._idle.pop()
+                # Between requests a server says nothing, unless it ends the connection.
+                if since < oldest or is_ready(trip.connection.sock):
+                    trip.connection.close()
+                    trip.connection = None
+        connection = trip.connection or open_connection(
             self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
         )
         trip.connection = connection
         with self._lock:
             self._busy[trip] = connection.sock
         return connection
-
-    def _pop_alive(self) -> HTTPConnection | None:
-        with self._lock:
-            oldest = time.monotonic() - KEEP_SECONDS
-            while self._idle:
-                since, connection = self._idle.pop()
-                # Between requests a server says nothing, unless it ends the connection.
-                if since >= oldest and not is_ready(connection.sock):
-                    return connection
-                connection.close()
-        return None
 
     def _give_back(self, trip: _Trip) -> None:
         """Keep a connection whose response was read to its end; close any other."""
@@ -11436,19 +11412,20 @@ class Server:
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            try:
-                http = self.start_http(**options)
-            except OSError as error:
-                # A busy port is one line on stderr, no traceback.
-                sys.exit(printable(f"{self.name}: {error}"))
-            with stop_signals(signals), http:
-                told = f"{self.name}: {http.url} (Ctrl-C ends it)"
-                host = options.get("host", "localhost")
-                if host in ("", "0.0.0.0", "::") and not options.get("verify"):
-                    told += "; without verify=, all who reach this machine may call it"
-                print(printable(told), file=sys.stderr, flush=True)
-                with self._do_jobs(signals):
-                    http.serve_until(signals, grace)
+            with stop_signals(signals):
+                try:
+                    http = self.start_http(**options)
+                except OSError as error:
+                    # A busy port is one line on stderr, no traceback.
+                    sys.exit(printable(f"{self.name}: {error}"))
+                with http:
+                    told = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                    host = options.get("host", "localhost")
+                    if host in ("", "0.0.0.0", "::") and not options.get("verify"):
+                        told += "; without verify=, all who reach this machine may call it"
+                    print(printable(told), file=sys.stderr, flush=True)
+                    with self._do_jobs(signals):
+                        http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
             told = 'for HTTP, write run("http", port=8000)'
