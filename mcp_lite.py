@@ -11422,7 +11422,9 @@ class Server:
                     told = f"{self.name}: {http.url} (Ctrl-C ends it)"
                     host = options.get("host", "localhost")
                     if host in ("", "0.0.0.0", "::") and not options.get("verify"):
-                        told += "; without verify=, all who reach this machine may call it"
+                        told += (
+                            "; without verify=, all who reach this machine may call it"
+                        )
                     print(printable(told), file=sys.stderr, flush=True)
                     with self._do_jobs(signals):
                         http.serve_until(signals, grace)
