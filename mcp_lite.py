@@ -7372,8 +7372,8 @@ class Exchange(Outbox):
         if not (events or more or ending):
             return
         size = 2 * sum(len(message) for _, message in events)
-        has_room = self.endpoint.has_room
-        if size > SMALL_BODY and not has_room(self, self.load + size):
+        load = self.load + size
+        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
             self.answer_status = 503
             why = "the answer is dropped: too many large ones wait for their clients"
             failure = error_message(self.request_id, InternalError(why))
@@ -7393,8 +7393,6 @@ class Exchange(Outbox):
         self.put(primer + self._encode(events) + more, ending)
         if ending:
             self.ring()
-        elif size > SMALL_BODY:
-            has_room(self, self.load)
 
     def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
         """Take events out of a list, as a slow client must not hold them twice."""
@@ -7680,7 +7678,7 @@ class HttpEndpoint:
         exchange.trace = self.server.trace
         try:
             # What any client may read, such as `health`, is told in any case.
-            if error is not None and not self._is_public(exchange):
+            if error is not None and exchange.path.rstrip("/") not in self._public:
                 raise error
             if exchange.trace is not None:
                 asked = f"{exchange.method} {exchange.path}"
@@ -7718,11 +7716,6 @@ class HttpEndpoint:
         return False
 
     # Admission: by the head alone, before a byte of the body is read
-    def _is_public(self, exchange: Exchange) -> bool:
-        """Return whether any client may read what stands at this path."""
-        is_read = exchange.method in ("GET", "HEAD")
-        return is_read and exchange.path.rstrip("/") in self._public
-
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
         """Return the method that answers this request. Raises HttpError if the request
         may not be made."""
@@ -8580,6 +8573,7 @@ class HttpServer(ThreadingTCPServer):
         self,
         endpoint: HttpEndpoint,
         url: str,
+        port: int,
         is_shared: bool,
         max_connections: int,
     ) -> None:
@@ -8587,8 +8581,7 @@ class HttpServer(ThreadingTCPServer):
         self._is_shared = is_shared
         self.endpoint = endpoint
         self.url = url
-        address = self.socket.getsockname()
-        self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
+        self.port = port
         self.max_connections = max_connections
         self.closing = threading.Event()
         self._is_closed = threading.Event()
@@ -8717,11 +8710,12 @@ def listen_http(
     address = sock.getsockname()
     place = "localhost"
     is_unix = isinstance(address, (str, bytes))
+    port = 0
     if not is_unix:
-        host = address[0]
+        host, port = address[:2]
         # For every address, one that is always there.
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        place = f"[{shown}]:{address[1]}" if ":" in host else f"{shown}:{address[1]}"
+        place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
     traits = {"disable_nagle_algorithm": not is_unix}
     handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
@@ -8730,7 +8724,7 @@ def listen_http(
     server.socket.close()
     server.socket = sock
     server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", is_shared, max_connections
+        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
     )
     if hasattr(os, "register_at_fork"):
         from weakref import ref
@@ -8743,9 +8737,7 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
     """In the child of a fork, close the sockets: they are of use to its parent alone. A
     child that lives on would keep the port, and the connections, open."""
     server = reference()
-    if server is None:
-        return
-    for sock in (server.socket, *server.connections):
+    for sock in (server.socket, *server.connections) if server else ():
         with suppress(OSError):
             os.close(sock.detach())
 
@@ -9203,10 +9195,10 @@ class HttpCaller:
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
         refusal.url = show_url(trip.server)
-        asking = self.connection.answering
-        handle = self._authorizer.handle_unauthorized
         is_last = len(trip.refused) == MAX_FAILURES
-        if is_last or not handle(refusal, shown, trip.refused, asking):
+        if is_last or not self._authorizer.handle_unauthorized(
+            refusal, shown, trip.refused, self.connection.answering
+        ):
             raise refusal
         trip.refused.append(trip.response.status)
 
@@ -9514,8 +9506,7 @@ class LegacyHttp(HttpTransport):
 
     def _headers(self, session: str | None) -> dict[str, str]:
         """Return the headers that every request has, but the first of a session."""
-        version = self.connection.protocol.version or OLDEST
-        headers = {"MCP-Protocol-Version": version}
+        headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
         return add_given(headers, **{"Mcp-Session-Id": session})
 
     def _post(self, post: _Post) -> None:
@@ -9865,13 +9856,13 @@ class OAuth:
         self._failures: dict[str, Exception] = {}
         # The URL of a server -> what is known of it; each operation is atomic.
         self._records: Json = {}
-        self._needs_user = grant == "authorization_code"
         if client_secret and not (client_id and issuer):
             raise ValueError(
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
-        if not self._needs_user and (grant != "client_credentials" or not client_id):
+        is_by_user = grant == "authorization_code"
+        if not is_by_user and (grant != "client_credentials" or not client_id):
             raise ValueError(
                 f"grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -10191,7 +10182,7 @@ class OAuth:
             if not self._send_resource:
                 plan["resource"] = None
             form: Json = {"grant_type": self._grant}
-            if self._needs_user:
+            if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, record, asking))
             else:
                 plan["client"] = self._identify(server, record, "")
