@@ -884,7 +884,7 @@ class LineFramer:
 
 
 class EventParser:
-    """Makes server-sent events, as the HTML standard has them, of a stream's lines.
+    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
 
     A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
     """
@@ -897,22 +897,45 @@ class EventParser:
 
     def begin(self) -> None:
         """Forget what is unfinished: a stream begins, or begins again."""
+        self._line = bytearray()
+        self._is_behind_cr = False
+        self._begin_event()
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """Take bytes, and yield the events that they complete, (type, data) each.
+        Raises ValueError for an event over the limit."""
+        # A line may end in CR LF, cut in two; in LF; or in CR.
+        if self._is_behind_cr and data.startswith(b"\n"):
+            data = data[1:]
+        self._is_behind_cr = data.endswith(b"\r")
+        first, *lines = re.split(b"\r\n|\r|\n", data)
+        self._line += first
+        if len(self._line) > self._limit + MAX_EVENT_ID:
+            raise ValueError(f"a line of more than {self._limit} bytes")
+        for line in lines:
+            event = self._take_line(bytes(self._line))
+            self._line = bytearray(line)
+            if event is not None:
+                yield event
+
+    def _begin_event(self) -> None:
         self._kind = "message"
         self._id = self.last_id
         # With a line end behind each line.
         self._data = bytearray()
 
-    def feed(self, line: bytes) -> tuple[str, bytes] | None:
-        """Take a line without its end. Returns the event that it completes, if it does:
-        its type and data. Raises ValueError for an event over the limit."""
+    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
         if not line:
             event = None
             if self._data:
                 event = (self._kind, bytes(self._data[:-1]))
             # Only now: a client that comes back must not miss an unfinished event.
             self.last_id = self._id
-            self.begin()
+            self._begin_event()
             return event
+        if line.startswith(b"\xef\xbb\xbf"):
+            # A byte order mark may stand before the first line.
+            line = line[3:]
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
@@ -7106,6 +7129,7 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
+PAUSE = 2e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -7146,6 +7170,10 @@ class Exchange(Outbox):
     OPENING = "opening"
     STREAMING = "streaming"
     OVER = "over"
+    # The methods of a carrier
+    read_body: Callable[[], bytes]
+    start: Callable[[int, dict[str, str], bytes | None], None]
+    put: Callable[[bytes, bool], None]
     # The client's address.
     peer = ""
     state = OPENING
@@ -7212,7 +7240,11 @@ class Exchange(Outbox):
         if self.trace is not None:
             self.trace("-->", body)
         self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
-        self.message = parse_message(body)
+        with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
+            # While a large body is decoded, no other thread runs. Now they may.
+            if self.load > SMALL_BODY:
+                time.sleep(self.load * PAUSE)
+            self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
@@ -7304,8 +7336,8 @@ class Exchange(Outbox):
         if not (events or more or ending):
             return
         size = 2 * sum(len(message) for _, message in events)
-        has_room = self.endpoint.has_room
-        if size > SMALL_BODY and not has_room(self, self.load + size):
+        load = self.load + size
+        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
             self.answer_status = 503
             why = "the answer is dropped: too many large ones wait for their clients"
             failure = error_message(self.request_id, InternalError(why))
@@ -7326,8 +7358,6 @@ class Exchange(Outbox):
         if ending:
             self.state = self.OVER
             self.ring()
-        elif size > SMALL_BODY:
-            has_room(self, self.load)
 
     def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
         """Take events out of a list, as a slow client must not hold them twice."""
@@ -7374,22 +7404,8 @@ class Exchange(Outbox):
                 comment = b":\n\n" if self.status else b""
             self.flush(comment)
 
-    # The methods of a carrier
-    def read_body(self) -> bytes:
-        raise NotImplementedError
-
-    def start(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        raise NotImplementedError
-
-    def put(self, events: bytes, ending: bool) -> None:
-        raise NotImplementedError
-
     def hung_up(self) -> bool:
+        """Return whether the client is gone, without blocking."""
         return False
 
 
@@ -7573,6 +7589,8 @@ class HttpEndpoint:
         # What large messages hold, up to MAX_LOAD in all. Here and below, each operation
         # on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
+        # Held by the thread that decodes a large body.
+        self.decoding = threading.Lock()
         # Told of what is refused because there is no room for it.
         self.refusals = BurstLog()
         # For ctx.on_cancel(), as the thread of a request is in its handler.
@@ -7625,7 +7643,7 @@ class HttpEndpoint:
         exchange.trace = self.server.trace
         try:
             # What any client may read, such as `health`, is told in any case.
-            if error is not None and not self._is_public(exchange):
+            if error is not None and exchange.path.rstrip("/") not in self._public:
                 raise error
             if exchange.trace is not None:
                 asked = f"{exchange.method} {exchange.path}"
@@ -7663,11 +7681,6 @@ class HttpEndpoint:
         return False
 
     # Admission: by the head alone, before a byte of the body is read
-    def _is_public(self, exchange: Exchange) -> bool:
-        """Return whether any client may read what stands at this path."""
-        is_read = exchange.method in ("GET", "HEAD")
-        return is_read and exchange.path.rstrip("/") in self._public
-
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
         """Return the method that answers this request. Raises HttpError if the request
         may not be made."""
@@ -8044,7 +8057,7 @@ class Session(HttpConnection):
         self.outbox.end()
 
     def end(self) -> None:
-        self.legacy.forget(self)
+        self.legacy.sessions.pop(self.session_id, None)
         super().end()
         for stream in [self.outbox, *self.streams.values()]:
             stream.end()
@@ -8126,12 +8139,6 @@ class LegacyEndpoint:
             raise HttpError(404, "no such session; initialize again")
         session.used = time.monotonic()
         return session
-
-    def forget(self, session: Session) -> None:
-        """Forget a session that ends, and its streams."""
-        self.sessions.pop(session.session_id, None)
-        for stream in session.streams.copy().values():
-            self._kept.pop(stream, None)
 
     def keep(self, stream: SessionStream) -> None:
         """Keep a stream that is over for a client that comes back, if that has seen an
@@ -8261,8 +8268,8 @@ class _WsgiExchange(Exchange):
         self._start_response = start_response
 
     def read_body(self) -> bytes:
-        length = str(self._environ.get("CONTENT_LENGTH") or 0)
-        size = told = _body_size({"content-length": length}, "1.1") or 0
+        length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
+        size = told = _body_size(length, "1.1") or 0
         # Some servers mark the end of a body whose length they do not know; to read on
         # behind the end of any other blocks.
         if self._environ.get("wsgi.input_terminated") and size == 0:
@@ -8531,6 +8538,7 @@ class HttpServer(ThreadingTCPServer):
         self,
         endpoint: HttpEndpoint,
         url: str,
+        port: int,
         is_shared: bool,
         max_connections: int,
     ) -> None:
@@ -8538,8 +8546,7 @@ class HttpServer(ThreadingTCPServer):
         self._is_shared = is_shared
         self.endpoint = endpoint
         self.url = url
-        address = self.socket.getsockname()
-        self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
+        self.port = port
         self.max_connections = max_connections
         self.closing = threading.Event()
         self._is_closed = threading.Event()
@@ -8668,11 +8675,12 @@ def listen_http(
     address = sock.getsockname()
     place = "localhost"
     is_unix = isinstance(address, (str, bytes))
+    port = 0
     if not is_unix:
-        host = address[0]
+        host, port = address[:2]
         # For every address, one that is always there.
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        place = f"[{shown}]:{address[1]}" if ":" in host else f"{shown}:{address[1]}"
+        place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
     traits = {"disable_nagle_algorithm": not is_unix}
     handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
@@ -8681,7 +8689,7 @@ def listen_http(
     server.socket.close()
     server.socket = sock
     server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", is_shared, max_connections
+        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
     )
     if hasattr(os, "register_at_fork"):
         from weakref import ref
@@ -8694,9 +8702,7 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
     """In the child of a fork, close the sockets: they are of use to its parent alone. A
     child that lives on would keep the port, and the connections, open."""
     server = reference()
-    if server is None:
-        return
-    for sock in (server.socket, *server.connections):
+    for sock in (server.socket, *server.connections) if server else ():
         with suppress(OSError):
             os.close(sock.detach())
 
@@ -8751,10 +8757,9 @@ def parse_url(text: str) -> SplitResult:
 def hide(text: str, secrets: Iterable[str]) -> str:
     """Return a text with *** in place of each word of these secrets. The name of a
     scheme, such as Bearer, stays, and so does a word of three characters or less."""
-    for secret in secrets:
-        for word in secret.split():
-            if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
-                text = text.replace(word, "***")
+    for word in " ".join(secrets).split():
+        if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
+            text = text.replace(word, "***")
     return text
 
 
@@ -8781,18 +8786,14 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     """Return the proxy that the environment, or the system's settings, have for a URL,
     as host:port, and the headers that it wants; ("", {}) if there is none."""
-    has_settings = sys.platform in ("win32", "darwin")
-    has_variables = any(name.lower().endswith("_proxy") for name in os.environ)
-    if url.hostname in _LOOPBACK or not (has_settings or has_variables):
+    if url.hostname in _LOOPBACK:
         return "", {}
 
-    # Slow to import, and mostly not needed.
     from urllib.parse import unquote
     from urllib.request import getproxies, proxy_bypass
 
-    address = getproxies().get(url.scheme, "")
-    if proxy_bypass(str(url.hostname)):
-        address = ""
+    is_direct = proxy_bypass(str(url.hostname))
+    address = "" if is_direct else getproxies().get(url.scheme, "")
     place = address.rpartition("//")[2].rstrip("/")
     login, _, place = place.rpartition("@")
     headers = {}
@@ -9159,10 +9160,10 @@ class HttpCaller:
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
         refusal.url = show_url(trip.server)
-        asking = self.connection.answering
-        handle = self._authorizer.handle_unauthorized
         is_last = len(trip.refused) == MAX_FAILURES
-        if is_last or not handle(refusal, shown, trip.refused, asking):
+        if is_last or not self._authorizer.handle_unauthorized(
+            refusal, shown, trip.refused, self.connection.answering
+        ):
             raise refusal
         trip.refused.append(trip.response.status)
 
@@ -9194,24 +9195,21 @@ class HttpCaller:
     # Connections
     def _take(self, trip: _Trip) -> HTTPConnection:
         """Give the trip the latest idle connection that still lives, else a new one."""
-        connection = self._pop_alive() or open_connection(
+        with self._lock:
+            oldest = time.monotonic() - KEEP_SECONDS
+            while trip.connection is None and self._idle:
+                since, trip.connection = self._idle.pop()
+                # Between requests a server says nothing, unless it ends the connection.
+                if since < oldest or is_ready(trip.connection.sock):
+                    trip.connection.close()
+                    trip.connection = None
+        connection = trip.connection or open_connection(
             self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
         )
         trip.connection = connection
         with self._lock:
             self._busy[trip] = connection.sock
         return connection
-
-    def _pop_alive(self) -> HTTPConnection | None:
-        with self._lock:
-            oldest = time.monotonic() - KEEP_SECONDS
-            while self._idle:
-                since, connection = self._idle.pop()
-                # Between requests a server says nothing, unless it ends the connection.
-                if since >= oldest and not is_ready(connection.sock):
-                    return connection
-                connection.close()
-        return None
 
     def _give_back(self, trip: _Trip) -> None:
         """Keep a connection whose response was read to its end; close any other."""
@@ -9253,10 +9251,8 @@ def read_events(
     stream.begin()
     # A stream that breaks off is resumed as one that ends.
     with suppress(Exception):
-        while line := response.readline(MAX_MESSAGE):
-            event = stream.feed(line.rstrip(b"\r\n"))
-            if event is not None:
-                yield event
+        while data := response.read1(CHUNK):
+            yield from stream.feed(data)
 
 
 class _Post:
@@ -9475,8 +9471,7 @@ class LegacyHttp(HttpTransport):
 
     def _headers(self, session: str | None) -> dict[str, str]:
         """Return the headers that every request has, but the first of a session."""
-        version = self.connection.protocol.version or OLDEST
-        headers = {"MCP-Protocol-Version": version}
+        headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
         return add_given(headers, **{"Mcp-Session-Id": session})
 
     def _post(self, post: _Post) -> None:
@@ -9826,13 +9821,13 @@ class OAuth:
         self._failures: dict[str, Exception] = {}
         # The URL of a server -> what is known of it; each operation is atomic.
         self._records: Json = {}
-        self._needs_user = grant == "authorization_code"
         if client_secret and not (client_id and issuer):
             raise ValueError(
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
-        if not self._needs_user and (grant != "client_credentials" or not client_id):
+        is_by_user = grant == "authorization_code"
+        if not is_by_user and (grant != "client_credentials" or not client_id):
             raise ValueError(
                 f"grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -10152,7 +10147,7 @@ class OAuth:
             if not self._send_resource:
                 plan["resource"] = None
             form: Json = {"grant_type": self._grant}
-            if self._needs_user:
+            if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, record, asking))
             else:
                 plan["client"] = self._identify(server, record, "")
@@ -11370,13 +11365,13 @@ class Server:
         On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
         a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
         it returns. A second signal ends all waiting. Raises ValueError for another
-        transport, and for "stdio" with options.
+        transport, and for "stdio" with options, and SystemExit if it cannot listen.
         """
         signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self.start_http(**options) as http:
+            with stop_signals(signals), self._open_http(options) as http:
                 told = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
@@ -11393,6 +11388,15 @@ class Server:
             print(printable(told), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
+
+    def _open_http(self, options: Json) -> HttpServer:
+        try:
+            return self.start_http(**options)
+        except OSError as error:
+            if threading.current_thread() is not threading.main_thread():
+                raise
+            # A busy port is one line on stderr, no traceback.
+            sys.exit(printable(f"{self.name}: {error}"))
 
     def start_http(
         self,

@@ -4531,6 +4531,187 @@ class TestHttpServer:
         assert json.loads(body)["error"]["message"]
         assert web.post(call_tool("add", a=1))[0] == 200
 
+    def test_lists_may_come_in_several_lines(self, web):
+        """As proxies and tracers send them; only what decides may come but once."""
+        lines = ["tracestate: a=1", "Tracestate: b=2", "Cache-Control: x"]
+        lines += ["Cache-Control: y", "Accept-Encoding: a", "Accept-Encoding: b"]
+        found = raw_http(web.port, head_of(LISTS, *lines), b'"tools"')
+        assert found.startswith(b"HTTP/1.1 200 "), found
+        for line in ("Authorization: Bearer x", "Mcp-Name: x", "Content-Type: x/y"):
+            data = head_of(LISTS, line, line)
+            assert raw_http(web.port, data).startswith(b"HTTP/1.1 400 ")
+
+    def test_names_in_headers_are_ascii(self, web):
+        """Raw bytes beyond ASCII are refused, even if the body says the same."""
+        message = call_tool("gr\u00fc\u00df")
+        data = head_of(message, "Mcp-Name: \u00e4").replace(b"\xc3\xa4", b"gr\xfc\xdf")
+        found = raw_http(web.port, data, b"-32020")
+        assert found.startswith(b"HTTP/1.1 400 ") and b"-32020" in found
+
+    def test_any_host(self, server):
+        """allowed_hosts="*" stands for ["*"]."""
+        with server.start_http(allowed_hosts="*") as http:
+            found = Web(http).post(call_tool("add", a=1), Host="any.example")
+            assert found[0] == 200
+
+    def test_routes(self, server):
+        """A program may serve more by GET: for who may call, or for all."""
+        card = {"Access-Control-Allow-Origin": "*", "X-Line": "a\r\nb"}
+
+        def mine(request):
+            return 200, {}, f"{request.path} {request.query} {request.auth['sub']}"
+
+        options = {
+            "routes": {"/mine": mine, "/broken": lambda request: 1 / 0},
+            "public_routes": {"/card": lambda request: (200, card, b"card")},
+            "verify": {"good": {"sub": "ada"}},
+        }
+        with server.start_http(**options) as http:
+            web = Web(http)
+            login = {"Authorization": "Bearer good"}
+            assert web.send("GET", path="/mine?a=1")[0] == 401
+            found = web.send("GET", path="/mine?a=1", **login)
+            assert found[::2] == (200, b"/mine a=1 ada")
+            assert web.send("GET", path="/mine", **login, Host="evil.example")[0] == 403
+            page = {"Host": "evil.example", "Origin": "https://a.example"}
+            status, headers, body = web.send("GET", path="/card", **page)
+            assert (status, body, headers["X-Line"]) == (200, b"card", r"a\r\nb")
+            assert headers["Access-Control-Allow-Origin"] == "*"
+            assert web.send("HEAD", path="/card")[::2] == (200, b"")
+            assert web.send("POST", b"", path="/card")[0] == 405
+            assert web.send("GET", path="/broken", **login)[0] == 500
+        app = server.wsgi_app(public_routes=options["public_routes"])
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/card"}
+        assert app(environ, lambda *answer: None) == [b"card"]
+
+    @contextlib.contextmanager
+    def hanging_bodies(self, http, count, *lines):
+        """So many requests whose large bodies do not come."""
+        lines = lines or (f"Content-Length: {4 << 20}",)
+        head = head_of(request("ping"), *lines, length=False)
+        head = head[: head.index(b"\r\n\r\n") + 4]
+        with contextlib.ExitStack() as stack:
+            place = ("127.0.0.1", http.port)
+            socks = []
+            for _ in range(count):
+                sock = stack.enter_context(socket.create_connection(place, SECONDS))
+                sock.sendall(head)
+                socks.append(sock)
+            yield socks
+
+    def test_large_bodies_have_a_budget(self, server, caplog):
+        """So many bytes may be on their way; beyond that 503, told once in the log.
+        Small messages and `health` are answered all the same."""
+        body = request("ping", {**modern(), "x": "x" * 100_000})
+        with server.start_http(health="/health") as http:
+            web = Web(http)
+            with self.hanging_bodies(http, 70) as socks:
+                import select
+
+                ready = []
+                eventually(
+                    lambda: ready.extend(select.select(socks, [], [], 0)[0]) or ready
+                )
+                found = ready[0].recv(1000)
+                assert found.startswith(b"HTTP/1.1 503 "), found
+                assert b"\r\nRetry-After: 1\r\n" in found
+                assert web.post(call_tool("add", a=1))[0] == 200
+                assert web.send("GET", path="/health")[0] == 200
+                assert web.post(body)[0] == 503
+            eventually(lambda: web.post(body)[0] != 503, "room again")
+        assert caplog.text.count("too many large messages") in (1, 2)
+
+    def test_a_body_in_chunks_counts_as_it_comes(self, server):
+        """What it may still become holds up nobody."""
+        body = request("ping", {**modern(), "x": "x" * 100_000})
+        chunked = "Transfer-Encoding: chunked"
+        with server.start_http() as http, self.hanging_bodies(http, 70, chunked):
+            assert Web(http).post(body)[0] != 503
+
+    def test_a_subscription_keeps_nothing_of_its_message(self, server):
+        """Some that came with much are open side by side, beyond the budget of all."""
+        junk = modern(notifications={"toolsListChanged": True}, x=[0] * 1_000_000)
+        with server.start_http() as http, contextlib.ExitStack() as stack:
+            for _ in range(4):
+                listen = request("subscriptions/listen", junk)
+                response = stack.enter_context(Web(http).stream("POST", listen))
+                acknowledged = next_message(response)["method"]
+                assert acknowledged == "notifications/subscriptions/acknowledged"
+
+    def test_a_flood_of_large_answers(self):
+        """What nobody reads has a budget: beyond it the answer is a 503."""
+        server = Server("large")
+        ready = threading.Barrier(30)
+
+        @server.tool
+        def large() -> str:
+            ready.wait(SECONDS)
+            return "x" * (8 << 20)
+
+        statuses = []
+        with server.start_http() as http, contextlib.ExitStack() as stack:
+            for _ in range(30):
+                place = ("127.0.0.1", http.port)
+                sock = stack.enter_context(socket.create_connection(place, SECONDS))
+                sock.sendall(head_of(call_tool("large"), "Mcp-Name: large"))
+                statuses.append(sock)
+            found = {bytes(sock.recv(13)) for sock in statuses}
+        assert found == {b"HTTP/1.1 200 ", b"HTTP/1.1 503 "}
+
+    def test_health_beyond_max_connections(self, server):
+        """It is told to whoever asks; anything else is refused."""
+        with server.start_http(max_connections=1, health="/health") as http:
+            place = ("127.0.0.1", http.port)
+            with socket.create_connection(place, SECONDS):
+                eventually(lambda: Web(http).send("GET", path="/mcp")[0] == 503)
+                assert Web(http).send("GET", path="/health")[0] == 200
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it has left")
+    def test_a_client_that_says_no_more(self):
+        """It may close its side behind its request, and still gets the answer."""
+        server = Server("slow")
+        go_on = threading.Event()
+
+        @server.tool
+        def slow(ctx: Context) -> str:
+            go_on.wait(SECONDS)
+            return f"cancelled: {ctx.cancelled}"
+
+        with server.start_http() as http:
+            place = ("127.0.0.1", http.port)
+            with socket.create_connection(place, SECONDS) as sock:
+                sock.sendall(head_of(call_tool("slow"), "Mcp-Name: slow"))
+                sock.shutdown(socket.SHUT_WR)
+                # The server has seen it, and asks whether anybody is there.
+                probe = b"HTTP/1.1 100 Continue\r\n\r\n"
+                assert sock.recv(len(probe), socket.MSG_WAITALL) == probe
+                go_on.set()
+                found = b"".join(iter(lambda: sock.recv(65536), b""))
+            assert found.startswith(b"HTTP/1.1 200 ") and b"cancelled: False" in found
+
+    def test_close_needs_no_thread(self, server, monkeypatch):
+        """A system without another thread to give hinders no end."""
+
+        def no_thread(thread):
+            raise RuntimeError("can't start new thread")
+
+        http = server.start_http()
+        with Web(http).open().stream() as response:
+            assert next_event(response)
+            with monkeypatch.context() as patch:
+                patch.setattr("threading.Thread.start", no_thread)
+                http.close()
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", http.port), SECONDS)
+
+    def test_a_program_whose_port_is_taken(self):
+        """It ends with one line."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            code = f"import mcp_lite; mcp_lite.Server('x').run('http', port={port})"
+            _, told = run(sys.executable, "-c", code, code=1)
+        assert told.startswith("x: ") and told.count("\n") == 1
+
     def test_a_long_head(self, web):
         """It is refused at 64 KiB."""
         for start in (b"GET /", b"GET / HTTP/1.1\r\nX: "):
@@ -5379,6 +5560,26 @@ class TestWsgi:
             more = {"HTTP_MCP_NAME": "echo", "wsgi.input": io.BytesIO(sent), **more}
             assert self.ask(app, call, **more) == status
 
+    def test_a_body_that_is_too_long_is_not_read(self, server):
+        """Its length is enough to refuse it."""
+        told = []
+        environ = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json"}
+        environ.update(HTTP_HOST="localhost", CONTENT_LENGTH="1001")
+        app = server.wsgi_app(max_body=1000)
+        app(environ, lambda status, headers: told.append(status))
+        assert told[0].startswith("413 ")
+
+    def test_a_host_without_write(self, server):
+        """Where start_response returns None, the events come at the end."""
+        body = json.dumps(call_tool("count", to=2, meta={"progressToken": 1})).encode()
+        environ = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json"}
+        environ.update(HTTP_HOST="localhost", CONTENT_LENGTH=str(len(body)))
+        environ.update(HTTP_MCP_METHOD="tools/call", HTTP_MCP_NAME="count")
+        environ.update({"HTTP_MCP_PROTOCOL_VERSION": MODERN})
+        environ["wsgi.input"] = io.BytesIO(body)
+        told = b"".join(server.wsgi(environ, lambda status, headers: None))
+        assert told.count(b"notifications/progress") == 2 and b'"result"' in told
+
     def test_odd_environments(self, server):
         """Any environment is answered: never by an exception, or a 500."""
         app = server.wsgi_app(path="/mcp")
@@ -6115,7 +6316,10 @@ class TestHttpClient:
             monkeypatch.setenv("https_proxy", proxy)
             with Client("http://far.invalid:81/mcp?x=1") as client:
                 assert client.call("x") == "far"
-            assert "407" in str(http_failure_of("https://far.invalid/mcp"))
+            told = str(http_failure_of("https://far.invalid/mcp"))
+            place = url.partition("://")[2].partition("/")[0]
+            assert f"the proxy {place} does not lead there" in told and "407" in told
+            assert "p%40ss" not in told and "p@ss" not in told
             assert seen[-1]["path"] == "far.invalid:443"
             login = "Basic YW5uOnBAc3M="
             assert set(shown_in(seen, "proxy-authorization")) == {login}
@@ -6128,6 +6332,39 @@ class TestHttpClient:
             monkeypatch.setenv("no_proxy", "far.invalid")
             http_failure_of("http://far.invalid:81/mcp")
             assert seen == []
+
+    @pytest.mark.parametrize(
+        "told, seconds",
+        [("7", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("", None)],
+    )
+    def test_when_to_ask_again(self, told, seconds):
+        """An HttpFailure has the seconds of Retry-After."""
+        with web_server(lambda seen, sock: (503, {"Retry-After": told}, b"")) as (
+            url,
+            _,
+        ):
+            assert http_failure_of(url).retry_after == seconds
+
+    def test_a_text_is_no_auth(self):
+        """It is told how a token is given, and not quoted."""
+        with pytest.raises(TypeError, match="headers={.Authorization.: ") as caught:
+            Client("http://localhost:1/mcp", auth="s3cret").connect()
+        assert "s3cret" not in str(caught.value)
+
+    def test_events_of_any_line_end(self):
+        """CR alone ends a line, CR LF may come in two pieces, and a byte order mark may
+        come first."""
+
+        def call(seen, sock):
+            begin_stream(sock)
+            first, last = json.dumps(answer_to(seen, **text_result("y"))).split(":", 1)
+            for piece in (b"data: {}\r", b"\n\r", b"\n\xef\xbb\xbfdata: "):
+                sock.sendall(piece)
+            sock.sendall(f"{first}:\rdata: {last}\r\r".encode())
+            never(seen, sock)
+
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            assert client.call("x") == "y"
 
     def test_a_url_s_query(self):
         """The query is sent, the fragment is not, and no error's text shows either."""
@@ -6335,7 +6572,7 @@ class TestAuthorization:
         def come_back(url):
             back = urllib.parse.urlsplit(uris[0])
             with contextlib.ExitStack() as stack:
-                if where is None:
+                for _ in range(3 if where is None else 0):
                     idle = socket.create_connection((back.hostname, back.port))
                     stack.enter_context(idle)
                 for query in ("?state=x&code=y", "?error=access_denied", ""):
@@ -6697,6 +6934,25 @@ class TestAuthorization:
         with pytest.raises(AuthorizationError, match="given up"):
             let_in(site, again)
         assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_store_of_many_programs(self, tmp_path):
+        """What another one keeps meanwhile is not lost, and a lock that one has left
+        behind as it died is taken over."""
+        path = tmp_path / "tokens"
+        lock = tmp_path / "tokens.lock"
+        begun = threading.Barrier(8)
+        urls = [f"https://{number}.example/mcp" for number in range(8)]
+
+        def forget(url):
+            begun.wait(SECONDS)
+            OAuth(store=path).logout(url)
+
+        at_once(forget, [[url] for url in urls])
+        assert sorted(json.loads(path.read_text())) == urls
+        assert not lock.exists()
+        lock.write_text("")
+        OAuth(store=path).logout("https://last.example/mcp")
+        assert len(json.loads(path.read_text())) == 9
 
     @pytest.mark.parametrize("text", ["{", "[7]", "null"])
     def test_a_damaged_store(self, site, tmp_path, text):
@@ -12000,8 +12256,60 @@ class TestFuzz:
         assert fuzz_web_client(FUZZ + number, version, 100) > 50
 
 
+CUT = """
+import sys
+import mcp_lite
+server = mcp_lite.Server("cut")
+@server.tool
+def add(a: int, b: int, ctx: mcp_lite.Context) -> int:
+    ctx.progress(1)
+    return a + b
+with server.start_http() as http:
+    for options in ({}, {"protocol_version": mcp_lite.NEWEST}):
+        with mcp_lite.Client(http.url, **options) as client:
+            client.call_tool("add", {"a": 1, "b": 2}, on_progress=print)
+            print(client.protocol_version, client.call("add", a=1, b=2))
+    try:
+        mcp_lite.Client(http.url, protocol_version="2025-11-25").connect()
+    except (mcp_lite.McpError, OSError) as error:
+        print(type(error).__name__)
+"""
+
+
 class TestPublicFace:
     """Everything public can be asked for help, and is typed."""
+
+    def test_the_legacy_era_can_be_cut_out(self, tmp_path):
+        """Of HTTP: without the halves of two sections, and the statements that name
+        them, the rest serves and calls in the modern era."""
+        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
+        for begin, end in (
+            ("# The legacy era over HTTP: ", "16. HTTP server"),
+            ("# The legacy era: basic/", "18. Authorization"),
+        ):
+            start = source.index(begin)
+            bar = source.index(f"{'#' * 79}\n# {end} ", start)
+            source = source[:start] + source[bar:]
+        statements = (
+            "        self.legacy = LegacyEndpoint(self, stateless, place)\n",
+            "        if not is_modern and header in _SESSION_VERSIONS:\n"
+            "            self.legacy.post(exchange)\n            return\n",
+            "        connections.update(self.legacy.sessions.copy().values())\n",
+            "LegacyHttp(caller, self._set_server_info, self._renew_session)",
+        )
+        for each in statements:
+            assert source.count(each) == 1, each
+            by = "HttpTransport(caller)" if "LegacyHttp" in each else ""
+            source = source.replace(each, by)
+        for name in ("LegacyEndpoint", "SessionStream", "LegacyHttp", "SseTransport"):
+            assert not re.search(rf"^[^#\"]*\b{name}\(", source, re.M), name
+        (tmp_path / "mcp_lite.py").write_text(source, "utf-8")
+        (tmp_path / "cut.py").write_text(CUT)
+        told, _ = run(sys.executable, tmp_path / "cut.py", cwd=tmp_path)
+        assert told.splitlines() == [
+            *["1 None None", f"{MODERN} 3"] * 2,
+            "UnsupportedVersion",
+        ]
 
     @staticmethod
     def things():
