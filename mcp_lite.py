@@ -308,12 +308,12 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# This room has the words of the protocol that are not methods: its revisions, the keys
+# This section has the words of the protocol that are not methods: its revisions, the keys
 # in `_meta`, the levels of log messages. Below them stand the few limits that several
-# rooms share; any other limit stands in the one room that needs it.
+# sections share; any other limit stands in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
-# revisions are METHODS (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
+# revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
 # (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one
 # that is made up.
 
@@ -377,7 +377,7 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # 2. Errors ###################################################################
 ###############################################################################
 
-# This room has the exceptions, and says what each is on the wire: a code, a message,
+# This section has the exceptions, and says what each is on the wire: a code, a message,
 # data, and the status of an HTTP response. McpError and its subclasses say what went
 # wrong in the protocol; the others say what became of a call or a connection. At the
 # end stand the functions that make a text safe to show, whoever wrote it.
@@ -396,6 +396,8 @@ class McpError(Exception):
     # Whether it is the outcome of a client's call. In a handler that calls another
     # server, such an error is no answer to the handler's own client.
     is_received = False
+    # The id of the request that it refuses, if that was not decoded.
+    request_id: RequestId | None = None
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -465,11 +467,7 @@ class InvalidParams(_CodedError, code=-32602, status=400):
     """The parameters are wrong; the message names which."""
 
 
-class InternalError(_CodedError, code=-32603, status=500):
-    """The receiver failed; its log says why."""
-
-
-class InvalidResponse(McpError):
+class InvalidResponse(_CodedError, code=-32603):
     """In a client: the server's answer breaks the protocol, or its own outputSchema.
 
     data: the whole result, if there is one: the tool has run
@@ -477,8 +475,10 @@ class InvalidResponse(McpError):
 
     is_received = True
 
-    def __init__(self, message: str, data: object = None) -> None:
-        super().__init__(type(self).code, message, data)
+
+class InternalError(_CodedError, code=-32603, status=500):
+    """The receiver failed; its log says why. A code from the wire becomes this class,
+    not the one above."""
 
 
 class NotFound(InvalidParams):
@@ -697,8 +697,8 @@ def error_text(error: object) -> str:
 # 3. Messages #################################################################
 ###############################################################################
 
-# This room turns bytes into lines, lines and server-sent events into messages, and
-# messages into bytes. check_envelope is the one check of what makes a message. The room
+# This section turns bytes into lines, lines and server-sent events into messages, and
+# messages into bytes. check_envelope is the one check of what makes a message. The section
 # has pure functions and two small parsers, which know nothing of methods, sessions or
 # connections.
 
@@ -718,6 +718,8 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
 _ID_TEXT = "expected string or integer"
+# How most messages begin, up to the name of what follows the id.
+_HEAD = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
 # Python counts a bool among the ints, so it comes before them.
@@ -737,7 +739,10 @@ def parse_message(data: bytes) -> Any:
     one that would take too much memory."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
-        raise InvalidRequest(f"more than {most} arrays and objects")
+        refusal = InvalidRequest(f"more than {most} arrays and objects")
+        head = re.match(_HEAD + rb'"method"', data)
+        refusal.request_id = head and json.loads(head[1])
+        raise refusal
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -768,10 +773,8 @@ def unread_answer(line: bytes) -> Json:
     """Make an empty error of a line that cannot be decoded, such as one with the NaN
     that Python writes, if it begins as an answer: the request with that id then fails
     at once. Return {} for any other line."""
-    head = re.match(
-        rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
-    )
-    return {"id": int(head[1]), "error": {}} if head else {}
+    head = re.match(_HEAD + rb'"(?:result|error)"', line)
+    return {"id": json.loads(head[1]), "error": {}} if head else {}
 
 
 def is_id(value: object) -> bool:
@@ -853,7 +856,8 @@ def result_message(request_id: Any, result: Json) -> Json:
 def error_message(request_id: Any, error: McpError) -> Json:
     """Make the answer that a request has failed; without an id, about no known
     request."""
-    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
+    known_id = error.request_id if request_id is None else request_id
+    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=known_id)
 
 
 class LineFramer:
@@ -935,9 +939,9 @@ class EventParser:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# This room has one table of everything that can be said, but for tasks. A row for each
+# This section has one table of everything that can be said, but for tasks. A row for each
 # method tells who says it, in which revisions, which capability it needs, which handler
-# serves it, and what it is for. A rule of one method stands in its row: the rooms below
+# serves it, and what it is for. A rule of one method stands in its row: the sections below
 # ask for the trait, and hardly ever for the name.
 
 
@@ -952,11 +956,13 @@ def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]
 class Method:
     """A row of the table: what can be said, who says it, and what follows from that.
 
-    `sender` is "client", "server" or "both". `kind` is "request" or "notification"; it
-    is "either" for a method of an extension, which may come as both. The attributes
-    below are traits of the method: a row says only those that differ from the default.
+    `sender` is "client", "server" or "both". The attributes below are traits of the
+    method: a row says only those that differ from the default.
     """
 
+    # "request" or "notification"; "either" for a method of an extension, which may come
+    # as both.
+    kind = "request"
     # The method that serves it: of the receiver's Endpoint, for a request; of
     # Connection, for a notification about an open request.
     handler = ""
@@ -1009,9 +1015,8 @@ class Method:
     setback = ""
     page = "basic/index"
 
-    def __init__(self, sender: str, kind: str, name: str, **traits: object) -> None:
+    def __init__(self, sender: str, name: str, **traits: object) -> None:
         self.sender = sender
-        self.kind = kind
         self.name = name
         assert traits.keys() <= vars(Method).keys(), traits
         vars(self).update(traits)
@@ -1019,14 +1024,6 @@ class Method:
     def is_in(self, version: str) -> bool:
         """Return whether a revision has it."""
         return self.since <= version <= self.until
-
-
-def _request(sender: str, name: str, handler: str, **traits: object) -> Method:
-    return Method(sender, "request", name, handler=handler, **traits)
-
-
-def _notification(sender: str, name: str, **traits: object) -> Method:
-    return Method(sender, "notification", name, **traits)
 
 
 _PAGE = _typed_members({"cursor?": str})
@@ -1038,10 +1035,10 @@ METHODS: dict[str, Method] = {
     row.name: row
     for row in (
         # Lifecycle: basic/lifecycle.md of the legacy revisions.
-        _request(
+        Method(
             "client",
             "initialize",
-            "_initialize",
+            handler="_initialize",
             params=_typed_members(
                 {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
             ),
@@ -1060,9 +1057,10 @@ METHODS: dict[str, Method] = {
             setback="There is no session: this server, or this revision, will not do.",
             page="basic/lifecycle",
         ),
-        _notification(
+        Method(
             "client",
             "notifications/initialized",
+            kind="notification",
             until=LAST_LEGACY,
             handshake=True,
             purpose=(
@@ -1071,9 +1069,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/lifecycle",
         ),
-        _notification(
+        Method(
             "client",
             "initialized",
+            kind="notification",
             until=LAST_LEGACY,
             handshake=True,
             purpose=(
@@ -1082,10 +1081,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/lifecycle",
         ),
-        _request(
+        Method(
             "both",
             "ping",
-            "_ping",
+            handler="_ping",
             until=LAST_LEGACY,
             early=True,
             inline=True,
@@ -1094,10 +1093,10 @@ METHODS: dict[str, Method] = {
             page="basic/utilities/ping",
         ),
         # The modern era has no handshake: server/discover.md.
-        _request(
+        Method(
             "client",
             "server/discover",
-            "_discover",
+            handler="_discover",
             since=FIRST_MODERN,
             inline=True,
             cached=True,
@@ -1114,10 +1113,10 @@ METHODS: dict[str, Method] = {
             page="server/discover",
         ),
         # Tools: server/tools.md.
-        _request(
+        Method(
             "client",
             "tools/list",
-            "_list",
+            handler="_list",
             capability=("tools",),
             params=_PAGE,
             paged="tools",
@@ -1129,10 +1128,10 @@ METHODS: dict[str, Method] = {
             outcome="The client shows these to its model.",
             page="server/tools",
         ),
-        _request(
+        Method(
             "client",
             "tools/call",
-            "_tools_call",
+            handler="_tools_call",
             capability=("tools",),
             params=_CALL,
             mirrored="name",
@@ -1148,10 +1147,10 @@ METHODS: dict[str, Method] = {
             page="server/tools",
         ),
         # Resources: server/resources.md.
-        _request(
+        Method(
             "client",
             "resources/list",
-            "_list",
+            handler="_list",
             capability=("resources",),
             params=_PAGE,
             paged="resources",
@@ -1163,10 +1162,10 @@ METHODS: dict[str, Method] = {
             outcome="The client may read each of these by its URI.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/templates/list",
-            "_list",
+            handler="_list",
             capability=("resources",),
             params=_PAGE,
             paged="resourceTemplates",
@@ -1176,10 +1175,10 @@ METHODS: dict[str, Method] = {
             ),
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/read",
-            "_resources_read",
+            handler="_resources_read",
             capability=("resources",),
             params=_URI,
             cached=True,
@@ -1191,10 +1190,10 @@ METHODS: dict[str, Method] = {
             outcome="The contents: text, or bytes in base64.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/subscribe",
-            "_resources_subscribe",
+            handler="_resources_subscribe",
             capability=_SUBSCRIBE,
             params=_URI,
             until=LAST_LEGACY,
@@ -1203,10 +1202,10 @@ METHODS: dict[str, Method] = {
             outcome="The server will tell it of each change.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/unsubscribe",
-            "_resources_unsubscribe",
+            handler="_resources_unsubscribe",
             capability=_SUBSCRIBE,
             params=_URI,
             until=LAST_LEGACY,
@@ -1215,10 +1214,10 @@ METHODS: dict[str, Method] = {
             page="server/resources",
         ),
         # Prompts: server/prompts.md.
-        _request(
+        Method(
             "client",
             "prompts/list",
-            "_list",
+            handler="_list",
             capability=("prompts",),
             params=_PAGE,
             paged="prompts",
@@ -1230,10 +1229,10 @@ METHODS: dict[str, Method] = {
             outcome="The client offers these to its user.",
             page="server/prompts",
         ),
-        _request(
+        Method(
             "client",
             "prompts/get",
-            "_prompts_get",
+            handler="_prompts_get",
             capability=("prompts",),
             params=_CALL,
             mirrored="name",
@@ -1247,20 +1246,20 @@ METHODS: dict[str, Method] = {
         ),
         # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
-        _request(
+        Method(
             "client",
             "completion/complete",
-            "_completion_complete",
+            handler="_completion_complete",
             capability=("completions",),
             params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
             purpose="The user is typing an argument: what could it be?",
             outcome="The client suggests these.",
             page="server/utilities/completion",
         ),
-        _request(
+        Method(
             "client",
             "logging/setLevel",
-            "_logging_set_level",
+            handler="_logging_set_level",
             capability=("logging",),
             params=_typed_members({"level": str}),
             until=LAST_LEGACY,
@@ -1270,10 +1269,10 @@ METHODS: dict[str, Method] = {
             ),
             page="server/utilities/logging",
         ),
-        _request(
+        Method(
             "client",
             "subscriptions/listen",
-            "_subscriptions_listen",
+            handler="_subscriptions_listen",
             params=_typed_members({"notifications": dict}),
             since=FIRST_MODERN,
             inline=True,
@@ -1290,20 +1289,20 @@ METHODS: dict[str, Method] = {
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
         # 2026-07-28 deprecates roots, sampling and logging: they still work, and will
         # go one day.
-        _request(
+        Method(
             "server",
             "roots/list",
-            "_roots_list",
+            handler="_roots_list",
             capability=("roots",),
             until=LAST_LEGACY,
             purpose="The server asks which folders it may work on.",
             outcome="These are the roots.",
             page="client/roots",
         ),
-        _request(
+        Method(
             "server",
             "sampling/createMessage",
-            "_sampling_create_message",
+            handler="_sampling_create_message",
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
@@ -1314,10 +1313,10 @@ METHODS: dict[str, Method] = {
             outcome="What the model has written.",
             page="client/sampling",
         ),
-        _request(
+        Method(
             "server",
             "elicitation/create",
-            "_elicitation_create",
+            handler="_elicitation_create",
             capability=("elicitation",),
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
@@ -1335,9 +1334,10 @@ METHODS: dict[str, Method] = {
             page="client/elicitation",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
-        _notification(
+        Method(
             "both",
             "notifications/cancelled",
+            kind="notification",
             handler="_cancelled",
             cancels=True,
             purpose=(
@@ -1348,9 +1348,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/cancellation",
         ),
-        _notification(
+        Method(
             "both",
             "$/cancelRequest",
+            kind="notification",
             handler="_cancelled",
             subject="id",
             expects_answer=True,
@@ -1360,9 +1361,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/cancellation",
         ),
-        _notification(
+        Method(
             "both",
             "notifications/progress",
+            kind="notification",
             handler="_progress",
             purpose=(
                 "How far a request has come, under the token that came with it. In "
@@ -1370,44 +1372,50 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/progress",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/message",
+            kind="notification",
             logs=True,
             purpose="A log message, for people on the client's side.",
             page="server/utilities/logging",
         ),
         # About the server's state, and the client's.
-        _notification(
+        Method(
             "server",
             "notifications/tools/list_changed",
+            kind="notification",
             purpose="The tools have changed: a client asks for its list again.",
             page="server/tools",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/resources/list_changed",
+            kind="notification",
             purpose="The resources have changed: a client asks for its list again.",
             page="server/resources",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/resources/updated",
+            kind="notification",
             purpose=(
                 "A resource has changed that the client wanted to hear of: it may"
                 " read it again."
             ),
             page="server/resources",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/prompts/list_changed",
+            kind="notification",
             purpose="The prompts have changed: a client asks for its list again.",
             page="server/prompts",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/elicitation/complete",
+            kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
             purpose=(
@@ -1415,17 +1423,19 @@ METHODS: dict[str, Method] = {
             ),
             page="client/elicitation",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/subscriptions/acknowledged",
+            kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
             purpose="The subscription stands: of these changes the client will hear.",
             page="basic/patterns/subscriptions",
         ),
-        _notification(
+        Method(
             "client",
             "notifications/roots/list_changed",
+            kind="notification",
             until=LAST_LEGACY,
             purpose="The folders have changed: the server may ask for them again.",
             page="client/roots",
@@ -1433,11 +1443,11 @@ METHODS: dict[str, Method] = {
     )
 }
 # The row of what is not in the table.
-UNKNOWN = Method("neither", "nothing", "")
+UNKNOWN = Method("neither", "", kind="nothing")
 
 # A client may ask to hear of these changes. Each has a member of the parameters by
 # which subscriptions/listen asks for it, the notification that tells of it, and the
-# capability that promises this. See also DECLARED, in room 19.
+# capability that promises this. See also DECLARED, in section 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1484,7 +1494,7 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. JSON Schema ##############################################################
 ###############################################################################
 
-# This room tells whether a value fits a schema of draft 2020-12, and why not. Older
+# This section tells whether a value fits a schema of draft 2020-12, and why not. Older
 # drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
 # `prefixItems` means today. A Schema surveys its parts once; a _Validator then takes
 # one value through them, along one table of keywords. Each step has a price, and one
@@ -1495,7 +1505,8 @@ MAX_STEPS = 1_000_000  # of work for any value: less than a second
 STEPS_EACH = 4  # and so many for each character of a large one
 MAX_ERRORS = 100  # of one value: nobody acts on more
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
-MAX_KNOWN = 20  # names that may be told in place of an unknown one
+MAX_SUGGESTED = 3  # unknown names for which one text suggests others
+MAX_KNOWN = 20  # names that may be suggested
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
@@ -1566,16 +1577,14 @@ class Schema:
                 continue
             if not isinstance(schema, dict):
                 raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-            # A model, see WireType in room 7, judges its values itself.
-            if getattr(schema, "is_opaque", False):
-                self.rules[id(schema)] = _BOOLEANS[id(True)]
-                continue
-            rules = self._check_keywords(place, schema)
-            base = self._name(schema, base)
-            self.rules[id(schema)] = (base, fitting_types(schema), rules)
-            for keyword in _REFERENCES & schema.keys():
-                references.append((schema, schema[keyword]))
-            for steps, inner in inner_schemas(schema):
+            # A WireType, of section 7, is not checked by all that it shows.
+            checked = getattr(schema, "checked", schema)
+            rules = self._check_keywords(place, checked)
+            base = self._name(checked, base)
+            self.rules[id(schema)] = (base, fitting_types(checked), rules)
+            for keyword in _REFERENCES & checked.keys():
+                references.append((schema, checked[keyword]))
+            for steps, inner in inner_schemas(checked):
                 todo.append((".".join((place, *steps)), inner, base))
         return references
 
@@ -1646,7 +1655,7 @@ class Schema:
 
     def errors(self, value: object) -> list[str]:
         """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
-        return list(map(_describe, self.failures(value)))
+        return describe_failures(self.failures(value))
 
     def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
         """Check a value, as errors() does: returns the places that do not fit."""
@@ -1747,8 +1756,8 @@ class _Validator:
     ) -> Failures:
         """Check a member that nothing else in the schema speaks of."""
         if rest is False and isinstance(value, dict):
-            text, names = suggest(key, schema.get("properties", ()))
-            yield _Failure((path, key), f"unknown; {text}", names, _NOT_SHOWN)
+            known = schema.get("properties", ())
+            yield _Failure((path, key), _UNKNOWN, known, _NOT_SHOWN)
         else:
             yield from self.member(rest, value, key, path)
 
@@ -1808,8 +1817,7 @@ class _Validator:
         if not fitting:
             yield from self.nearest(attempts, path)
         if fitting > 1:
-            text = f"matches {fitting} alternatives of `oneOf`, must match one"
-            yield _Failure(path, text, None, _NOT_SHOWN)
+            yield _Failure(path, _OF_ONE, fitting, _NOT_SHOWN)
 
     def nearest(
         self,
@@ -1928,6 +1936,22 @@ class _Validator:
 # Parts of the texts of errors.
 _NOT_SHOWN = object()
 _OF_TYPE = "expected type {}"
+_OF_ONE = "matches {} alternatives of `oneOf`, must match one"
+_UNKNOWN = "unknown"
+
+
+def describe_failures(failures: Iterable[_Failure]) -> list[str]:
+    """Return the texts of errors. Suggestions cost time, so only the first unknown
+    names get one."""
+    texts = []
+    left = MAX_SUGGESTED
+    for failure in failures:
+        text = _describe(failure)
+        if failure.text is _UNKNOWN and left:
+            left -= 1
+            text += "; " + suggest(failure.path[1], failure.argument)
+        texts.append(text)
+    return texts
 
 
 def _expected(failure: _Failure) -> str:
@@ -1951,16 +1975,16 @@ def _describe(failure: _Failure) -> str:
     return f"{place.lstrip('.')}: {text}" if place else text
 
 
-def suggest(name: str, known: Iterable[str]) -> tuple[str, Any]:
-    """Tell which name was meant instead of an unknown one, or which there are: a text,
-    and what stands for its {}."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return which name was probably meant instead of an unknown one, or else which
+    names there are."""
     from difflib import get_close_matches
 
     # Longer names are no misspelt words, and would take long to compare.
     names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
     for near in get_close_matches(name[:60], names, 1):
-        return "did you mean {}?", near
-    return "known: {}", names
+        return f"did you mean {show(near)}?"
+    return f"known: {show(names, 300)}"
 
 
 # Types, and values that are equal.
@@ -2356,12 +2380,12 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 # 6. Content ##################################################################
 ###############################################################################
 
-# This room brings the values of tools, prompts and resources into the form of the wire.
+# This section brings the values of tools, prompts and resources into the form of the wire.
 # First it makes JSON of Python values, and back. Then it has blocks, the parts of
 # results, messages and contents: text, images, audio, embedded resources and links
 # (server/tools.md#tool-result). A table at the end says which kinds of blocks came
 # later; an older revision gets text in their place. Functions and type hints are the
-# next room's business.
+# next section's business.
 
 
 def _base64(data: bytes) -> str:
@@ -2385,15 +2409,23 @@ def parse_text(text: str) -> Any:
         return text
 
 
-def _member_names(cls: Any) -> list[str] | None:
-    """Return the members of a dataclass, a class of attrs or a NamedTuple; or None."""
-    if hasattr(cls, "__dataclass_fields__"):
+def _members(value: Any) -> Json | None:
+    """Return the members of a dataclass, an instance of attrs or a NamedTuple, by their
+    names on the wire; None of anything else."""
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    described = getattr(value, "__attrs_attrs__", None)
+    if hasattr(value, "__dataclass_fields__"):
         from dataclasses import fields
 
-        return [each.name for each in fields(cls)]
-    if hasattr(cls, "__attrs_attrs__"):
-        return [each.name for each in cls.__attrs_attrs__]
-    return getattr(cls, "_fields", None)
+        described = fields(value)
+    if described is None:
+        return None
+    # attrs takes the value of `_x` by its alias, `x`.
+    return {
+        getattr(each, "alias", each.name): getattr(value, each.name)
+        for each in described
+    }
 
 
 def to_plain(value: Any) -> Any:
@@ -2407,11 +2439,9 @@ def to_plain(value: Any) -> Any:
         return to_plain(value.value)
     if isinstance(value, (str, int, float)):
         return value
-    names = _member_names(type(value))
-    if names is not None:
-        return {name: to_plain(getattr(value, name)) for name in names}
-    if isinstance(value, dict):
-        return {str(to_plain(key)): to_plain(member) for key, member in value.items()}
+    members = value if isinstance(value, Mapping) else _members(value)
+    if members is not None:
+        return {str(to_plain(key)): to_plain(each) for key, each in members.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(each) for each in value]
     if isinstance(value, (set, frozenset)):
@@ -2422,6 +2452,8 @@ def to_plain(value: Any) -> Any:
         row = SCALARS.get(class_name(base))
         if row is not None and row.encode is not None:
             return row.encode(value)
+    if isinstance(value, Iterable):  # a range, a deque, the keys of a dict
+        return [to_plain(each) for each in value]
     raise TypeError(f"a value of class {type(value).__name__} has no JSON form")
 
 
@@ -2448,13 +2480,18 @@ def _parse_iso(cls: Any, wire: str) -> Any:
 
 
 # The part of ISO 8601's durations whose length does not depend on the calendar.
-_DURATION = r"^-?P(?=.)(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"
-_UNITS = {"W": "weeks", "D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
+_DURATION = (
+    r"-?P(?=.)(?:(\d+)W)?(?:(\d+)D)?"
+    r"(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+)
 
 
 def _parse_duration(cls: Any, wire: str) -> Any:
-    amounts = re.findall(r"([\d.]+)([WDHMS])", wire)
-    duration = cls(**{_UNITS[unit]: float(amount) for amount, unit in amounts})
+    amounts = re.fullmatch(_DURATION, wire)
+    if amounts is None:
+        raise ValueError(wire)
+    weeks, days, hours, minutes, seconds = map(float, amounts.groups("0"))
+    duration = cls(days, seconds, 0, 0, minutes, hours, weeks)
     return -duration if wire.startswith("-") else duration
 
 
@@ -2467,7 +2504,7 @@ def _encode_duration(value: Any) -> str:
 # The classes whose values are no containers. Each has its schema; the noun of an error
 # text, "" where a value is taken as it comes; and both ways: parse(class, wire), and
 # encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits. See
-# also _GENERICS, in room 7.
+# also _GENERICS, in section 7.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -2497,7 +2534,7 @@ SCALARS = {
     "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
     "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
-        {"type": "string", "format": "duration", "pattern": _DURATION},
+        {"type": "string", "format": "duration"},
         "an ISO 8601 duration, such as PT90S",
         _parse_duration,
         _encode_duration,
@@ -2524,16 +2561,6 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
         raise ValueError(f"{where}: expected a URI with {wanted}, got {show(uri)}")
     return str(uri)
-
-
-def check_file_uri(where: str, uri: object) -> str:
-    """Check that a URI is one of a file, without ".." in its path, and return it."""
-    from urllib.parse import unquote
-
-    text = check_uri(where, uri, "file")
-    if re.search(r"(^|[/\\])\.\.([/\\]|$)|\0", unquote(text)):
-        raise ValueError(f"{where}: not a path that is safe: {show(uri)}")
-    return text
 
 
 # Blocks and messages
@@ -2798,7 +2825,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
 
 
 # The kinds of blocks that came later. A new kind is a row here, and a class above. See
-# also needed_capability(), in room 11: what a question may have, and since when.
+# also needed_capability(), in section 11: what a question may have, and since when.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -2870,7 +2897,7 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 # 7. Functions ################################################################
 ###############################################################################
 
-# This room leads from a Python function to what the wire says of it, and back:
+# This section leads from a Python function to what the wire says of it, and back:
 #     read_parameters   what a function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
 #     parse_doc         a docstring -> what it says of the function and each parameter
@@ -2905,17 +2932,6 @@ def find_function(fn: Any) -> Any:
     if type(code) is not type(find_function.__code__):
         raise TypeError("expected a Python function; write one that calls this")
     return fn
-
-
-def place_of(fn: Any) -> str:
-    """Return where a callable is written, for an error: "shop.py, line 12"."""
-    code = find_function(fn).__code__
-    return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
-
-
-def takes_more(fn: Any) -> bool:
-    """Return whether a callable has **kwargs."""
-    return bool(find_function(fn).__code__.co_flags & 8)
 
 
 def read_parameters(
@@ -2986,25 +3002,39 @@ def _read_class(cls: Any) -> list[_Parameter]:
     ]
 
 
+_OPEN: Json = {}
+
+
 class WireType(Json):
     """A Python type on the wire: this dict is the JSON Schema that its values fit.
 
     convert(value) is the way back: the Python value for one that the schema allows. It
-    may raise one of REFUSALS all the same. A value of the class `cls` stays as it is. A
-    schema that `is_opaque` is only shown: convert() judges the values.
+    may raise one of REFUSALS all the same.
+
+    cls: the class that was described, if any
+    hidden: the keywords that values are checked by, and that lists do not show; None
+        for a schema that is only shown, since convert() judges the values
     """
+
+    # pydantic's default, if the parameter has one.
+    field: Any = None
 
     def __init__(
         self,
         schema: Json,
         convert: Callable[[Any], Any] = lambda wire: wire,
         cls: type | None = None,
-        is_opaque: bool = False,
+        hidden: Json | None = _OPEN,
     ) -> None:
         super().__init__(schema)
         self.convert = convert
         self.cls = cls
-        self.is_opaque = is_opaque
+        self.hidden = hidden
+
+    @property
+    def checked(self) -> Json:
+        """The schema that values are checked by."""
+        return {} if self.hidden is None else {**self, **self.hidden}
 
 
 def simplify(schema: Json) -> None:
@@ -3032,18 +3062,22 @@ def drop_null(schema: Json) -> None:
         rest = {name: schema[name] for name in schema if name not in replaced}
         schema.clear()
         schema.update({**what, **rest})
+        if isinstance(schema, WireType):
+            schema.hidden = getattr(what, "hidden", _OPEN)
 
 
-def _convert_members(converters: Any, wire: Json) -> Json:
-    """Return the members of an object, those that are there. Raises ValueError for the
-    first that is wrong."""
+def _convert_members(members: dict[str, WireType], wire: Json) -> Json:
+    """Return the members of an object, those that are there, or have one of pydantic's
+    defaults. Raises ValueError for the first that is wrong."""
     made = {}
-    for name, convert in converters:
-        if name in wire:
-            try:
-                made[name] = convert(wire[name])
-            except REFUSALS as error:
-                raise ValueError(f"{name}: {error}") from None
+    for name, member in members.items():
+        try:
+            if name in wire:
+                made[name] = member.convert(wire[name])
+            elif member.field is not None:
+                made[name] = field_default(member.field)
+        except REFUSALS as error:
+            raise ValueError(f"{name}: {error}") from None
     return made
 
 
@@ -3121,6 +3155,15 @@ def _keywords(note: Any) -> Json:
     return keywords
 
 
+def add_notes(described: WireType, notes: Iterable[Any]) -> None:
+    """Add the keywords of notes to the schema of what they are about."""
+    kinds = [each.get("type") for each in described.get("anyOf", [described])]
+    noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
+    for note in notes:
+        for keyword, value in _keywords(note).items():
+            described[keyword.replace("Length", noun)] = value
+
+
 class HintReader:
     """Reads type hints, and says what they are on the wire.
 
@@ -3133,17 +3176,24 @@ class HintReader:
         self._is_returned = is_returned
         # The classes whose members are being described.
         self._around: list[Any] = []
-        # What references mean, by the names of classes: those that contain themselves,
-        # and the inner ones of models.
+        # The schemas of classes that contain themselves, by the names of the classes.
         self.defs: dict[str, WireType] = {}
 
     def root(self, described: WireType) -> WireType:
         """Return the same with all the definitions, so that it stands alone."""
         # The root of an outputSchema must say that it is an object's.
-        name = str(described.get("$ref")).rpartition("/")[2]
-        target = self.defs.get(name, described)
+        target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
-        return WireType(schema, described.convert, is_opaque=target.is_opaque)
+        return WireType(schema, described.convert, hidden=target.hidden)
+
+    def _define(self, name: str, described: WireType) -> None:
+        """Add the schema of a class, or a reference to it. Raises TypeError if another
+        class has its name."""
+        known = self.defs.setdefault(name, described)
+        is_same = known.cls is described.cls
+        # A model's definition is known by what it says.
+        if not is_same or (known.cls is None and known != described):
+            raise TypeError(f"two classes are called {name}; rename one")
 
     def evaluate(self, hint: object) -> Any:
         """Return a hint as an object, if it is text. Raises TypeError when it cannot
@@ -3180,7 +3230,11 @@ class HintReader:
             if hasattr(origin, alias):
                 return self.describe(getattr(origin, alias))
         if hasattr(origin, "model_json_schema"):
-            return self._model(origin)
+            return self._model(origin.model_json_schema, origin.model_validate)
+        if hasattr(origin, "__pydantic_validator__"):
+            # A dataclass of pydantic's: so that module has been imported.
+            adapter = sys.modules["pydantic"].TypeAdapter(origin)
+            return self._model(adapter.json_schema, adapter.validate_python)
         return self._instance(origin)
 
     def members(
@@ -3199,9 +3253,15 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
+            # pydantic's Field may stand as the default, or in the hint.
+            notes = getattr(hint, "__metadata__", ())
             if is_field(default):
-                member.update(_keywords(default))
-                default = field_default(default)
+                add_notes(member, [default])
+                member.field = default
+            elif default is REQUIRED:
+                member.field = next(filter(is_field, notes), None)
+            if member.field is not None:
+                default = field_default(member.field)
             # A TypedDict may mark one member, whatever holds for the others.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
@@ -3212,16 +3272,16 @@ class HintReader:
         schema = add_given(
             {"type": "object", "properties": members}, required=required or None
         )
-        converters = [(name, member.convert) for name, member in members.items()]
-        return WireType(schema, partial(_convert_members, converters))
+        described = WireType(schema, partial(_convert_members, members))
+        if not self._is_returned:
+            # Other members are refused, but lists do not say so: some clients cannot
+            # read "additionalProperties".
+            described.hidden = {"additionalProperties": False}
+        return described
 
     def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
         described = self.describe(hint)
-        kinds = [each.get("type") for each in described.get("anyOf", [described])]
-        noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
-        for note in notes:
-            for keyword, value in _keywords(note).items():
-                described[keyword.replace("Length", noun)] = value
+        add_notes(described, notes)
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
@@ -3297,50 +3357,78 @@ class HintReader:
 
         return WireType({"anyOf": types}, convert, types[0].cls)
 
-    def _model(self, cls: Any) -> WireType:
+    def _model(self, make_schema: Any, validate: Any) -> WireType:
         """Describe a class that knows its own schema, as pydantic's do. It also judges
         its own values."""
         mode = "serialization" if self._is_returned else "validation"
-        schema = cls.model_json_schema(mode=mode)
-        for name, each in schema.pop("$defs", {}).items():
-            if self.defs.setdefault(name, WireType(each, is_opaque=True)) != each:
-                raise TypeError(f"two classes are called {name}")
-        return WireType(schema, partial(_validate_model, cls), is_opaque=True)
+        schema = make_schema(mode=mode)
+        defs = schema.pop("$defs", {})
+        try:
+            schema = _write_out(schema, defs)
+        except RecursionError:
+            # A model that contains itself keeps its references.
+            for name, inner in defs.items():
+                self._define(name, WireType(inner, hidden=None))
+        return WireType(schema, partial(_validate_model, validate), hidden=None)
 
     def _instance(self, cls: Any) -> WireType:
         """Describe a dataclass, a class of attrs, a NamedTuple or a TypedDict."""
+        parameters = _read_class(cls)
         name = cls.__name__
         reference = WireType(
             {"$ref": f"#/$defs/{name}"},
             lambda wire: self.defs[name].convert(wire),
+            cls,
         )
         if cls in self._around or name in self.defs:
             # It contains itself: its schema is written once.
-            self.defs.setdefault(name, reference)
+            self._define(name, reference)
             return reference
         names = self._names
         # A program that was started by exec() has no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
         self._names = {**names, **globals_there, name: cls}
         self._around.append(cls)
-        members = self.members(_read_class(cls))
+        members = self.members(parameters)
         self._around.pop()
         self._names = names
-        described = WireType(members, lambda wire: cls(**members.convert(wire)))
+        described = WireType(
+            members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
+        )
         # What dataclasses and NamedTuples have by themselves says nothing new.
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{name}("):
             described.update(describe_members(doc, members["properties"]))
         if name not in self.defs:
             return described
+        self._define(name, described)
         self.defs[name] = described
         return reference
 
 
-def _validate_model(cls: Any, wire: object) -> Any:
+def _target_name(schema: Json) -> str:
+    """Return the name of the definition that a schema refers to, if it does."""
+    return str(schema.get("$ref")).rpartition("/")[2]
+
+
+def _write_out(schema: Any, defs: Json) -> Any:
+    """Return a schema with definitions in place of references, which some clients
+    cannot follow. Raises RecursionError for one that contains itself."""
+    if isinstance(schema, list):
+        return [_write_out(each, defs) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = _target_name(schema)
+    if name in defs:
+        schema = {**defs[name], **schema}
+        del schema["$ref"]
+    return {keyword: _write_out(schema[keyword], defs) for keyword in schema}
+
+
+def _validate_model(validate: Any, wire: object) -> Any:
     """Make a model of a value, or of its JSON. Raises ValueError, in one line."""
     try:
-        return cls.model_validate(parse_text(wire) if isinstance(wire, str) else wire)
+        return validate(parse_text(wire) if isinstance(wire, str) else wire)
     except ValueError as error:
         told: list[Json] = getattr(error, "errors", list)()[:TOLD_ERRORS]
         places = [".".join(map(str, each["loc"])) for each in told]
@@ -3355,9 +3443,8 @@ def is_field(default: object) -> bool:
 
 def field_default(field: Any) -> Any:
     """Return the default in one of pydantic's; REQUIRED if it has none."""
-    if field.is_required():
-        return REQUIRED
-    return field.get_default(call_default_factory=True)
+    required = field.is_required()
+    return REQUIRED if required else field.get_default(call_default_factory=True)
 
 
 # The marks that a TypedDict may give to a member.
@@ -3523,9 +3610,10 @@ class Signature:
             )
             reader = HintReader(self.names)
             members = reader.members(parameters, context_type)
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise TypeError(f"{self.name}: {error}") from None
-        self.place = place_of(fn)
+        code = find_function(fn).__code__
+        self.place = f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
         arguments: dict[str, WireType] = members["properties"]
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
@@ -3534,10 +3622,6 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        # pydantic's defaults: without a value, the function would get the Field.
-        self._fields = {
-            each.name: each.default for each in parameters if is_field(each.default)
-        }
         about = describe_members(getattr(fn, "__doc__", None) or "", arguments)
         self.description: str | None = about.get("description")
         # "inputSchema" is one of an object, in every revision.
@@ -3548,25 +3632,26 @@ class Signature:
             )
         root = reader.root(members)
         simplify(root)
-        self.schema: Json = schema or root
-        # Other arguments are refused, but lists do not say so: some clients cannot
-        # read "additionalProperties".
-        self._check = Schema(schema or {**root, "additionalProperties": False})
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
+            root = WireType(schema)
             taken = schema.get("properties", arguments).keys() - {self.context}
-            if not takes_more(fn):
+            if not code.co_flags & 8:  # it has no **kwargs
                 taken &= arguments.keys()
-            # In the order in which they came.
+            # In the order in which they came, behind the defaults of Fields.
             self._convert = lambda wire: {
-                name: wire[name] for name in wire if name in taken
+                **members.convert({}),
+                **{name: wire[name] for name in wire if name in taken},
             }
+        self.schema: Json = root
+        self._check = Schema(root)
         # Most arguments are texts and numbers. One of the class given here needs
         # neither a check nor a conversion.
+        has_fields = any(each.field is not None for each in arguments.values())
         self._plain = {
             name: each.cls
             for name, each in arguments.items()
-            if schema is None and each.cls in fitting_types(each)
+            if each.cls in fitting_types(each) and schema is None and not has_fields
         }
         self.required = set(members.get("required", ()))
 
@@ -3577,13 +3662,8 @@ class Signature:
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self.required <= arguments.keys():
-            bound = dict(arguments)
-        else:
-            bound = self._read(arguments)
-        for name, field in self._fields.items():
-            if name not in bound:
-                bound[name] = field_default(field)
-        return bound
+            return dict(arguments)
+        return self._read(arguments)
 
     def _read(self, arguments: Json) -> Json:
         """Check arguments, and convert them. Raises InvalidParams.
@@ -3596,13 +3676,16 @@ class Signature:
         if failures:
             arguments = json.loads(encode_json(arguments))
         # Twice: the text may be that of a null, or of a list of texts.
+        first = failures
         for _ in range(2):
             for failure in failures:
                 _mend(arguments, failure.path)
             failures = failures and self._check.failures(arguments, MAX_STEPS)
         if failures:
-            told = map(_describe, failures[:TOLD_ERRORS])
-            raise InvalidParams("; ".join(told))
+            # Where mending has brought nothing, tell what came.
+            if [each.path for each in failures] == [each.path for each in first]:
+                failures = first
+            raise InvalidParams("; ".join(describe_failures(failures[:TOLD_ERRORS])))
         try:
             return self._convert(arguments)
         except ValueError as error:
@@ -3850,7 +3933,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 8. Protocol #################################################################
 ###############################################################################
 
-# This room is one side of a conversation, without I/O, locks or clocks. Each message of
+# This section is one side of a conversation, without I/O, locks or clocks. Each message of
 # the peer's passes one gate, Protocol.receive, which decides whether it may come now,
 # and what it means. A request is registered before anybody works on it. It ends when a
 # thread pops it from the dict of open ones; only that thread may still speak about it.
@@ -3990,7 +4073,7 @@ class Protocol:
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
         # Our requests that are not answered yet, by id. A request is registered here
-        # before its bytes leave: see PendingRequest, in room 10.
+        # before its bytes leave: see PendingRequest, in section 10.
         self.pending: dict[Any, Any] = {}
         # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
@@ -4037,15 +4120,10 @@ class Protocol:
         """Return whether this side answers requests at all.
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_":
-        basic/transports/streamable-http.md.
+        basic/transports/streamable-http.md. Nor does a client answer before a revision
+        is agreed on.
         """
-        if self.role == "server":
-            return True
-        if self.version:
-            return self.version < FIRST_MODERN
-        # No revision is agreed on yet. A server that was sent `initialize` may ping.
-        asked = list(self.pending.values())
-        return any(method_row(each.method).handshake for each in asked)
+        return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -5314,7 +5392,7 @@ class Connection:
 # 11. Context #################################################################
 ###############################################################################
 
-# This room has a handler's view of its request, its questions to the client, and the
+# This section has a handler's view of its request, its questions to the client, and the
 # ways to run it on another thread.
 #
 # In a legacy session a question is a request to the client, and the handler waits for
@@ -5341,7 +5419,7 @@ RETRY_MS = 1_000  # a client comes back for an answer after this, unless told ot
 
 
 # Questions: which capability each needs, what a form may be, what a revision knows. See
-# also BLOCK_SINCE, in room 6.
+# also BLOCK_SINCE, in section 6.
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
@@ -5408,10 +5486,19 @@ _FORM = {
 def fit_question(params: Json, version: str) -> Json:
     """Write the parameters of a question as this revision has them. In a session, a
     question with a URL has an id. Before 2025-11-25, the titles of choices in a form
-    are written in another way."""
+    are written in another way. Raises ValueError for what the revision does not have.
+    """
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
-    if version >= "2025-11-25" or "requestedSchema" not in params:
+    if version >= "2025-11-25":
+        return params
+    for message in params.get("messages", ()):
+        content = message["content"]
+        if isinstance(content, list):
+            raise ValueError(f"messages: a list of content: not in {version}")
+        if version < BLOCK_SINCE.get(content["type"], OLDEST):
+            raise ValueError(f"messages: {content['type']}: not in {version}")
+    if "requestedSchema" not in params:
         return params
     form = dict(params["requestedSchema"])
     fields = form["properties"].items()
@@ -5420,6 +5507,8 @@ def fit_question(params: Json, version: str) -> Json:
 
 
 def _fit_field(field: Json) -> Json:
+    if field.get("type") == "array":
+        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
     fitted = dict(field)
     choices = fitted.pop("oneOf", None)
     if choices is not None:
@@ -5438,8 +5527,16 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # Optional[X] is an X that may be left empty.
         drop_null(field)
-    return form, form.convert
+    # The answer may have more members than the form: they are ignored.
+    return dict(form), form.convert
 
+
+# "The URI MUST start with file://", client/roots.md, in any case of letters.
+_ROOT = {
+    "type": "object",
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
+}
 
 # The answers, by the method of the question. See also the questions' rows in METHODS.
 _ANSWERS: dict[str, Json] = {
@@ -5451,7 +5548,7 @@ _ANSWERS: dict[str, Json] = {
     "roots/list": {
         "type": "object",
         "required": ["roots"],
-        "properties": {"roots": {"type": "array", "items": {"type": "object"}}},
+        "properties": {"roots": {"type": "array", "items": _ROOT}},
     },
     "sampling/createMessage": {
         "type": "object",
@@ -5468,20 +5565,13 @@ _ANSWERS: dict[str, Json] = {
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """Check a client's answer, and return it with the normal forms of files' URIs.
-
-    Raises InvalidParams naming the member that is wrong.
-    """
+    """Check a client's answer, and return it. Raises InvalidParams naming the member
+    that is wrong."""
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         content = {"content": params["requestedSchema"]}
         form = Schema({"required": ["content"], "properties": content})
         errors = form.errors(answer)
-    if not errors and method == "roots/list":
-        try:
-            answer = {**answer, "roots": encode_roots(answer["roots"])}
-        except ValueError as error:
-            errors = [str(error)]
     if errors:
         told = "; ".join(errors[:TOLD_ERRORS])
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
@@ -5501,11 +5591,11 @@ def encode_roots(roots: Any) -> list[Json] | None:
 def encode_root(root: Any) -> Json:
     """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
     if isinstance(root, dict):
-        return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
+        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
     text = os.fspath(root)
     # One letter before the colon would be a Windows drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_file_uri("roots", text)}
+        return {"uri": check_uri("roots", text, "file")}
     import pathlib
 
     path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
@@ -5873,8 +5963,8 @@ class Context:
         key: what the answer is known by if the handler runs again: another for each
             question; ValueError for one that was used
 
-        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files,
-        and have no ".." in them; how much is behind them is not checked.
+        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files;
+        what is behind them is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
@@ -10529,9 +10619,8 @@ class ServerEndpoint(Endpoint):
         if registration is None or not self._may_see(ctx, registration):
             offers = list(self.registered[kind].items())
             known = [key for key, each in offers if each.visible is None]
-            text, names = suggest(name, known)
-            told = text.format(show(names, 300))
-            raise NotFound(f"Unknown {noun}: {name[:MAX_SHOWN_NAME]}; {told}")
+            shown = name[:MAX_SHOWN_NAME]
+            raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
@@ -11324,7 +11413,7 @@ class Server:
         """
         if not re.fullmatch(r"(?!rpc\.)[!-~]{1,128}", name) or name in METHODS:
             raise ValueError(f"method: expected a new one, got {show(name)}")
-        row = Method("client", "either", name, handler="_extension")
+        row = Method("client", name, kind="either", handler="_extension")
         if extension is not None:
             row.extension = extension
             row.capability = ("extensions", extension)
