@@ -719,7 +719,7 @@ _ENCODER = json.JSONEncoder(
 )
 _ID_TEXT = "expected string or integer"
 # How most messages begin, up to the name of what follows the id.
-_HEAD = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
+_BEGINNING = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
 # Python counts a bool among the ints, so it comes before them.
@@ -740,7 +740,7 @@ def parse_message(data: bytes) -> Any:
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         refusal = InvalidRequest(f"more than {most} arrays and objects")
-        head = re.match(_HEAD + rb'"method"', data)
+        head = re.match(_BEGINNING + rb'"method"', data)
         refusal.request_id = head and json.loads(head[1])
         raise refusal
     try:
@@ -773,7 +773,7 @@ def unread_answer(line: bytes) -> Json:
     """Make an empty error of a line that cannot be decoded, such as one with the NaN
     that Python writes, if it begins as an answer: the request with that id then fails
     at once. Return {} for any other line."""
-    head = re.match(_HEAD + rb'"(?:result|error)"', line)
+    head = re.match(_BEGINNING + rb'"(?:result|error)"', line)
     return {"id": json.loads(head[1]), "error": {}} if head else {}
 
 
@@ -3632,9 +3632,10 @@ class Signature:
             )
         root = reader.root(members)
         simplify(root)
+        self.schema: Json = root if schema is None else schema
+        self._check = Schema(self.schema)
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
-            root = WireType(schema)
             taken = schema.get("properties", arguments).keys() - {self.context}
             if not code.co_flags & 8:  # it has no **kwargs
                 taken &= arguments.keys()
@@ -3643,8 +3644,6 @@ class Signature:
                 **members.convert({}),
                 **{name: wire[name] for name in wire if name in taken},
             }
-        self.schema: Json = root
-        self._check = Schema(root)
         # Most arguments are texts and numbers. One of the class given here needs
         # neither a check nor a conversion.
         has_fields = any(each.field is not None for each in arguments.values())
