@@ -383,6 +383,13 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # end stand the functions that make a text safe to show, whoever wrote it.
 
 
+def add_given(wire: Json, **members: object) -> Json:
+    """Add to a dict those members that are not None, and return it."""
+    given = {name: value for name, value in members.items() if value is not None}
+    wire.update(given)
+    return wire
+
+
 class McpError(Exception):
     """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
 
@@ -434,9 +441,7 @@ class McpError(Exception):
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
         wire: Json = {"code": self.code, "message": sendable(str(self.message))}
-        if self.data is not None:
-            wire["data"] = self.data
-        return wire
+        return add_given(wire, data=self.data)
 
 
 class _CodedError(McpError):
@@ -834,13 +839,6 @@ def check_envelope(message: object) -> str:
     if not is_id(request_id) and (part == "method" or request_id is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(request_id)}")
     return "request" if part == "method" else "response"
-
-
-def add_given(wire: Json, **members: object) -> Json:
-    """Add to a dict those members that are not None, and return it."""
-    given = {name: value for name, value in members.items() if value is not None}
-    wire.update(given)
-    return wire
 
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
@@ -3906,10 +3904,8 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Raise TypeError unless a template names the parameters of its function."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
-    required = signature.required
-    wrong = (required - names) | (names - parameters)
-    wrong |= required & set(template.query)
-    for name in sorted(wrong):
+    in_path = names - set(template.query)
+    for name in sorted((signature.required - in_path) | (names - parameters)):
         raise TypeError(
             f"{signature.name}: {name}: the URI {show(template.template)} and the "
             "parameters must have the same names; those of the query have defaults"
@@ -5443,18 +5439,15 @@ def check_question(method: str, params: Json) -> None:
     """Raise ValueError or TypeError for a question that must not be asked."""
     if method != "elicitation/create":
         return
-    mode = params.get("mode", "form")
-    if mode == "url":
+    if params.get("mode") == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    elif mode == "form":
-        errors = Schema(_FORM).errors(params.get("requestedSchema"))
-        if errors:
-            raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
-        # It raises ValueError for a pattern that is none.
-        Schema(params["requestedSchema"])
-    else:
-        raise ValueError(f"mode: expected form or url, got {show(mode)}")
+        return
+    errors = Schema(_FORM).errors(params.get("requestedSchema"))
+    if errors:
+        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
+    # It raises ValueError for a pattern that is none.
+    Schema(params["requestedSchema"])
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md;
