@@ -310,7 +310,7 @@ __all__ = [
 
 # This section has the words of the protocol that are not methods: its revisions, the keys
 # in `_meta`, the levels of log messages. Below them stand the few limits that several
-# sections share; any other limit stands in the one section that needs it.
+# sections share; any other limit is defined in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
 # revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
@@ -546,7 +546,7 @@ class ToolError(Exception):
 
 
 class Timeout(TimeoutError):
-    """No answer came within the time given. The peer was told to stop.
+    """No answer came within the time given. The request was cancelled.
 
     message: what did not happen
     details: what else is known of a server, such as its command and the last lines of
@@ -564,7 +564,7 @@ class Cancelled(Exception):
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. If it is a child process, the text tells all this, too:
+    """The other end is gone. For a child process, the text also includes all this:
 
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
@@ -938,9 +938,9 @@ class EventParser:
 ###############################################################################
 
 # This section has one table of everything that can be said, but for tasks. A row for each
-# method tells who says it, in which revisions, which capability it needs, which handler
-# serves it, and what it is for. A rule of one method stands in its row: the sections below
-# ask for the trait, and hardly ever for the name.
+# method says which side sends it, in which revisions, which capability it needs, which
+# handler serves it, and what it is for. A rule of one method is a trait in its row: the
+# sections below look at the trait, and hardly ever at the name.
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
@@ -952,7 +952,7 @@ def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]
 
 
 class Method:
-    """A row of the table: what can be said, who says it, and what follows from that.
+    """A row of the table: a method, which side sends it, and the rules for it.
 
     `sender` is "client", "server" or "both". The attributes below are traits of the
     method: a row says only those that differ from the default.
@@ -1444,7 +1444,7 @@ METHODS: dict[str, Method] = {
 UNKNOWN = Method("neither", "", kind="nothing")
 
 # A client may ask to hear of these changes. Each has a member of the parameters by
-# which subscriptions/listen asks for it, the notification that tells of it, and the
+# which subscriptions/listen asks for it, the notification that reports it, and the
 # capability that promises this. See also DECLARED, in section 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
@@ -1492,16 +1492,16 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. JSON Schema ##############################################################
 ###############################################################################
 
-# This section tells whether a value fits a schema of draft 2020-12, and why not. Older
-# drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
-# `prefixItems` means today. A Schema surveys its parts once; a _Validator then takes
-# one value through them, along one table of keywords. Each step has a price, and one
-# meter adds them up, since schemas, patterns and values may come from a stranger.
-# Nothing is ever fetched.
+# This section validates values by JSON Schema, draft 2020-12. It recognises the older
+# drafts 2019-09 and draft-07 by their shapes: there a list in `items` means what
+# `prefixItems` means today. A Schema surveys its parts once; a _Validator then checks
+# one value, along one table of keywords. Schemas, patterns and values may come from a
+# stranger, so each step has a price, and one meter adds them up. No schema is ever
+# fetched.
 
 MAX_STEPS = 1_000_000  # of work for any value: less than a second
 STEPS_EACH = 4  # and so many for each character of a large one
-MAX_ERRORS = 100  # of one value: nobody acts on more
+MAX_ERRORS = 100  # of one value
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names for which one text suggests others
 MAX_KNOWN = 20  # names that may be suggested
@@ -1675,15 +1675,15 @@ def _join(base: str, uri: str) -> str:
 
 # One reason why a value does not fit. `path` is the place: (path of the value around
 # it, key), or None at the root. The argument of the keyword stands for the {} in
-# `text`; the value is told behind it, but for _NOT_SHOWN.
+# `text`, and the value follows it, unless that is _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
 class _Validator:
     """One validation: check() goes down through the value and the subschemas.
 
-    Most other methods do the work of a keyword; work of one line stands in the table
-    itself. Some take a value and the keyword's argument, and tell whether the value
+    Most other methods implement a keyword; one-line keywords are in the table itself.
+    Some take a value and the keyword's argument, and return whether the value
     fits. The others take the schema around the keyword and the value's path, too, and
     yield failures.
     """
@@ -1996,9 +1996,9 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """Return the text that equal values share: 1 and 1.0, but not 1 and true.
+    """Return a text that is the same for equal values: 1 and 1.0, but not 1 and true.
 
-    It is text, since Python gives texts hashes that a stranger cannot foresee.
+    Python randomises the hashes of texts, so a stranger cannot make them collide.
     """
     if isinstance(value, dict):
         members = [f"{name!r}:{equality_key(value[name])}" for name in value]
@@ -2022,11 +2022,11 @@ def _has_type(run: _Validator, value: object, names: Any) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-# Patterns are those of ECMA 262, whose search no text makes endless. Where a pattern
-# leaves a choice, Python's `re` tries one way after another: it needs 2**n tries to see
-# that `^(a+)+$` does not match n letters and a `!`. So all ways are gone at once: each
-# part of a pattern is a function from the places in a text where it may begin to those
-# where it may end.
+# Patterns are those of ECMA 262. Where a pattern leaves a choice, Python's `re` tries
+# one way after another: it takes 2**n steps to find that `^(a+)+$` does not match n
+# letters and a `!`. This engine follows all ways at once, so no text makes it run for
+# long: each part of a pattern is a function from the places in a text where it may
+# begin to those where it may end.
 #
 #     a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
 #                             d: {2,3,4} -> {5}           it matches
@@ -2034,7 +2034,7 @@ def compile_pattern(pattern: str) -> Way:
     """Make the function of a whole pattern. Any thread may use it.
 
     Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError; also
-    for a look behind and for a reference back, which need a memory of the way.
+    for a look-behind and for a back reference, which need to know the way taken.
     """
     tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
     # `re` knows best what is no pattern.
@@ -2094,7 +2094,7 @@ def _repeat(
     ends: Places = set() if least else set(places)
     for count in range(1, most + 1):
         spend(1)
-        # A place where it has begun before brings nothing new.
+        # It has begun at the others before.
         places = way(text, places, spend) - ends
         if count >= least:
             ends |= places
@@ -2110,7 +2110,7 @@ def _look_ahead(
 
 
 def _translate(token: str) -> str:
-    """Return a token of an ECMA 262 pattern as Python has it."""
+    """Translate a token of an ECMA 262 pattern into Python's syntax."""
     if re.match(r"\(\?<\w", token):
         return "("  # no pattern can ask for a group by its name
     token = _PYTHON.get(token, token)
@@ -2164,7 +2164,7 @@ _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/s
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
 # The kinds of arguments that keywords take: each has the name that an error gives it,
-# and a function that tells whether a value is one. A schema inside of an argument is
+# and a function that returns whether a value is one. A schema inside an argument is
 # checked when its own turn comes.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
@@ -2192,7 +2192,7 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 
 # `argument`: the kind of argument. `concerns`: the types of values that the keyword
 # says something of. `apply`: a method of _Validator, as its docstring says; or with a
-# text in `expects`, a function (run, value, argument) that tells whether the value
+# text in `expects`, a function (run, value, argument) that returns whether the value
 # fits.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
@@ -2378,12 +2378,12 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 # 6. Content ##################################################################
 ###############################################################################
 
-# This section brings the values of tools, prompts and resources into the form of the wire.
-# First it makes JSON of Python values, and back. Then it has blocks, the parts of
-# results, messages and contents: text, images, audio, embedded resources and links
-# (server/tools.md#tool-result). A table at the end says which kinds of blocks came
-# later; an older revision gets text in their place. Functions and type hints are the
-# next section's business.
+# This section converts what tools, prompts and resources return into the wire's form.
+# Its first half converts Python values to JSON and back. The second half has blocks,
+# the parts of results, messages and contents: text, images, audio, embedded resources
+# and links (server/tools.md#tool-result). A table at the end lists the kinds of blocks
+# that came later; an older revision gets text instead. Functions and type hints belong
+# to the next section.
 
 
 def _base64(data: bytes) -> str:
@@ -2427,7 +2427,7 @@ def _members(value: Any) -> Json | None:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a Python value as JSON has it, the way its hint's schema says.
+    """Convert a Python value to JSON's types, as its hint's schema says.
 
     Raises TypeError for a value, at any depth, that has no form in JSON.
     """
@@ -2459,8 +2459,8 @@ def class_name(cls: type) -> str:
     """Return a class as the tables call it: "int", "Mapping", "datetime.date",
     "pathlib.Path".
 
-    Its name will do. To compare the classes themselves, their modules would have to be
-    imported, at some cost, by programs that have no value of them.
+    Comparing the classes themselves would need an import of their modules, at some
+    cost, even in programs that use none of them.
     """
     root = cls.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
@@ -2499,10 +2499,10 @@ def _encode_duration(value: Any) -> str:
     return f"{sign}PT{seconds}S"
 
 
-# The classes whose values are no containers. Each has its schema; the noun of an error
-# text, "" where a value is taken as it comes; and both ways: parse(class, wire), and
-# encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits. See
-# also _GENERICS, in section 7.
+# The classes whose values are no containers. Each has its schema; the noun for error
+# texts, "" if values need no conversion; and both conversions: parse(class, wire), and
+# encode(value), None if a value is JSON already. As text, a Decimal keeps its digits.
+# See also _GENERICS, in section 7.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -2649,12 +2649,12 @@ class Image(_Media):
 
     data: its bytes, or instead of them
     path: the file that holds them; it is read at once.
-    mime_type: such as "image/png"; told from the first bytes when left out.
+    mime_type: such as "image/png"; recognised by the first bytes when left out.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
-    Raises ValueError when the MIME type cannot be told, OSError when the file cannot be
-    read.
+    Raises ValueError when the MIME type is not recognised, OSError when the file cannot
+    be read.
     """
 
     kind = "image"
@@ -2668,7 +2668,7 @@ class Audio(_Media):
 
     data: its bytes, or instead of them
     path: the file that holds them; it is read at once.
-    mime_type: such as "audio/wav"; told from the first bytes when left out.
+    mime_type: such as "audio/wav"; recognised by the first bytes when left out.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
@@ -2895,7 +2895,7 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 # 7. Functions ################################################################
 ###############################################################################
 
-# This section leads from a Python function to what the wire says of it, and back:
+# This section describes a Python function on the wire, and binds arguments to it:
 #     read_parameters   what a function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
 #     parse_doc         a docstring -> what it says of the function and each parameter
@@ -2903,13 +2903,12 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 #     Output            what the function returned -> a result
 #     UriTemplate       a URI -> arguments
 # Registration does most of this once; a call pays for Signature.bind(), Output.result()
-# and UriTemplate.match(). Hints are known by their names and attributes, so that no
-# module needs to be imported for its classes.
+# and UriTemplate.match(). Hints are recognised by their names and attributes, so no
+# module is imported for its classes.
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 
-# It stands in the place of a default where a value must come. None stands there where
-# it may stay away.
+# Marks a required parameter; None marks an optional one without a default.
 REQUIRED = object()
 
 # A parameter, or a class's member. Its hint may be text.
@@ -3036,8 +3035,8 @@ class WireType(Json):
 
 
 def simplify(schema: Json) -> None:
-    """Take out, at any depth, what makes arguments harder to write: the null of what
-    may be left out, and the titles that pydantic makes of names.
+    """Remove, at any depth, what makes arguments harder to write: null for optional
+    members, and the titles that pydantic makes of names.
 
     Some models fill in the null, and some clients refuse such a schema.
     """
@@ -3051,8 +3050,8 @@ def simplify(schema: Json) -> None:
 
 
 def drop_null(schema: Json) -> None:
-    """Make the schema of X of that of Optional[X]; but if it has a default, null means
-    another thing than leaving it out."""
+    """Turn the schema of Optional[X] into that of X. One with a default stays: there
+    null means something else than leaving the member out."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
         what = others[0] if len(others) == 1 else {"anyOf": others}
@@ -3163,7 +3162,7 @@ def add_notes(described: WireType, notes: Iterable[Any]) -> None:
 
 
 class HintReader:
-    """Reads type hints, and says what they are on the wire.
+    """Describes type hints on the wire.
 
     names: those that a hint in text may use
     is_returned: whether the hints are of what is returned, or of what is given
@@ -3178,7 +3177,7 @@ class HintReader:
         self.defs: dict[str, WireType] = {}
 
     def root(self, described: WireType) -> WireType:
-        """Return the same with all the definitions, so that it stands alone."""
+        """Return a description with all definitions, which is complete in itself."""
         # The root of an outputSchema must say that it is an object's.
         target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
@@ -3666,20 +3665,20 @@ class Signature:
         """Check arguments, and convert them. Raises InvalidParams.
 
         Models and clients send numbers, lists and objects as JSON in text, and null for
-        what they leave out. Where such a thing does not fit, it is taken as it is
-        meant.
+        what they leave out. Where such a value does not fit, the JSON is decoded, and
+        the null is left out.
         """
         failures = self._check.failures(arguments, MAX_STEPS)
         if failures:
             arguments = json.loads(encode_json(arguments))
-        # Twice: the text may be that of a null, or of a list of texts.
+        # Twice, as the decoded text may be null, or a list of texts.
         first = failures
         for _ in range(2):
             for failure in failures:
                 _mend(arguments, failure.path)
             failures = failures and self._check.failures(arguments, MAX_STEPS)
         if failures:
-            # Where mending has brought nothing, tell what came.
+            # If mending has changed nothing, quote the arguments as they came.
             if [each.path for each in failures] == [each.path for each in first]:
                 failures = first
             raise InvalidParams("; ".join(describe_failures(failures[:TOLD_ERRORS])))
@@ -3701,8 +3700,8 @@ class Signature:
 
 
 def _mend(value: Any, path: Any) -> None:
-    """Change what does not fit at one place: text in JSON is decoded, and null in an
-    object taken out."""
+    """Mend a value that does not fit at one place: decode JSON in text, and remove a
+    null from an object."""
     keys = []
     while path:
         path, key = path
@@ -3718,7 +3717,8 @@ def _mend(value: Any, path: Any) -> None:
 
 
 class Output:
-    """Makes results of tools/call of what a tool returns: server/tools.md#tool-result.
+    """Converts what a tool returns into results of tools/call:
+    server/tools.md#tool-result.
 
     It is `structured`, or not:
         True   structured content, checked by `schema`, and as JSON in text, too
@@ -3817,14 +3817,14 @@ _TEMPLATE = (
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# A value that is one step of a path must not lead elsewhere: it is no absolute path,
-# has no drive, no step `..`, no NUL.
+# A value for one step of a path must not lead elsewhere: absolute paths, drives, steps
+# `..` and NUL are refused.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
-    r"""A URI with expressions in it. It tells which values another URI has in their
-    places: some of RFC 6570, backwards. Raises ValueError for a text that is none.
+    r"""A URI with expressions in it, which finds the values that another URI has in
+    their places: a part of RFC 6570, in reverse. Raises ValueError for any other text.
 
         template   = *( text / expression )
         expression = "{" name "}"                 one step of the path, or a part of it
@@ -3928,10 +3928,11 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 8. Protocol #################################################################
 ###############################################################################
 
-# This section is one side of a conversation, without I/O, locks or clocks. Each message of
-# the peer's passes one gate, Protocol.receive, which decides whether it may come now,
-# and what it means. A request is registered before anybody works on it. It ends when a
-# thread pops it from the dict of open ones; only that thread may still speak about it.
+# This section is one side of a conversation, without I/O, locks or clocks. Each message
+# from the peer passes one gate, Protocol.receive, which decides whether the message may
+# come now, and what it means. A request is registered before a handler starts. The
+# thread that pops a request from the dict of open ones ends it, and only that thread
+# may still send messages about it.
 
 
 class Request:
@@ -3954,8 +3955,7 @@ class Request:
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
-    # The token under which the peer wants to hear of progress, and the last value told:
-    # it must increase.
+    # The token for progress notifications, and the last value sent: it must increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
@@ -4000,7 +4000,7 @@ class Request:
                 self.callbacks.pop()()
 
     def advance(self, progress: float) -> bool:
-        """Note what is told of its progress. False if that does not increase."""
+        """Record its progress. Returns False for a value that does not increase."""
         if not progress > self.progress:
             return False
         self.progress = progress
@@ -4014,9 +4014,9 @@ Notification = namedtuple("Notification", "method params row size", defaults=[0]
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
-# `reply` is the message to send, or None. `is_late` marks an answer to no open request:
-# it may just come too late, which is no fault of the peer's. `is_stray` marks what came
-# from a server and is no message: a line that it has printed.
+# `reply` is the message to send, or None. `is_late` marks an answer to no open request,
+# which may simply be late. `is_stray` marks a line from a server that is no message,
+# such as one that it printed.
 Refusal = namedtuple(
     "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
 )
@@ -4093,7 +4093,7 @@ class Protocol:
         """Make an Answer or a Refusal of a message that is not as it should be."""
         known_id = message.get("id")
         if "result" in message or "error" in message:
-            # An answer is never answered, but the wait for it ends here.
+            # An answer is never answered; the wait for it ends here.
             pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(str(error))
@@ -4101,7 +4101,7 @@ class Protocol:
             failure = kind(f"not a valid answer: {error}", message.get("result"))
             return Answer(pending, None, failure)
         if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
-            # A server that prints to its stdout waits for no answer to its lines.
+            # A server that prints to its stdout expects no answers to these lines.
             return Refusal(str(error), is_stray=True)
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
@@ -5596,7 +5596,7 @@ def encode_root(root: Any) -> Json:
 
 # requestState: what it holds for, and how it is sealed
 #
-# The claims that tell who somebody is, where there is a subject: RFC 9068, section 2.2.
+# The claims that identify a caller whose token has a subject: RFC 9068, section 2.2.
 _IDENTITY = ("iss", "sub", "client_id")
 # The claims that change when a token is renewed, or gets more rights.
 _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
