@@ -308,14 +308,14 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# This section has the words of the protocol that are not methods: its revisions, the keys
-# in `_meta`, the levels of log messages. Below them stand the few limits that several
+# This section has the words of the protocol that are not methods: its revisions, the
+# keys in `_meta`, the levels of log messages. Below them stand the few limits that several
 # sections share; any other limit is defined in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
-# revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
-# (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one
-# that is made up.
+# revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6),
+# needed_capability (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in
+# the tests, adds one that is made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -703,9 +703,9 @@ def error_text(error: object) -> str:
 ###############################################################################
 
 # This section turns bytes into lines, lines and server-sent events into messages, and
-# messages into bytes. check_envelope is the one check of what makes a message. The section
-# has pure functions and two small parsers, which know nothing of methods, sessions or
-# connections.
+# messages into bytes. check_envelope is the one check of what makes a message. The
+# section has pure functions and two small parsers, which know nothing of methods,
+# sessions or connections.
 
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 # A message may have so many `[` and `{`, and a longer one an eighth of its bytes. Each
@@ -937,8 +937,8 @@ class EventParser:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# This section has one table of everything that can be said, but for tasks. A row for each
-# method says which side sends it, in which revisions, which capability it needs, which
+# This section has one table of everything that can be said, but for tasks. A row for
+# each method says which side sends it, in which revisions, which capability it needs, which
 # handler serves it, and what it is for. A rule of one method is a trait in its row: the
 # sections below look at the trait, and hardly ever at the name.
 
