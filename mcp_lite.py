@@ -309,8 +309,8 @@ __all__ = [
 ###############################################################################
 
 # This section has the words of the protocol that are not methods: its revisions, the
-# keys in `_meta`, the levels of log messages. Below them stand the few limits that several
-# sections share; any other limit is defined in the one section that needs it.
+# keys in `_meta`, the levels of log messages. Below them are the few limits that
+# several sections share; any other limit is defined in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
 # revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6),
@@ -802,9 +802,7 @@ def object_or_empty(value: object) -> Json:
 def member_at(value: Any, path: Iterable[str]) -> Any:
     """Return the value at a path of names in objects; None where there is nothing."""
     for name in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
+        value = object_or_empty(value).get(name)
     return value
 
 
@@ -938,9 +936,9 @@ class EventParser:
 ###############################################################################
 
 # This section has one table of everything that can be said, but for tasks. A row for
-# each method says which side sends it, in which revisions, which capability it needs, which
-# handler serves it, and what it is for. A rule of one method is a trait in its row: the
-# sections below look at the trait, and hardly ever at the name.
+# each method says which side sends it, in which revisions, which capability it needs,
+# which handler serves it, and what it is for. A rule of one method is a trait in its
+# row: the sections below look at the trait, and hardly ever at the name.
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
@@ -1473,9 +1471,8 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     for name, required, kind in rules:
         value = members.get(name)
         # True is an int to Python, but no integer to JSON.
-        if isinstance(value, kind) and type(value) is not bool:
-            continue
-        if value is None and not required:
+        fits = isinstance(value, kind) and type(value) is not bool
+        if fits or (value is None and not required):
             continue
         came = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
@@ -1938,17 +1935,13 @@ _OF_ONE = "matches {} alternatives of `oneOf`, must match one"
 _UNKNOWN = "unknown"
 
 
-def describe_failures(failures: Iterable[_Failure]) -> list[str]:
+def describe_failures(failures: list[_Failure]) -> list[str]:
     """Return the texts of errors. Suggestions cost time, so only the first unknown
     names get one."""
-    texts = []
-    left = MAX_SUGGESTED
-    for failure in failures:
-        text = _describe(failure)
-        if failure.text is _UNKNOWN and left:
-            left -= 1
-            text += "; " + suggest(failure.path[1], failure.argument)
-        texts.append(text)
+    texts = list(map(_describe, failures))
+    unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
+    for at in unknown[:MAX_SUGGESTED]:
+        texts[at] += "; " + suggest(failures[at].path[1], failures[at].argument)
     return texts
 
 
@@ -3187,9 +3180,9 @@ class HintReader:
         """Add the schema of a class, or a reference to it. Raises TypeError if another
         class has its name."""
         known = self.defs.setdefault(name, described)
-        is_same = known.cls is described.cls
-        # A model's definition is known by what it says.
-        if not is_same or (known.cls is None and known != described):
+        # The definitions of models have no class: their content decides.
+        differs = known.cls is None and known != described
+        if differs or known.cls is not described.cls:
             raise TypeError(f"two classes are called {name}; rename one")
 
     def evaluate(self, hint: object) -> Any:
@@ -3791,7 +3784,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None

@@ -2904,6 +2904,22 @@ class TestEveryday:
         said = f"t: TypeError: a value of class module has no JSON form ({line})"
         assert str(caught.value) == said
 
+    def test_an_alias_that_contains_itself(self):
+        """It has no name that a definition could have: the function is refused."""
+
+        def fn(x):
+            """"""
+
+        fn.__annotations__ = {"x": "Endless", "return": "Endless"}
+        fn.__globals__["Endless"] = typing.List["Endless"]  # noqa: F821
+        try:
+            with pytest.raises(TypeError, match="fn: .*recursion"):
+                Server("s").add_tool(fn)
+            del fn.__annotations__["x"]
+            assert "outputSchema" not in offered(fn)[0]
+        finally:
+            del fn.__globals__["Endless"]
+
     def test_two_classes_of_one_name(self):
         """Their definitions would be one: the function is refused."""
 
