@@ -308,14 +308,14 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# This room has the words of the protocol that are not methods: its revisions, the keys
-# in `_meta`, the levels of log messages. Below them stand the few limits that several
-# rooms share; any other limit stands in the one room that needs it.
+# This section has the words of the protocol that are not methods: its revisions, the
+# keys in `_meta`, the levels of log messages. Below them are the few limits that
+# several sections share; any other limit is defined in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
-# revisions are METHODS (room 4), RETIRED_CODES (2), BLOCK_SINCE (6), needed_capability
-# (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in the tests, adds one
-# that is made up.
+# revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6),
+# needed_capability (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in
+# the tests, adds one that is made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -377,10 +377,17 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # 2. Errors ###################################################################
 ###############################################################################
 
-# This room has the exceptions, and says what each is on the wire: a code, a message,
+# This section has the exceptions, and says what each is on the wire: a code, a message,
 # data, and the status of an HTTP response. McpError and its subclasses say what went
 # wrong in the protocol; the others say what became of a call or a connection. At the
 # end stand the functions that make a text safe to show, whoever wrote it.
+
+
+def add_given(wire: Json, **members: object) -> Json:
+    """Add to a dict those members that are not None, and return it."""
+    given = {name: value for name, value in members.items() if value is not None}
+    wire.update(given)
+    return wire
 
 
 class McpError(Exception):
@@ -396,6 +403,8 @@ class McpError(Exception):
     # Whether it is the outcome of a client's call. In a handler that calls another
     # server, such an error is no answer to the handler's own client.
     is_received = False
+    # The id of the request that it refuses, if that was not decoded.
+    request_id: RequestId | None = None
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -432,9 +441,7 @@ class McpError(Exception):
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
         wire: Json = {"code": self.code, "message": sendable(str(self.message))}
-        if self.data is not None:
-            wire["data"] = self.data
-        return wire
+        return add_given(wire, data=self.data)
 
 
 class _CodedError(McpError):
@@ -465,11 +472,7 @@ class InvalidParams(_CodedError, code=-32602, status=400):
     """The parameters are wrong; the message names which."""
 
 
-class InternalError(_CodedError, code=-32603, status=500):
-    """The receiver failed; its log says why."""
-
-
-class InvalidResponse(McpError):
+class InvalidResponse(_CodedError, code=-32603):
     """In a client: the server's answer breaks the protocol, or its own outputSchema.
 
     data: the whole result, if there is one: the tool has run
@@ -477,8 +480,10 @@ class InvalidResponse(McpError):
 
     is_received = True
 
-    def __init__(self, message: str, data: object = None) -> None:
-        super().__init__(type(self).code, message, data)
+
+class InternalError(_CodedError, code=-32603, status=500):
+    """The receiver failed; its log says why. A code from the wire becomes this class,
+    not the one above."""
 
 
 class NotFound(InvalidParams):
@@ -541,7 +546,7 @@ class ToolError(Exception):
 
 
 class Timeout(TimeoutError):
-    """No answer came within the time given. The peer was told to stop.
+    """No answer came within the time given. The request was cancelled.
 
     message: what did not happen
     details: what else is known of a server, such as its command and the last lines of
@@ -559,7 +564,7 @@ class Cancelled(Exception):
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. If it is a child process, the text tells all this, too:
+    """The other end is gone. For a child process, the text also includes all this:
 
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
@@ -697,10 +702,10 @@ def error_text(error: object) -> str:
 # 3. Messages #################################################################
 ###############################################################################
 
-# This room turns bytes into lines, lines and server-sent events into messages, and
-# messages into bytes. check_envelope is the one check of what makes a message. The room
-# has pure functions and two small parsers, which know nothing of methods, sessions or
-# connections.
+# This section turns bytes into lines, lines and server-sent events into messages, and
+# messages into bytes. check_envelope is the one check of what makes a message. The
+# section has pure functions and two small parsers, which know nothing of methods,
+# sessions or connections.
 
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 # A message may have so many `[` and `{`, and a longer one an eighth of its bytes. Each
@@ -718,6 +723,8 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
 _ID_TEXT = "expected string or integer"
+# How most messages begin, up to the name of what follows the id.
+_BEGINNING = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
 # Python counts a bool among the ints, so it comes before them.
@@ -737,7 +744,10 @@ def parse_message(data: bytes) -> Any:
     one that would take too much memory."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
-        raise InvalidRequest(f"more than {most} arrays and objects")
+        refusal = InvalidRequest(f"more than {most} arrays and objects")
+        head = re.match(_BEGINNING + rb'"method"', data)
+        refusal.request_id = head and json.loads(head[1])
+        raise refusal
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -768,10 +778,8 @@ def unread_answer(line: bytes) -> Json:
     """Make an empty error of a line that cannot be decoded, such as one with the NaN
     that Python writes, if it begins as an answer: the request with that id then fails
     at once. Return {} for any other line."""
-    head = re.match(
-        rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
-    )
-    return {"id": int(head[1]), "error": {}} if head else {}
+    head = re.match(_BEGINNING + rb'"(?:result|error)"', line)
+    return {"id": json.loads(head[1]), "error": {}} if head else {}
 
 
 def is_id(value: object) -> bool:
@@ -794,9 +802,7 @@ def object_or_empty(value: object) -> Json:
 def member_at(value: Any, path: Iterable[str]) -> Any:
     """Return the value at a path of names in objects; None where there is nothing."""
     for name in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
+        value = object_or_empty(value).get(name)
     return value
 
 
@@ -833,13 +839,6 @@ def check_envelope(message: object) -> str:
     return "request" if part == "method" else "response"
 
 
-def add_given(wire: Json, **members: object) -> Json:
-    """Add to a dict those members that are not None, and return it."""
-    given = {name: value for name, value in members.items() if value is not None}
-    wire.update(given)
-    return wire
-
-
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
     """Make a request; without an id, a notification."""
     return add_given({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
@@ -853,7 +852,8 @@ def result_message(request_id: Any, result: Json) -> Json:
 def error_message(request_id: Any, error: McpError) -> Json:
     """Make the answer that a request has failed; without an id, about no known
     request."""
-    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
+    known_id = error.request_id if request_id is None else request_id
+    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=known_id)
 
 
 class LineFramer:
@@ -958,10 +958,10 @@ class EventParser:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# This room has one table of everything that can be said, but for tasks. A row for each
-# method tells who says it, in which revisions, which capability it needs, which handler
-# serves it, and what it is for. A rule of one method stands in its row: the rooms below
-# ask for the trait, and hardly ever for the name.
+# This section has one table of everything that can be said, but for tasks. A row for
+# each method says which side sends it, in which revisions, which capability it needs,
+# which handler serves it, and what it is for. A rule of one method is a trait in its
+# row: the sections below look at the trait, and hardly ever at the name.
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
@@ -973,13 +973,15 @@ def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]
 
 
 class Method:
-    """A row of the table: what can be said, who says it, and what follows from that.
+    """A row of the table: a method, which side sends it, and the rules for it.
 
-    `sender` is "client", "server" or "both". `kind` is "request" or "notification"; it
-    is "either" for a method of an extension, which may come as both. The attributes
-    below are traits of the method: a row says only those that differ from the default.
+    `sender` is "client", "server" or "both". The attributes below are traits of the
+    method: a row says only those that differ from the default.
     """
 
+    # "request" or "notification"; "either" for a method of an extension, which may come
+    # as both.
+    kind = "request"
     # The method that serves it: of the receiver's Endpoint, for a request; of
     # Connection, for a notification about an open request.
     handler = ""
@@ -1032,9 +1034,8 @@ class Method:
     setback = ""
     page = "basic/index"
 
-    def __init__(self, sender: str, kind: str, name: str, **traits: object) -> None:
+    def __init__(self, sender: str, name: str, **traits: object) -> None:
         self.sender = sender
-        self.kind = kind
         self.name = name
         assert traits.keys() <= vars(Method).keys(), traits
         vars(self).update(traits)
@@ -1042,14 +1043,6 @@ class Method:
     def is_in(self, version: str) -> bool:
         """Return whether a revision has it."""
         return self.since <= version <= self.until
-
-
-def _request(sender: str, name: str, handler: str, **traits: object) -> Method:
-    return Method(sender, "request", name, handler=handler, **traits)
-
-
-def _notification(sender: str, name: str, **traits: object) -> Method:
-    return Method(sender, "notification", name, **traits)
 
 
 _PAGE = _typed_members({"cursor?": str})
@@ -1061,10 +1054,10 @@ METHODS: dict[str, Method] = {
     row.name: row
     for row in (
         # Lifecycle: basic/lifecycle.md of the legacy revisions.
-        _request(
+        Method(
             "client",
             "initialize",
-            "_initialize",
+            handler="_initialize",
             params=_typed_members(
                 {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
             ),
@@ -1083,9 +1076,10 @@ METHODS: dict[str, Method] = {
             setback="There is no session: this server, or this revision, will not do.",
             page="basic/lifecycle",
         ),
-        _notification(
+        Method(
             "client",
             "notifications/initialized",
+            kind="notification",
             until=LAST_LEGACY,
             handshake=True,
             purpose=(
@@ -1094,9 +1088,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/lifecycle",
         ),
-        _notification(
+        Method(
             "client",
             "initialized",
+            kind="notification",
             until=LAST_LEGACY,
             handshake=True,
             purpose=(
@@ -1105,10 +1100,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/lifecycle",
         ),
-        _request(
+        Method(
             "both",
             "ping",
-            "_ping",
+            handler="_ping",
             until=LAST_LEGACY,
             early=True,
             inline=True,
@@ -1117,10 +1112,10 @@ METHODS: dict[str, Method] = {
             page="basic/utilities/ping",
         ),
         # The modern era has no handshake: server/discover.md.
-        _request(
+        Method(
             "client",
             "server/discover",
-            "_discover",
+            handler="_discover",
             since=FIRST_MODERN,
             inline=True,
             cached=True,
@@ -1137,10 +1132,10 @@ METHODS: dict[str, Method] = {
             page="server/discover",
         ),
         # Tools: server/tools.md.
-        _request(
+        Method(
             "client",
             "tools/list",
-            "_list",
+            handler="_list",
             capability=("tools",),
             params=_PAGE,
             paged="tools",
@@ -1152,10 +1147,10 @@ METHODS: dict[str, Method] = {
             outcome="The client shows these to its model.",
             page="server/tools",
         ),
-        _request(
+        Method(
             "client",
             "tools/call",
-            "_tools_call",
+            handler="_tools_call",
             capability=("tools",),
             params=_CALL,
             mirrored="name",
@@ -1171,10 +1166,10 @@ METHODS: dict[str, Method] = {
             page="server/tools",
         ),
         # Resources: server/resources.md.
-        _request(
+        Method(
             "client",
             "resources/list",
-            "_list",
+            handler="_list",
             capability=("resources",),
             params=_PAGE,
             paged="resources",
@@ -1186,10 +1181,10 @@ METHODS: dict[str, Method] = {
             outcome="The client may read each of these by its URI.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/templates/list",
-            "_list",
+            handler="_list",
             capability=("resources",),
             params=_PAGE,
             paged="resourceTemplates",
@@ -1199,10 +1194,10 @@ METHODS: dict[str, Method] = {
             ),
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/read",
-            "_resources_read",
+            handler="_resources_read",
             capability=("resources",),
             params=_URI,
             cached=True,
@@ -1214,10 +1209,10 @@ METHODS: dict[str, Method] = {
             outcome="The contents: text, or bytes in base64.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/subscribe",
-            "_resources_subscribe",
+            handler="_resources_subscribe",
             capability=_SUBSCRIBE,
             params=_URI,
             until=LAST_LEGACY,
@@ -1226,10 +1221,10 @@ METHODS: dict[str, Method] = {
             outcome="The server will tell it of each change.",
             page="server/resources",
         ),
-        _request(
+        Method(
             "client",
             "resources/unsubscribe",
-            "_resources_unsubscribe",
+            handler="_resources_unsubscribe",
             capability=_SUBSCRIBE,
             params=_URI,
             until=LAST_LEGACY,
@@ -1238,10 +1233,10 @@ METHODS: dict[str, Method] = {
             page="server/resources",
         ),
         # Prompts: server/prompts.md.
-        _request(
+        Method(
             "client",
             "prompts/list",
-            "_list",
+            handler="_list",
             capability=("prompts",),
             params=_PAGE,
             paged="prompts",
@@ -1253,10 +1248,10 @@ METHODS: dict[str, Method] = {
             outcome="The client offers these to its user.",
             page="server/prompts",
         ),
-        _request(
+        Method(
             "client",
             "prompts/get",
-            "_prompts_get",
+            handler="_prompts_get",
             capability=("prompts",),
             params=_CALL,
             mirrored="name",
@@ -1270,20 +1265,20 @@ METHODS: dict[str, Method] = {
         ),
         # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
-        _request(
+        Method(
             "client",
             "completion/complete",
-            "_completion_complete",
+            handler="_completion_complete",
             capability=("completions",),
             params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
             purpose="The user is typing an argument: what could it be?",
             outcome="The client suggests these.",
             page="server/utilities/completion",
         ),
-        _request(
+        Method(
             "client",
             "logging/setLevel",
-            "_logging_set_level",
+            handler="_logging_set_level",
             capability=("logging",),
             params=_typed_members({"level": str}),
             until=LAST_LEGACY,
@@ -1293,10 +1288,10 @@ METHODS: dict[str, Method] = {
             ),
             page="server/utilities/logging",
         ),
-        _request(
+        Method(
             "client",
             "subscriptions/listen",
-            "_subscriptions_listen",
+            handler="_subscriptions_listen",
             params=_typed_members({"notifications": dict}),
             since=FIRST_MODERN,
             inline=True,
@@ -1313,20 +1308,20 @@ METHODS: dict[str, Method] = {
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
         # 2026-07-28 deprecates roots, sampling and logging: they still work, and will
         # go one day.
-        _request(
+        Method(
             "server",
             "roots/list",
-            "_roots_list",
+            handler="_roots_list",
             capability=("roots",),
             until=LAST_LEGACY,
             purpose="The server asks which folders it may work on.",
             outcome="These are the roots.",
             page="client/roots",
         ),
-        _request(
+        Method(
             "server",
             "sampling/createMessage",
-            "_sampling_create_message",
+            handler="_sampling_create_message",
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
@@ -1337,10 +1332,10 @@ METHODS: dict[str, Method] = {
             outcome="What the model has written.",
             page="client/sampling",
         ),
-        _request(
+        Method(
             "server",
             "elicitation/create",
-            "_elicitation_create",
+            handler="_elicitation_create",
             capability=("elicitation",),
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
@@ -1358,9 +1353,10 @@ METHODS: dict[str, Method] = {
             page="client/elicitation",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
-        _notification(
+        Method(
             "both",
             "notifications/cancelled",
+            kind="notification",
             handler="_cancelled",
             cancels=True,
             purpose=(
@@ -1371,9 +1367,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/cancellation",
         ),
-        _notification(
+        Method(
             "both",
             "$/cancelRequest",
+            kind="notification",
             handler="_cancelled",
             subject="id",
             expects_answer=True,
@@ -1383,9 +1380,10 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/cancellation",
         ),
-        _notification(
+        Method(
             "both",
             "notifications/progress",
+            kind="notification",
             handler="_progress",
             purpose=(
                 "How far a request has come, under the token that came with it. In "
@@ -1393,44 +1391,50 @@ METHODS: dict[str, Method] = {
             ),
             page="basic/patterns/progress",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/message",
+            kind="notification",
             logs=True,
             purpose="A log message, for people on the client's side.",
             page="server/utilities/logging",
         ),
         # About the server's state, and the client's.
-        _notification(
+        Method(
             "server",
             "notifications/tools/list_changed",
+            kind="notification",
             purpose="The tools have changed: a client asks for its list again.",
             page="server/tools",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/resources/list_changed",
+            kind="notification",
             purpose="The resources have changed: a client asks for its list again.",
             page="server/resources",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/resources/updated",
+            kind="notification",
             purpose=(
                 "A resource has changed that the client wanted to hear of: it may"
                 " read it again."
             ),
             page="server/resources",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/prompts/list_changed",
+            kind="notification",
             purpose="The prompts have changed: a client asks for its list again.",
             page="server/prompts",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/elicitation/complete",
+            kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
             purpose=(
@@ -1438,17 +1442,19 @@ METHODS: dict[str, Method] = {
             ),
             page="client/elicitation",
         ),
-        _notification(
+        Method(
             "server",
             "notifications/subscriptions/acknowledged",
+            kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
             purpose="The subscription stands: of these changes the client will hear.",
             page="basic/patterns/subscriptions",
         ),
-        _notification(
+        Method(
             "client",
             "notifications/roots/list_changed",
+            kind="notification",
             until=LAST_LEGACY,
             purpose="The folders have changed: the server may ask for them again.",
             page="client/roots",
@@ -1456,11 +1462,11 @@ METHODS: dict[str, Method] = {
     )
 }
 # The row of what is not in the table.
-UNKNOWN = Method("neither", "nothing", "")
+UNKNOWN = Method("neither", "", kind="nothing")
 
 # A client may ask to hear of these changes. Each has a member of the parameters by
-# which subscriptions/listen asks for it, the notification that tells of it, and the
-# capability that promises this. See also DECLARED, in room 19.
+# which subscriptions/listen asks for it, the notification that reports it, and the
+# capability that promises this. See also DECLARED, in section 19.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1488,9 +1494,8 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     for name, required, kind in rules:
         value = members.get(name)
         # True is an int to Python, but no integer to JSON.
-        if isinstance(value, kind) and type(value) is not bool:
-            continue
-        if value is None and not required:
+        fits = isinstance(value, kind) and type(value) is not bool
+        if fits or (value is None and not required):
             continue
         came = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
@@ -1507,18 +1512,19 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. JSON Schema ##############################################################
 ###############################################################################
 
-# This room tells whether a value fits a schema of draft 2020-12, and why not. Older
-# drafts, 2019-09 and draft-07, are known by their shapes: a list in `items` means what
-# `prefixItems` means today. A Schema surveys its parts once; a _Validator then takes
-# one value through them, along one table of keywords. Each step has a price, and one
-# meter adds them up, since schemas, patterns and values may come from a stranger.
-# Nothing is ever fetched.
+# This section validates values by JSON Schema, draft 2020-12. It recognises the older
+# drafts 2019-09 and draft-07 by their shapes: there a list in `items` means what
+# `prefixItems` means today. A Schema surveys its parts once; a _Validator then checks
+# one value, along one table of keywords. Schemas, patterns and values may come from a
+# stranger, so each step has a price, and one meter adds them up. No schema is ever
+# fetched.
 
 MAX_STEPS = 1_000_000  # of work for any value: less than a second
 STEPS_EACH = 4  # and so many for each character of a large one
-MAX_ERRORS = 100  # of one value: nobody acts on more
+MAX_ERRORS = 100  # of one value
 TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
-MAX_KNOWN = 20  # names that may be told in place of an unknown one
+MAX_SUGGESTED = 3  # unknown names for which one text suggests others
+MAX_KNOWN = 20  # names that may be suggested
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
@@ -1589,16 +1595,14 @@ class Schema:
                 continue
             if not isinstance(schema, dict):
                 raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-            # A model, see WireType in room 7, judges its values itself.
-            if getattr(schema, "is_opaque", False):
-                self.rules[id(schema)] = _BOOLEANS[id(True)]
-                continue
-            rules = self._check_keywords(place, schema)
-            base = self._name(schema, base)
-            self.rules[id(schema)] = (base, fitting_types(schema), rules)
-            for keyword in _REFERENCES & schema.keys():
-                references.append((schema, schema[keyword]))
-            for steps, inner in inner_schemas(schema):
+            # A WireType, of section 7, is not checked by all that it shows.
+            checked = getattr(schema, "checked", schema)
+            rules = self._check_keywords(place, checked)
+            base = self._name(checked, base)
+            self.rules[id(schema)] = (base, fitting_types(checked), rules)
+            for keyword in _REFERENCES & checked.keys():
+                references.append((schema, checked[keyword]))
+            for steps, inner in inner_schemas(checked):
                 todo.append((".".join((place, *steps)), inner, base))
         return references
 
@@ -1669,7 +1673,7 @@ class Schema:
 
     def errors(self, value: object) -> list[str]:
         """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
-        return list(map(_describe, self.failures(value)))
+        return describe_failures(self.failures(value))
 
     def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
         """Check a value, as errors() does: returns the places that do not fit."""
@@ -1691,15 +1695,15 @@ def _join(base: str, uri: str) -> str:
 
 # One reason why a value does not fit. `path` is the place: (path of the value around
 # it, key), or None at the root. The argument of the keyword stands for the {} in
-# `text`; the value is told behind it, but for _NOT_SHOWN.
+# `text`, and the value follows it, unless that is _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
 class _Validator:
     """One validation: check() goes down through the value and the subschemas.
 
-    Most other methods do the work of a keyword; work of one line stands in the table
-    itself. Some take a value and the keyword's argument, and tell whether the value
+    Most other methods implement a keyword; one-line keywords are in the table itself.
+    Some take a value and the keyword's argument, and return whether the value
     fits. The others take the schema around the keyword and the value's path, too, and
     yield failures.
     """
@@ -1770,8 +1774,8 @@ class _Validator:
     ) -> Failures:
         """Check a member that nothing else in the schema speaks of."""
         if rest is False and isinstance(value, dict):
-            text, names = suggest(key, schema.get("properties", ()))
-            yield _Failure((path, key), f"unknown; {text}", names, _NOT_SHOWN)
+            known = schema.get("properties", ())
+            yield _Failure((path, key), _UNKNOWN, known, _NOT_SHOWN)
         else:
             yield from self.member(rest, value, key, path)
 
@@ -1831,8 +1835,7 @@ class _Validator:
         if not fitting:
             yield from self.nearest(attempts, path)
         if fitting > 1:
-            text = f"matches {fitting} alternatives of `oneOf`, must match one"
-            yield _Failure(path, text, None, _NOT_SHOWN)
+            yield _Failure(path, _OF_ONE, fitting, _NOT_SHOWN)
 
     def nearest(
         self,
@@ -1951,6 +1954,18 @@ class _Validator:
 # Parts of the texts of errors.
 _NOT_SHOWN = object()
 _OF_TYPE = "expected type {}"
+_OF_ONE = "matches {} alternatives of `oneOf`, must match one"
+_UNKNOWN = "unknown"
+
+
+def describe_failures(failures: list[_Failure]) -> list[str]:
+    """Return the texts of errors. Suggestions cost time, so only the first unknown
+    names get one."""
+    texts = list(map(_describe, failures))
+    unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
+    for at in unknown[:MAX_SUGGESTED]:
+        texts[at] += "; " + suggest(failures[at].path[1], failures[at].argument)
+    return texts
 
 
 def _expected(failure: _Failure) -> str:
@@ -1974,16 +1989,16 @@ def _describe(failure: _Failure) -> str:
     return f"{place.lstrip('.')}: {text}" if place else text
 
 
-def suggest(name: str, known: Iterable[str]) -> tuple[str, Any]:
-    """Tell which name was meant instead of an unknown one, or which there are: a text,
-    and what stands for its {}."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return which name was probably meant instead of an unknown one, or else which
+    names there are."""
     from difflib import get_close_matches
 
     # Longer names are no misspelt words, and would take long to compare.
     names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
     for near in get_close_matches(name[:60], names, 1):
-        return "did you mean {}?", near
-    return "known: {}", names
+        return f"did you mean {show(near)}?"
+    return f"known: {show(names, 300)}"
 
 
 # Types, and values that are equal.
@@ -1997,9 +2012,9 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """Return the text that equal values share: 1 and 1.0, but not 1 and true.
+    """Return a text that is the same for equal values: 1 and 1.0, but not 1 and true.
 
-    It is text, since Python gives texts hashes that a stranger cannot foresee.
+    Python randomises the hashes of texts, so a stranger cannot make them collide.
     """
     if isinstance(value, dict):
         members = [f"{name!r}:{equality_key(value[name])}" for name in value]
@@ -2023,11 +2038,11 @@ def _has_type(run: _Validator, value: object, names: Any) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-# Patterns are those of ECMA 262, whose search no text makes endless. Where a pattern
-# leaves a choice, Python's `re` tries one way after another: it needs 2**n tries to see
-# that `^(a+)+$` does not match n letters and a `!`. So all ways are gone at once: each
-# part of a pattern is a function from the places in a text where it may begin to those
-# where it may end.
+# Patterns are those of ECMA 262. Where a pattern leaves a choice, Python's `re` tries
+# one way after another: it takes 2**n steps to find that `^(a+)+$` does not match n
+# letters and a `!`. This engine follows all ways at once, so no text makes it run for
+# long: each part of a pattern is a function from the places in a text where it may
+# begin to those where it may end.
 #
 #     a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
 #                             d: {2,3,4} -> {5}           it matches
@@ -2035,7 +2050,7 @@ def compile_pattern(pattern: str) -> Way:
     """Make the function of a whole pattern. Any thread may use it.
 
     Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError; also
-    for a look behind and for a reference back, which need a memory of the way.
+    for a look-behind and for a back reference, which need to know the way taken.
     """
     tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
     # `re` knows best what is no pattern.
@@ -2095,7 +2110,7 @@ def _repeat(
     ends: Places = set() if least else set(places)
     for count in range(1, most + 1):
         spend(1)
-        # A place where it has begun before brings nothing new.
+        # It has begun at the others before.
         places = way(text, places, spend) - ends
         if count >= least:
             ends |= places
@@ -2111,7 +2126,7 @@ def _look_ahead(
 
 
 def _translate(token: str) -> str:
-    """Return a token of an ECMA 262 pattern as Python has it."""
+    """Translate a token of an ECMA 262 pattern into Python's syntax."""
     if re.match(r"\(\?<\w", token):
         return "("  # no pattern can ask for a group by its name
     token = _PYTHON.get(token, token)
@@ -2165,7 +2180,7 @@ _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/s
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
 # The kinds of arguments that keywords take: each has the name that an error gives it,
-# and a function that tells whether a value is one. A schema inside of an argument is
+# and a function that returns whether a value is one. A schema inside an argument is
 # checked when its own turn comes.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
@@ -2193,7 +2208,7 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 
 # `argument`: the kind of argument. `concerns`: the types of values that the keyword
 # says something of. `apply`: a method of _Validator, as its docstring says; or with a
-# text in `expects`, a function (run, value, argument) that tells whether the value
+# text in `expects`, a function (run, value, argument) that returns whether the value
 # fits.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
@@ -2379,12 +2394,12 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 # 6. Content ##################################################################
 ###############################################################################
 
-# This room brings the values of tools, prompts and resources into the form of the wire.
-# First it makes JSON of Python values, and back. Then it has blocks, the parts of
-# results, messages and contents: text, images, audio, embedded resources and links
-# (server/tools.md#tool-result). A table at the end says which kinds of blocks came
-# later; an older revision gets text in their place. Functions and type hints are the
-# next room's business.
+# This section converts what tools, prompts and resources return into the wire's form.
+# Its first half converts Python values to JSON and back. The second half has blocks,
+# the parts of results, messages and contents: text, images, audio, embedded resources
+# and links (server/tools.md#tool-result). A table at the end lists the kinds of blocks
+# that came later; an older revision gets text instead. Functions and type hints belong
+# to the next section.
 
 
 def _base64(data: bytes) -> str:
@@ -2408,19 +2423,27 @@ def parse_text(text: str) -> Any:
         return text
 
 
-def _member_names(cls: Any) -> list[str] | None:
-    """Return the members of a dataclass, a class of attrs or a NamedTuple; or None."""
-    if hasattr(cls, "__dataclass_fields__"):
+def _members(value: Any) -> Json | None:
+    """Return the members of a dataclass, an instance of attrs or a NamedTuple, by their
+    names on the wire; None of anything else."""
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    described = getattr(value, "__attrs_attrs__", None)
+    if hasattr(value, "__dataclass_fields__"):
         from dataclasses import fields
 
-        return [each.name for each in fields(cls)]
-    if hasattr(cls, "__attrs_attrs__"):
-        return [each.name for each in cls.__attrs_attrs__]
-    return getattr(cls, "_fields", None)
+        described = fields(value)
+    if described is None:
+        return None
+    # attrs takes the value of `_x` by its alias, `x`.
+    return {
+        getattr(each, "alias", each.name): getattr(value, each.name)
+        for each in described
+    }
 
 
 def to_plain(value: Any) -> Any:
-    """Return a Python value as JSON has it, the way its hint's schema says.
+    """Convert a Python value to JSON's types, as its hint's schema says.
 
     Raises TypeError for a value, at any depth, that has no form in JSON.
     """
@@ -2430,11 +2453,9 @@ def to_plain(value: Any) -> Any:
         return to_plain(value.value)
     if isinstance(value, (str, int, float)):
         return value
-    names = _member_names(type(value))
-    if names is not None:
-        return {name: to_plain(getattr(value, name)) for name in names}
-    if isinstance(value, dict):
-        return {str(to_plain(key)): to_plain(member) for key, member in value.items()}
+    members = value if isinstance(value, Mapping) else _members(value)
+    if members is not None:
+        return {str(to_plain(key)): to_plain(each) for key, each in members.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(each) for each in value]
     if isinstance(value, (set, frozenset)):
@@ -2445,6 +2466,8 @@ def to_plain(value: Any) -> Any:
         row = SCALARS.get(class_name(base))
         if row is not None and row.encode is not None:
             return row.encode(value)
+    if isinstance(value, Iterable):  # a range, a deque, the keys of a dict
+        return [to_plain(each) for each in value]
     raise TypeError(f"a value of class {type(value).__name__} has no JSON form")
 
 
@@ -2452,8 +2475,8 @@ def class_name(cls: type) -> str:
     """Return a class as the tables call it: "int", "Mapping", "datetime.date",
     "pathlib.Path".
 
-    Its name will do. To compare the classes themselves, their modules would have to be
-    imported, at some cost, by programs that have no value of them.
+    Comparing the classes themselves would need an import of their modules, at some
+    cost, even in programs that use none of them.
     """
     root = cls.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
@@ -2471,13 +2494,18 @@ def _parse_iso(cls: Any, wire: str) -> Any:
 
 
 # The part of ISO 8601's durations whose length does not depend on the calendar.
-_DURATION = r"^-?P(?=.)(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"
-_UNITS = {"W": "weeks", "D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
+_DURATION = (
+    r"-?P(?=.)(?:(\d+)W)?(?:(\d+)D)?"
+    r"(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+)
 
 
 def _parse_duration(cls: Any, wire: str) -> Any:
-    amounts = re.findall(r"([\d.]+)([WDHMS])", wire)
-    duration = cls(**{_UNITS[unit]: float(amount) for amount, unit in amounts})
+    amounts = re.fullmatch(_DURATION, wire)
+    if amounts is None:
+        raise ValueError(wire)
+    weeks, days, hours, minutes, seconds = map(float, amounts.groups("0"))
+    duration = cls(days, seconds, 0, 0, minutes, hours, weeks)
     return -duration if wire.startswith("-") else duration
 
 
@@ -2487,10 +2515,10 @@ def _encode_duration(value: Any) -> str:
     return f"{sign}PT{seconds}S"
 
 
-# The classes whose values are no containers. Each has its schema; the noun of an error
-# text, "" where a value is taken as it comes; and both ways: parse(class, wire), and
-# encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits. See
-# also _GENERICS, in room 7.
+# The classes whose values are no containers. Each has its schema; the noun for error
+# texts, "" if values need no conversion; and both conversions: parse(class, wire), and
+# encode(value), None if a value is JSON already. As text, a Decimal keeps its digits.
+# See also _GENERICS, in section 7.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -2520,7 +2548,7 @@ SCALARS = {
     "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
     "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
-        {"type": "string", "format": "duration", "pattern": _DURATION},
+        {"type": "string", "format": "duration"},
         "an ISO 8601 duration, such as PT90S",
         _parse_duration,
         _encode_duration,
@@ -2547,16 +2575,6 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
         raise ValueError(f"{where}: expected a URI with {wanted}, got {show(uri)}")
     return str(uri)
-
-
-def check_file_uri(where: str, uri: object) -> str:
-    """Check that a URI is one of a file, without ".." in its path, and return it."""
-    from urllib.parse import unquote
-
-    text = check_uri(where, uri, "file")
-    if re.search(r"(^|[/\\])\.\.([/\\]|$)|\0", unquote(text)):
-        raise ValueError(f"{where}: not a path that is safe: {show(uri)}")
-    return text
 
 
 # Blocks and messages
@@ -2647,12 +2665,12 @@ class Image(_Media):
 
     data: its bytes, or instead of them
     path: the file that holds them; it is read at once.
-    mime_type: such as "image/png"; told from the first bytes when left out.
+    mime_type: such as "image/png"; recognised by the first bytes when left out.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
-    Raises ValueError when the MIME type cannot be told, OSError when the file cannot be
-    read.
+    Raises ValueError when the MIME type is not recognised, OSError when the file cannot
+    be read.
     """
 
     kind = "image"
@@ -2666,7 +2684,7 @@ class Audio(_Media):
 
     data: its bytes, or instead of them
     path: the file that holds them; it is read at once.
-    mime_type: such as "audio/wav"; told from the first bytes when left out.
+    mime_type: such as "audio/wav"; recognised by the first bytes when left out.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
@@ -2821,7 +2839,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
 
 
 # The kinds of blocks that came later. A new kind is a row here, and a class above. See
-# also needed_capability(), in room 11: what a question may have, and since when.
+# also needed_capability(), in section 11: what a question may have, and since when.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -2893,7 +2911,7 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 # 7. Functions ################################################################
 ###############################################################################
 
-# This room leads from a Python function to what the wire says of it, and back:
+# This section describes a Python function on the wire, and binds arguments to it:
 #     read_parameters   what a function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
 #     parse_doc         a docstring -> what it says of the function and each parameter
@@ -2901,13 +2919,12 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 #     Output            what the function returned -> a result
 #     UriTemplate       a URI -> arguments
 # Registration does most of this once; a call pays for Signature.bind(), Output.result()
-# and UriTemplate.match(). Hints are known by their names and attributes, so that no
-# module needs to be imported for its classes.
+# and UriTemplate.match(). Hints are recognised by their names and attributes, so no
+# module is imported for its classes.
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 
-# It stands in the place of a default where a value must come. None stands there where
-# it may stay away.
+# Marks a required parameter; None marks an optional one without a default.
 REQUIRED = object()
 
 # A parameter, or a class's member. Its hint may be text.
@@ -2928,17 +2945,6 @@ def find_function(fn: Any) -> Any:
     if type(code) is not type(find_function.__code__):
         raise TypeError("expected a Python function; write one that calls this")
     return fn
-
-
-def place_of(fn: Any) -> str:
-    """Return where a callable is written, for an error: "shop.py, line 12"."""
-    code = find_function(fn).__code__
-    return f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
-
-
-def takes_more(fn: Any) -> bool:
-    """Return whether a callable has **kwargs."""
-    return bool(find_function(fn).__code__.co_flags & 8)
 
 
 def read_parameters(
@@ -3009,30 +3015,44 @@ def _read_class(cls: Any) -> list[_Parameter]:
     ]
 
 
+_OPEN: Json = {}
+
+
 class WireType(Json):
     """A Python type on the wire: this dict is the JSON Schema that its values fit.
 
     convert(value) is the way back: the Python value for one that the schema allows. It
-    may raise one of REFUSALS all the same. A value of the class `cls` stays as it is. A
-    schema that `is_opaque` is only shown: convert() judges the values.
+    may raise one of REFUSALS all the same.
+
+    cls: the class that was described, if any
+    hidden: the keywords that values are checked by, and that lists do not show; None
+        for a schema that is only shown, since convert() judges the values
     """
+
+    # pydantic's default, if the parameter has one.
+    field: Any = None
 
     def __init__(
         self,
         schema: Json,
         convert: Callable[[Any], Any] = lambda wire: wire,
         cls: type | None = None,
-        is_opaque: bool = False,
+        hidden: Json | None = _OPEN,
     ) -> None:
         super().__init__(schema)
         self.convert = convert
         self.cls = cls
-        self.is_opaque = is_opaque
+        self.hidden = hidden
+
+    @property
+    def checked(self) -> Json:
+        """The schema that values are checked by."""
+        return {} if self.hidden is None else {**self, **self.hidden}
 
 
 def simplify(schema: Json) -> None:
-    """Take out, at any depth, what makes arguments harder to write: the null of what
-    may be left out, and the titles that pydantic makes of names.
+    """Remove, at any depth, what makes arguments harder to write: null for optional
+    members, and the titles that pydantic makes of names.
 
     Some models fill in the null, and some clients refuse such a schema.
     """
@@ -3046,8 +3066,8 @@ def simplify(schema: Json) -> None:
 
 
 def drop_null(schema: Json) -> None:
-    """Make the schema of X of that of Optional[X]; but if it has a default, null means
-    another thing than leaving it out."""
+    """Turn the schema of Optional[X] into that of X. One with a default stays: there
+    null means something else than leaving the member out."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
         what = others[0] if len(others) == 1 else {"anyOf": others}
@@ -3055,18 +3075,22 @@ def drop_null(schema: Json) -> None:
         rest = {name: schema[name] for name in schema if name not in replaced}
         schema.clear()
         schema.update({**what, **rest})
+        if isinstance(schema, WireType):
+            schema.hidden = getattr(what, "hidden", _OPEN)
 
 
-def _convert_members(converters: Any, wire: Json) -> Json:
-    """Return the members of an object, those that are there. Raises ValueError for the
-    first that is wrong."""
+def _convert_members(members: dict[str, WireType], wire: Json) -> Json:
+    """Return the members of an object, those that are there, or have one of pydantic's
+    defaults. Raises ValueError for the first that is wrong."""
     made = {}
-    for name, convert in converters:
-        if name in wire:
-            try:
-                made[name] = convert(wire[name])
-            except REFUSALS as error:
-                raise ValueError(f"{name}: {error}") from None
+    for name, member in members.items():
+        try:
+            if name in wire:
+                made[name] = member.convert(wire[name])
+            elif member.field is not None:
+                made[name] = field_default(member.field)
+        except REFUSALS as error:
+            raise ValueError(f"{name}: {error}") from None
     return made
 
 
@@ -3144,8 +3168,17 @@ def _keywords(note: Any) -> Json:
     return keywords
 
 
+def add_notes(described: WireType, notes: Iterable[Any]) -> None:
+    """Add the keywords of notes to the schema of what they are about."""
+    kinds = [each.get("type") for each in described.get("anyOf", [described])]
+    noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
+    for note in notes:
+        for keyword, value in _keywords(note).items():
+            described[keyword.replace("Length", noun)] = value
+
+
 class HintReader:
-    """Reads type hints, and says what they are on the wire.
+    """Describes type hints on the wire.
 
     names: those that a hint in text may use
     is_returned: whether the hints are of what is returned, or of what is given
@@ -3156,17 +3189,24 @@ class HintReader:
         self._is_returned = is_returned
         # The classes whose members are being described.
         self._around: list[Any] = []
-        # What references mean, by the names of classes: those that contain themselves,
-        # and the inner ones of models.
+        # The schemas of classes that contain themselves, by the names of the classes.
         self.defs: dict[str, WireType] = {}
 
     def root(self, described: WireType) -> WireType:
-        """Return the same with all the definitions, so that it stands alone."""
+        """Return a description with all definitions, which is complete in itself."""
         # The root of an outputSchema must say that it is an object's.
-        name = str(described.get("$ref")).rpartition("/")[2]
-        target = self.defs.get(name, described)
+        target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
-        return WireType(schema, described.convert, is_opaque=target.is_opaque)
+        return WireType(schema, described.convert, hidden=target.hidden)
+
+    def _define(self, name: str, described: WireType) -> None:
+        """Add the schema of a class, or a reference to it. Raises TypeError if another
+        class has its name."""
+        known = self.defs.setdefault(name, described)
+        # The definitions of models have no class: their content decides.
+        differs = known.cls is None and known != described
+        if differs or known.cls is not described.cls:
+            raise TypeError(f"two classes are called {name}; rename one")
 
     def evaluate(self, hint: object) -> Any:
         """Return a hint as an object, if it is text. Raises TypeError when it cannot
@@ -3203,7 +3243,11 @@ class HintReader:
             if hasattr(origin, alias):
                 return self.describe(getattr(origin, alias))
         if hasattr(origin, "model_json_schema"):
-            return self._model(origin)
+            return self._model(origin.model_json_schema, origin.model_validate)
+        if hasattr(origin, "__pydantic_validator__"):
+            # A dataclass of pydantic's: so that module has been imported.
+            adapter = sys.modules["pydantic"].TypeAdapter(origin)
+            return self._model(adapter.json_schema, adapter.validate_python)
         return self._instance(origin)
 
     def members(
@@ -3222,9 +3266,15 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
+            # pydantic's Field may stand as the default, or in the hint.
+            notes = getattr(hint, "__metadata__", ())
             if is_field(default):
-                member.update(_keywords(default))
-                default = field_default(default)
+                add_notes(member, [default])
+                member.field = default
+            elif default is REQUIRED:
+                member.field = next(filter(is_field, notes), None)
+            if member.field is not None:
+                default = field_default(member.field)
             # A TypedDict may mark one member, whatever holds for the others.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
@@ -3235,16 +3285,16 @@ class HintReader:
         schema = add_given(
             {"type": "object", "properties": members}, required=required or None
         )
-        converters = [(name, member.convert) for name, member in members.items()]
-        return WireType(schema, partial(_convert_members, converters))
+        described = WireType(schema, partial(_convert_members, members))
+        if not self._is_returned:
+            # Other members are refused, but lists do not say so: some clients cannot
+            # read "additionalProperties".
+            described.hidden = {"additionalProperties": False}
+        return described
 
     def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
         described = self.describe(hint)
-        kinds = [each.get("type") for each in described.get("anyOf", [described])]
-        noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
-        for note in notes:
-            for keyword, value in _keywords(note).items():
-                described[keyword.replace("Length", noun)] = value
+        add_notes(described, notes)
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
@@ -3320,50 +3370,78 @@ class HintReader:
 
         return WireType({"anyOf": types}, convert, types[0].cls)
 
-    def _model(self, cls: Any) -> WireType:
+    def _model(self, make_schema: Any, validate: Any) -> WireType:
         """Describe a class that knows its own schema, as pydantic's do. It also judges
         its own values."""
         mode = "serialization" if self._is_returned else "validation"
-        schema = cls.model_json_schema(mode=mode)
-        for name, each in schema.pop("$defs", {}).items():
-            if self.defs.setdefault(name, WireType(each, is_opaque=True)) != each:
-                raise TypeError(f"two classes are called {name}")
-        return WireType(schema, partial(_validate_model, cls), is_opaque=True)
+        schema = make_schema(mode=mode)
+        defs = schema.pop("$defs", {})
+        try:
+            schema = _write_out(schema, defs)
+        except RecursionError:
+            # A model that contains itself keeps its references.
+            for name, inner in defs.items():
+                self._define(name, WireType(inner, hidden=None))
+        return WireType(schema, partial(_validate_model, validate), hidden=None)
 
     def _instance(self, cls: Any) -> WireType:
         """Describe a dataclass, a class of attrs, a NamedTuple or a TypedDict."""
+        parameters = _read_class(cls)
         name = cls.__name__
         reference = WireType(
             {"$ref": f"#/$defs/{name}"},
             lambda wire: self.defs[name].convert(wire),
+            cls,
         )
         if cls in self._around or name in self.defs:
             # It contains itself: its schema is written once.
-            self.defs.setdefault(name, reference)
+            self._define(name, reference)
             return reference
         names = self._names
         # A program that was started by exec() has no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
         self._names = {**names, **globals_there, name: cls}
         self._around.append(cls)
-        members = self.members(_read_class(cls))
+        members = self.members(parameters)
         self._around.pop()
         self._names = names
-        described = WireType(members, lambda wire: cls(**members.convert(wire)))
+        described = WireType(
+            members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
+        )
         # What dataclasses and NamedTuples have by themselves says nothing new.
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{name}("):
             described.update(describe_members(doc, members["properties"]))
         if name not in self.defs:
             return described
+        self._define(name, described)
         self.defs[name] = described
         return reference
 
 
-def _validate_model(cls: Any, wire: object) -> Any:
+def _target_name(schema: Json) -> str:
+    """Return the name of the definition that a schema refers to, if it does."""
+    return str(schema.get("$ref")).rpartition("/")[2]
+
+
+def _write_out(schema: Any, defs: Json) -> Any:
+    """Return a schema with definitions in place of references, which some clients
+    cannot follow. Raises RecursionError for one that contains itself."""
+    if isinstance(schema, list):
+        return [_write_out(each, defs) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = _target_name(schema)
+    if name in defs:
+        schema = {**defs[name], **schema}
+        del schema["$ref"]
+    return {keyword: _write_out(schema[keyword], defs) for keyword in schema}
+
+
+def _validate_model(validate: Any, wire: object) -> Any:
     """Make a model of a value, or of its JSON. Raises ValueError, in one line."""
     try:
-        return cls.model_validate(parse_text(wire) if isinstance(wire, str) else wire)
+        return validate(parse_text(wire) if isinstance(wire, str) else wire)
     except ValueError as error:
         told: list[Json] = getattr(error, "errors", list)()[:TOLD_ERRORS]
         places = [".".join(map(str, each["loc"])) for each in told]
@@ -3378,9 +3456,8 @@ def is_field(default: object) -> bool:
 
 def field_default(field: Any) -> Any:
     """Return the default in one of pydantic's; REQUIRED if it has none."""
-    if field.is_required():
-        return REQUIRED
-    return field.get_default(call_default_factory=True)
+    required = field.is_required()
+    return REQUIRED if required else field.get_default(call_default_factory=True)
 
 
 # The marks that a TypedDict may give to a member.
@@ -3546,9 +3623,10 @@ class Signature:
             )
             reader = HintReader(self.names)
             members = reader.members(parameters, context_type)
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise TypeError(f"{self.name}: {error}") from None
-        self.place = place_of(fn)
+        code = find_function(fn).__code__
+        self.place = f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
         arguments: dict[str, WireType] = members["properties"]
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
@@ -3557,10 +3635,6 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        # pydantic's defaults: without a value, the function would get the Field.
-        self._fields = {
-            each.name: each.default for each in parameters if is_field(each.default)
-        }
         about = describe_members(getattr(fn, "__doc__", None) or "", arguments)
         self.description: str | None = about.get("description")
         # "inputSchema" is one of an object, in every revision.
@@ -3571,25 +3645,25 @@ class Signature:
             )
         root = reader.root(members)
         simplify(root)
-        self.schema: Json = schema or root
-        # Other arguments are refused, but lists do not say so: some clients cannot
-        # read "additionalProperties".
-        self._check = Schema(schema or {**root, "additionalProperties": False})
+        self.schema: Json = root if schema is None else schema
+        self._check = Schema(self.schema)
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
             taken = schema.get("properties", arguments).keys() - {self.context}
-            if not takes_more(fn):
+            if not code.co_flags & 8:  # it has no **kwargs
                 taken &= arguments.keys()
-            # In the order in which they came.
+            # In the order in which they came, behind the defaults of Fields.
             self._convert = lambda wire: {
-                name: wire[name] for name in wire if name in taken
+                **members.convert({}),
+                **{name: wire[name] for name in wire if name in taken},
             }
         # Most arguments are texts and numbers. One of the class given here needs
         # neither a check nor a conversion.
+        has_fields = any(each.field is not None for each in arguments.values())
         self._plain = {
             name: each.cls
             for name, each in arguments.items()
-            if schema is None and each.cls in fitting_types(each)
+            if each.cls in fitting_types(each) and schema is None and not has_fields
         }
         self.required = set(members.get("required", ()))
 
@@ -3600,32 +3674,30 @@ class Signature:
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self.required <= arguments.keys():
-            bound = dict(arguments)
-        else:
-            bound = self._read(arguments)
-        for name, field in self._fields.items():
-            if name not in bound:
-                bound[name] = field_default(field)
-        return bound
+            return dict(arguments)
+        return self._read(arguments)
 
     def _read(self, arguments: Json) -> Json:
         """Check arguments, and convert them. Raises InvalidParams.
 
         Models and clients send numbers, lists and objects as JSON in text, and null for
-        what they leave out. Where such a thing does not fit, it is taken as it is
-        meant.
+        what they leave out. Where such a value does not fit, the JSON is decoded, and
+        the null is left out.
         """
         failures = self._check.failures(arguments, MAX_STEPS)
         if failures:
             arguments = json.loads(encode_json(arguments))
-        # Twice: the text may be that of a null, or of a list of texts.
+        # Twice, as the decoded text may be null, or a list of texts.
+        first = failures
         for _ in range(2):
             for failure in failures:
                 _mend(arguments, failure.path)
             failures = failures and self._check.failures(arguments, MAX_STEPS)
         if failures:
-            told = map(_describe, failures[:TOLD_ERRORS])
-            raise InvalidParams("; ".join(told))
+            # If mending has changed nothing, quote the arguments as they came.
+            if [each.path for each in failures] == [each.path for each in first]:
+                failures = first
+            raise InvalidParams("; ".join(describe_failures(failures[:TOLD_ERRORS])))
         try:
             return self._convert(arguments)
         except ValueError as error:
@@ -3644,8 +3716,8 @@ class Signature:
 
 
 def _mend(value: Any, path: Any) -> None:
-    """Change what does not fit at one place: text in JSON is decoded, and null in an
-    object taken out."""
+    """Mend a value that does not fit at one place: decode JSON in text, and remove a
+    null from an object."""
     keys = []
     while path:
         path, key = path
@@ -3661,7 +3733,8 @@ def _mend(value: Any, path: Any) -> None:
 
 
 class Output:
-    """Makes results of tools/call of what a tool returns: server/tools.md#tool-result.
+    """Converts what a tool returns into results of tools/call:
+    server/tools.md#tool-result.
 
     It is `structured`, or not:
         True   structured content, checked by `schema`, and as JSON in text, too
@@ -3734,7 +3807,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
@@ -3760,14 +3833,14 @@ _TEMPLATE = (
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# A value that is one step of a path must not lead elsewhere: it is no absolute path,
-# has no drive, no step `..`, no NUL.
+# A value for one step of a path must not lead elsewhere: absolute paths, drives, steps
+# `..` and NUL are refused.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
-    r"""A URI with expressions in it. It tells which values another URI has in their
-    places: some of RFC 6570, backwards. Raises ValueError for a text that is none.
+    r"""A URI with expressions in it, which finds the values that another URI has in
+    their places: a part of RFC 6570, in reverse. Raises ValueError for any other text.
 
         template   = *( text / expression )
         expression = "{" name "}"                 one step of the path, or a part of it
@@ -3847,10 +3920,8 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Raise TypeError unless a template names the parameters of its function."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
-    required = signature.required
-    wrong = (required - names) | (names - parameters)
-    wrong |= required & set(template.query)
-    for name in sorted(wrong):
+    in_path = names - set(template.query)
+    for name in sorted((signature.required - in_path) | (names - parameters)):
         raise TypeError(
             f"{signature.name}: {name}: the URI {show(template.template)} and the "
             "parameters must have the same names; those of the query have defaults"
@@ -3873,10 +3944,11 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 8. Protocol #################################################################
 ###############################################################################
 
-# This room is one side of a conversation, without I/O, locks or clocks. Each message of
-# the peer's passes one gate, Protocol.receive, which decides whether it may come now,
-# and what it means. A request is registered before anybody works on it. It ends when a
-# thread pops it from the dict of open ones; only that thread may still speak about it.
+# This section is one side of a conversation, without I/O, locks or clocks. Each message
+# from the peer passes one gate, Protocol.receive, which decides whether the message may
+# come now, and what it means. A request is registered before a handler starts. The
+# thread that pops a request from the dict of open ones ends it, and only that thread
+# may still send messages about it.
 
 
 class Request:
@@ -3899,8 +3971,7 @@ class Request:
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
-    # The token under which the peer wants to hear of progress, and the last value told:
-    # it must increase.
+    # The token for progress notifications, and the last value sent: it must increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
@@ -3945,7 +4016,7 @@ class Request:
                 self.callbacks.pop()()
 
     def advance(self, progress: float) -> bool:
-        """Note what is told of its progress. False if that does not increase."""
+        """Record its progress. Returns False for a value that does not increase."""
         if not progress > self.progress:
             return False
         self.progress = progress
@@ -3959,9 +4030,9 @@ Notification = namedtuple("Notification", "method params row size", defaults=[0]
 # result or an error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now. `why` is the reason;
-# `reply` is the message to send, or None. `is_late` marks an answer to no open request:
-# it may just come too late, which is no fault of the peer's. `is_stray` marks what came
-# from a server and is no message: a line that it has printed.
+# `reply` is the message to send, or None. `is_late` marks an answer to no open request,
+# which may simply be late. `is_stray` marks a line from a server that is no message,
+# such as one that it printed.
 Refusal = namedtuple(
     "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
 )
@@ -4013,7 +4084,7 @@ class Protocol:
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
         # Our requests that are not answered yet, by id. A request is registered here
-        # before its bytes leave: see PendingRequest, in room 10.
+        # before its bytes leave: see PendingRequest, in section 10.
         self.pending: dict[Any, Any] = {}
         # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
@@ -4038,7 +4109,7 @@ class Protocol:
         """Make an Answer or a Refusal of a message that is not as it should be."""
         known_id = message.get("id")
         if "result" in message or "error" in message:
-            # An answer is never answered, but the wait for it ends here.
+            # An answer is never answered; the wait for it ends here.
             pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(str(error))
@@ -4046,7 +4117,7 @@ class Protocol:
             failure = kind(f"not a valid answer: {error}", message.get("result"))
             return Answer(pending, None, failure)
         if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
-            # A server that prints to its stdout waits for no answer to its lines.
+            # A server that prints to its stdout expects no answers to these lines.
             return Refusal(str(error), is_stray=True)
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
@@ -4060,15 +4131,10 @@ class Protocol:
         """Return whether this side answers requests at all.
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_":
-        basic/transports/streamable-http.md.
+        basic/transports/streamable-http.md. Nor does a client answer before a revision
+        is agreed on.
         """
-        if self.role == "server":
-            return True
-        if self.version:
-            return self.version < FIRST_MODERN
-        # No revision is agreed on yet. A server that was sent `initialize` may ping.
-        asked = list(self.pending.values())
-        return any(method_row(each.method).handshake for each in asked)
+        return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -5331,7 +5397,7 @@ class Connection:
 # 11. Context #################################################################
 ###############################################################################
 
-# This room has a handler's view of its request, its questions to the client, and the
+# This section has a handler's view of its request, its questions to the client, and the
 # ways to run it on another thread.
 #
 # In a legacy session a question is a request to the client, and the handler waits for
@@ -5358,7 +5424,7 @@ RETRY_MS = 1_000  # a client comes back for an answer after this, unless told ot
 
 
 # Questions: which capability each needs, what a form may be, what a revision knows. See
-# also BLOCK_SINCE, in room 6.
+# also BLOCK_SINCE, in section 6.
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
@@ -5383,18 +5449,15 @@ def check_question(method: str, params: Json) -> None:
     """Raise ValueError or TypeError for a question that must not be asked."""
     if method != "elicitation/create":
         return
-    mode = params.get("mode", "form")
-    if mode == "url":
+    if params.get("mode") == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    elif mode == "form":
-        errors = Schema(_FORM).errors(params.get("requestedSchema"))
-        if errors:
-            raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
-        # It raises ValueError for a pattern that is none.
-        Schema(params["requestedSchema"])
-    else:
-        raise ValueError(f"mode: expected form or url, got {show(mode)}")
+        return
+    errors = Schema(_FORM).errors(params.get("requestedSchema"))
+    if errors:
+        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
+    # It raises ValueError for a pattern that is none.
+    Schema(params["requestedSchema"])
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md;
@@ -5425,10 +5488,19 @@ _FORM = {
 def fit_question(params: Json, version: str) -> Json:
     """Write the parameters of a question as this revision has them. In a session, a
     question with a URL has an id. Before 2025-11-25, the titles of choices in a form
-    are written in another way."""
+    are written in another way. Raises ValueError for what the revision does not have.
+    """
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
-    if version >= "2025-11-25" or "requestedSchema" not in params:
+    if version >= "2025-11-25":
+        return params
+    for message in params.get("messages", ()):
+        content = message["content"]
+        if isinstance(content, list):
+            raise ValueError(f"messages: a list of content: not in {version}")
+        if version < BLOCK_SINCE.get(content["type"], OLDEST):
+            raise ValueError(f"messages: {content['type']}: not in {version}")
+    if "requestedSchema" not in params:
         return params
     form = dict(params["requestedSchema"])
     fields = form["properties"].items()
@@ -5437,6 +5509,8 @@ def fit_question(params: Json, version: str) -> Json:
 
 
 def _fit_field(field: Json) -> Json:
+    if field.get("type") == "array":
+        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
     fitted = dict(field)
     choices = fitted.pop("oneOf", None)
     if choices is not None:
@@ -5455,8 +5529,16 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # Optional[X] is an X that may be left empty.
         drop_null(field)
-    return form, form.convert
+    # The answer may have more members than the form: they are ignored.
+    return dict(form), form.convert
 
+
+# "The URI MUST start with file://", client/roots.md, in any case of letters.
+_ROOT = {
+    "type": "object",
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
+}
 
 # The answers, by the method of the question. See also the questions' rows in METHODS.
 _ANSWERS: dict[str, Json] = {
@@ -5468,7 +5550,7 @@ _ANSWERS: dict[str, Json] = {
     "roots/list": {
         "type": "object",
         "required": ["roots"],
-        "properties": {"roots": {"type": "array", "items": {"type": "object"}}},
+        "properties": {"roots": {"type": "array", "items": _ROOT}},
     },
     "sampling/createMessage": {
         "type": "object",
@@ -5485,20 +5567,13 @@ _ANSWERS: dict[str, Json] = {
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """Check a client's answer, and return it with the normal forms of files' URIs.
-
-    Raises InvalidParams naming the member that is wrong.
-    """
+    """Check a client's answer, and return it. Raises InvalidParams naming the member
+    that is wrong."""
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         content = {"content": params["requestedSchema"]}
         form = Schema({"required": ["content"], "properties": content})
         errors = form.errors(answer)
-    if not errors and method == "roots/list":
-        try:
-            answer = {**answer, "roots": encode_roots(answer["roots"])}
-        except ValueError as error:
-            errors = [str(error)]
     if errors:
         told = "; ".join(errors[:TOLD_ERRORS])
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
@@ -5518,11 +5593,11 @@ def encode_roots(roots: Any) -> list[Json] | None:
 def encode_root(root: Any) -> Json:
     """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
     if isinstance(root, dict):
-        return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
+        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
     text = os.fspath(root)
     # One letter before the colon would be a Windows drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_file_uri("roots", text)}
+        return {"uri": check_uri("roots", text, "file")}
     import pathlib
 
     path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
@@ -5531,7 +5606,7 @@ def encode_root(root: Any) -> Json:
 
 # requestState: what it holds for, and how it is sealed
 #
-# The claims that tell who somebody is, where there is a subject: RFC 9068, section 2.2.
+# The claims that identify a caller whose token has a subject: RFC 9068, section 2.2.
 _IDENTITY = ("iss", "sub", "client_id")
 # The claims that change when a token is renewed, or gets more rights.
 _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
@@ -5890,8 +5965,8 @@ class Context:
         key: what the answer is known by if the handler runs again: another for each
             question; ValueError for one that was used
 
-        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files,
-        and have no ".." in them; how much is behind them is not checked.
+        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files;
+        what is behind them is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
@@ -10489,9 +10564,8 @@ class ServerEndpoint(Endpoint):
         if registration is None or not self._may_see(ctx, registration):
             offers = list(self.registered[kind].items())
             known = [key for key, each in offers if each.visible is None]
-            text, names = suggest(name, known)
-            told = text.format(show(names, 300))
-            raise NotFound(f"Unknown {noun}: {name[:MAX_SHOWN_NAME]}; {told}")
+            shown = name[:MAX_SHOWN_NAME]
+            raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
@@ -11287,7 +11361,7 @@ class Server:
         """
         if not re.fullmatch(r"(?!rpc\.)[!-~]{1,128}", name) or name in METHODS:
             raise ValueError(f"method: expected a new one, got {show(name)}")
-        row = Method("client", "either", name, handler="_extension")
+        row = Method("client", name, kind="either", handler="_extension")
         if extension is not None:
             row.extension = extension
             row.capability = ("extensions", extension)
