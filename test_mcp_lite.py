@@ -14108,27 +14108,24 @@ class TestVendor:
     @pytest.mark.parametrize("legacy", [[], ["legacy"]])
     def test_a_server_over_http(self, make, legacy):
         """It serves POSTs of 2026-07-28; with `legacy`, sessions, too."""
-        text = make("server", "http", *legacy)
-        self.show(" ".join(["server", "http", *legacy]), text)
+        self.show(
+            " ".join(["server", "http", *legacy]), make("server", "http", *legacy)
+        )
         with self.serving_http() as url:
             self.serves(url, [MODERN, "2025-06-18"] if legacy else [MODERN])
-            # As long as the legacy half is not apart, it comes along.
-            if not legacy and "class LegacyEndpoint:" in text:
+            if not legacy:
                 with pytest.raises(UnsupportedVersion):
                     Client(url, protocol_version="2025-06-18").connect()
 
     def test_a_client_over_http(self, make):
         """It calls servers at a URL, and logs in nowhere; a server that wants a session
         is refused."""
-        text = make("client", "http")
-        self.show("client http", text)
+        self.show("client http", make("client", "http"))
         with build_server().start_http() as http:
             self.calls(http.url, [MODERN])
             legacy = f"{http.url!r}, protocol_version='2025-06-18'"
-            # As long as the legacy half is not apart, it comes along.
-            if "class LegacyHttp(" in text:
-                connect = f"mcp_lite.Client({legacy}).connect()"
-                self.refuses(connect, "client", "http", "legacy")
+            connect = f"mcp_lite.Client({legacy}).connect()"
+            self.refuses(connect, "client", "http", "legacy")
         self.refuses("mcp_lite.OAuth()", "client", "http", "oauth")
 
     def test_a_client_that_logs_in(self, make, site):
@@ -14261,15 +14258,11 @@ if __name__ == "__main__":
         assert "# A lone comment." not in vendor.cut(source, ["client"])
 
     def test_the_names_of_the_table(self):
-        """What the table names is there, in a section of that name: but for the legacy
-        half of HTTP, as long as it is not apart."""
+        """What the table names is there, and so are the sections."""
         vendor = example("vendor")
         pieces = vendor.split(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         names = set().union(*(piece.names for piece in pieces))
-        expected = [name for name, needs in vendor.NAMES.items() if needs != {"legacy"}]
-        assert set(expected) <= names
-        legacy = set(vendor.NAMES).difference(expected)
-        assert len(legacy & names) in (0, len(legacy))
+        assert set(vendor.NAMES) | set(vendor.STAND_INS) <= names
         titles = {
             vendor.BANNER.search(piece.banner)[1] for piece in pieces if piece.banner
         }
