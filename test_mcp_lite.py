@@ -15568,3 +15568,73 @@ class TestServerCard:
         program = os.path.join(HERE, "examples", "server_card.py")
         printed, _ = run(sys.executable, program, free_port())
         assert printed == "sun\n"
+
+
+class TestTasksOfStrangers:
+    """examples/tasks.py: whose a task is, and what tasks may hold up."""
+
+    EXTENSIONS = TestTasks.EXTENSIONS
+
+    def shop(self):
+        server = Server("shop", extensions=self.EXTENSIONS)
+        example("tasks").Tasks(server, ["ask"], poll=0.01)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("who?", FORM)["content"]["name"]
+
+        return server
+
+    def client(self, target, **options):
+        options["result_types"] = {"task": lambda call, task: task}
+        options["on_elicit"] = lambda params: {"action": "decline"}
+        return Client(target, extensions=self.EXTENSIONS, **options)
+
+    def until(self, client, task, status):
+        """Wait for this status of a task."""
+        name = {"taskId": task["taskId"]}
+        eventually(lambda: client.request("tasks/get", name)["status"] == status)
+
+    def test_a_renewed_token(self):
+        """A task is its principal's, whatever else a token says."""
+        claims = {
+            "old": {"sub": "ada", "iss": "x", "exp": 1},
+            "new": {"sub": "ada", "iss": "x", "exp": 2, "scope": "more"},
+            "other": {"sub": "ada", "iss": "y", "exp": 1},
+        }
+        with self.shop().start_http(
+            verify=claims
+        ) as http, contextlib.ExitStack() as on:
+            old, new, other = (
+                on.enter_context(
+                    self.client(http.url, headers={"Authorization": f"Bearer {each}"})
+                )
+                for each in claims
+            )
+            task = old.start_call("ask").result()
+            name = {"taskId": task["taskId"]}
+            self.until(new, task, "input_required")
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                other.request("tasks/get", name)
+            answer = {"action": "accept", "content": {"name": "Ada"}}
+            (key,) = new.request("tasks/get", name)["inputRequests"]
+            new.request("tasks/update", {**name, "inputResponses": {key: answer}})
+            self.until(old, task, "completed")
+
+    def test_a_question_without_an_answer(self, monkeypatch):
+        """It holds a thread for some time only; with too many at work, a call is
+        answered as without tasks."""
+        tasks = example("tasks")
+        monkeypatch.setattr(tasks, "MAX_AT_WORK", 1)
+        with self.client(self.shop()) as client:
+            task = client.start_call("ask").result()
+            self.until(client, task, "input_required")
+            # It asked the client itself, which declines: no content.
+            assert client.start_call("ask").result()["isError"] is True
+            client.request("tasks/cancel", {"taskId": task["taskId"]})
+            self.until(client, task, "cancelled")
+            monkeypatch.setattr(tasks, "PATIENCE", 0.01)
+            task = client.start_call("ask").result()
+            self.until(client, task, "completed")
+            done = client.request("tasks/get", {"taskId": task["taskId"]})
+            assert "not answered in time" in text_of(done["result"])
