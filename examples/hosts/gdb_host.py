@@ -16,8 +16,7 @@ import subprocess
 import sys
 
 # mcp_lite.py is two folders up.
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 from mcp_lite import Client, Context, MainThread, Server, Timeout, ToolError  # noqa: E402
 
@@ -27,18 +26,21 @@ except ImportError:
     gdb = None  # this is no gdb: it drives one
 
 
+def is_running():
+    thread = gdb.selected_thread()
+    return thread is not None and thread.is_running()
+
+
+def run(command):
+    try:
+        return gdb.execute(command, to_string=True)
+    except gdb.error as error:
+        raise ToolError(str(error)) from None
+
+
 def make_server(main):
     server = Server("gdb", run_on=main, instructions="`go` runs the program.")
-
-    def is_running():
-        thread = gdb.selected_thread()
-        return thread is not None and thread.is_running()
-
-    def run(command):
-        try:
-            return gdb.execute(command, to_string=True)
-        except gdb.error as error:
-            raise ToolError(str(error)) from None
+    add_go(server, main)
 
     @server.tool
     def execute(command: str) -> str:
@@ -61,8 +63,8 @@ def make_server(main):
         places = []
         frame = gdb.newest_frame()
         while frame is not None:
-            line = frame.find_sal()
-            places.append(f"{frame.name()} at {line.symtab}:{line.line}")
+            place = frame.find_sal()
+            places.append(f"{frame.name()} at {place.symtab}:{place.line}")
             frame = frame.older()
         return places
 
@@ -72,6 +74,10 @@ def make_server(main):
         where = int(gdb.parse_and_eval(f"(long)({address})"))
         return bytes(gdb.selected_inferior().read_memory(where, count)).hex()
 
+    return server
+
+
+def add_go(server, main):
     # It waits, which the main thread must not; what needs gdb goes there part by part.
     @server.tool(run_on=None)
     def go(command: str, ctx: Context) -> str:
@@ -97,11 +103,8 @@ def make_server(main):
                 ctx.sleep(0.01)
         finally:
             main.call(end)
-        if isinstance(events.get(), gdb.ExitedEvent):
-            return "the program has ended"
-        return main.call(lambda: run("frame"))
-
-    return server
+        has_ended = isinstance(events.get(), gdb.ExitedEvent)
+        return "the program has ended" if has_ended else main.call(lambda: run("frame"))
 
 
 def serve():
