@@ -395,6 +395,7 @@ import urllib.parse  # noqa: E402
 import urllib.request  # noqa: E402
 import uuid  # noqa: E402
 import weakref  # noqa: E402
+import xml.etree.ElementTree  # noqa: E402
 import zipfile  # noqa: E402
 
 import pytest  # noqa: E402
@@ -13256,10 +13257,12 @@ class TestSoak:
 class TestBenchmark:
     """examples/benchmark.py: it measures and prints."""
 
-    def test_it_prints_every_row(self):
-        """Each row has a figure for each server."""
+    def test_it_prints_every_row(self, tmp_path):
+        """Each row has a figure for each server, and so has the picture."""
         program = os.path.join(HERE, "examples", "benchmark.py")
-        printed, _ = run(sys.executable, program, "0.01", "--rounds", "1")
+        picture = os.path.join(tmp_path, "figures.svg")
+        options = ["0.01", "--rounds", "1", "--svg", picture]
+        printed, _ = run(sys.executable, program, *options)
         for row in (
             "one call at a time",
             "64 calls in flight",
@@ -13270,6 +13273,15 @@ class TestBenchmark:
             for server in ("bare", "mcp_lite"):
                 assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
         assert "ms, mcp_lite without a .pyc" in printed
+        with open(picture, encoding="utf-8") as file:
+            drawn = xml.etree.ElementTree.fromstring(file.read())
+        texts = [each.text for each in drawn.iter() if each.text]
+        for row in ("64 calls in flight", "HTTP, connections: 8", "MiB, idle", "lines"):
+            assert texts[texts.index(row) + 1] == "bare"
+        bars = [each for each in drawn.iter() if each.tag.endswith("rect")]
+        # Nine rows, two servers.
+        assert len(bars) == 18
+        assert max(float(each.get("width")) for each in bars) == 480
 
 
 class TestVendor:
