@@ -395,6 +395,7 @@ import urllib.parse  # noqa: E402
 import urllib.request  # noqa: E402
 import uuid  # noqa: E402
 import weakref  # noqa: E402
+import xml.etree.ElementTree  # noqa: E402
 import zipfile  # noqa: E402
 
 import pytest  # noqa: E402
@@ -13897,10 +13898,12 @@ class TestSoak:
 class TestBenchmark:
     """examples/benchmark.py: it measures and prints."""
 
-    def test_it_prints_every_row(self):
-        """Each row has a figure for each server."""
+    def test_it_prints_every_row(self, tmp_path):
+        """Each row has a figure for each server, and so has the picture."""
         program = os.path.join(HERE, "examples", "benchmark.py")
-        printed, _ = run(sys.executable, program, "0.01", "--rounds", "1")
+        picture = os.path.join(tmp_path, "figures.svg")
+        options = ["0.01", "--rounds", "1", "--svg", picture]
+        printed, _ = run(sys.executable, program, *options)
         for row in (
             "one call at a time",
             "64 calls in flight",
@@ -13911,6 +13914,15 @@ class TestBenchmark:
             for server in ("bare", "mcp_lite"):
                 assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
         assert "ms, mcp_lite without a .pyc" in printed
+        with open(picture, encoding="utf-8") as file:
+            drawn = xml.etree.ElementTree.fromstring(file.read())
+        texts = [each.text for each in drawn.iter() if each.text]
+        for row in ("64 calls in flight", "HTTP, connections: 8", "MiB, idle", "lines"):
+            assert texts[texts.index(row) + 1] == "bare"
+        bars = [each for each in drawn.iter() if each.tag.endswith("rect")]
+        # Nine rows, two servers.
+        assert len(bars) == 18
+        assert max(float(each.get("width")) for each in bars) == 480
 
 
 class TestVendor:
@@ -16202,3 +16214,190 @@ class TestServerCard:
         program = os.path.join(HERE, "examples", "server_card.py")
         printed, _ = run(sys.executable, program, free_port())
         assert printed == "sun\n"
+
+
+class TestTasksOfStrangers:
+    """examples/tasks.py: whose a task is, and what tasks may hold up."""
+
+    EXTENSIONS = TestTasks.EXTENSIONS
+
+    def shop(self):
+        server = Server("shop", extensions=self.EXTENSIONS)
+        example("tasks").Tasks(server, ["ask"], poll=0.01)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("who?", FORM)["content"]["name"]
+
+        return server
+
+    def client(self, target, **options):
+        options["result_types"] = {"task": lambda call, task: task}
+        options["on_elicit"] = lambda params: {"action": "decline"}
+        return Client(target, extensions=self.EXTENSIONS, **options)
+
+    def until(self, client, task, status):
+        """Wait for this status of a task."""
+        name = {"taskId": task["taskId"]}
+        eventually(lambda: client.request("tasks/get", name)["status"] == status)
+
+    def test_a_renewed_token(self):
+        """A task is its principal's, whatever else a token says."""
+        claims = {
+            "old": {"sub": "ada", "iss": "x", "exp": 1},
+            "new": {"sub": "ada", "iss": "x", "exp": 2, "scope": "more"},
+            "other": {"sub": "ada", "iss": "y", "exp": 1},
+        }
+        with self.shop().start_http(
+            verify=claims
+        ) as http, contextlib.ExitStack() as on:
+            old, new, other = (
+                on.enter_context(
+                    self.client(http.url, headers={"Authorization": f"Bearer {each}"})
+                )
+                for each in claims
+            )
+            task = old.start_call("ask").result()
+            name = {"taskId": task["taskId"]}
+            self.until(new, task, "input_required")
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                other.request("tasks/get", name)
+            answer = {"action": "accept", "content": {"name": "Ada"}}
+            (key,) = new.request("tasks/get", name)["inputRequests"]
+            new.request("tasks/update", {**name, "inputResponses": {key: answer}})
+            self.until(old, task, "completed")
+
+    def test_a_question_without_an_answer(self, monkeypatch):
+        """It holds a thread for some time only; with too many at work, a call is
+        answered as without tasks."""
+        tasks = example("tasks")
+        monkeypatch.setattr(tasks, "MAX_AT_WORK", 1)
+        with self.client(self.shop()) as client:
+            task = client.start_call("ask").result()
+            self.until(client, task, "input_required")
+            # It asked the client itself, which declines: no content.
+            assert client.start_call("ask").result()["isError"] is True
+            client.request("tasks/cancel", {"taskId": task["taskId"]})
+            self.until(client, task, "cancelled")
+            monkeypatch.setattr(tasks, "PATIENCE", 0.01)
+            task = client.start_call("ask").result()
+            self.until(client, task, "completed")
+            done = client.request("tasks/get", {"taskId": task["taskId"]})
+            assert "not answered in time" in text_of(done["result"])
+
+
+class TestHosts:
+    """examples/hosts/: each inside the real program, where that is installed."""
+
+    FOLDER = os.path.join(HERE, "examples", "hosts")
+
+    def program(self, name, *options, **changes):
+        """Run an example that starts its host and drives it; what it prints."""
+        path = os.path.join(self.FOLDER, name)
+        environ = {**os.environ, **changes}
+        return run(sys.executable, path, *options, env=environ)[0]
+
+    @pytest.mark.skipif(not shutil.which("gdb"), reason="wants gdb")
+    def test_gdb(self):
+        """A program runs and is looked at; a cancelled call interrupts it."""
+        printed = self.program("gdb_host.py")
+        assert "_start ()" in printed
+        assert re.search("^stack: [0-9a-f]{32}$", printed, re.M)
+        assert "the call was cancelled, and that interrupts it" in printed
+        assert "nanosleep" in printed and "gdb ended with 0" in printed
+
+    @pytest.mark.skipif(
+        not (shutil.which("gdb") and shutil.which("cc")), reason="wants gdb and cc"
+    )
+    def test_gdb_with_a_program_of_ones_own(self, tmp_path):
+        """Breakpoints, stack and memory; an error of gdb is told to the model."""
+        source = tmp_path / "prog.c"
+        source.write_text(
+            "int counter = 41;\n"
+            "int bump(int by) {\n"
+            "    counter += by;\n"
+            "    return counter;\n"
+            "}\n"
+            "int main(void) { return bump(1); }\n"
+        )
+        binary = str(tmp_path / "prog")
+        subprocess.run(["cc", "-g", "-O0", "-o", binary, str(source)], check=True)
+        host = os.path.join(self.FOLDER, "gdb_host.py")
+        child = subprocess.Popen(
+            ["gdb", "-q", "-nx", "-x", host, "--args", binary],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            lines = (line.decode().strip() for line in child.stdout)
+            url = next(line for line in lines if line.startswith("http://"))
+            with Client(url, timeout=SECONDS) as client:
+                assert client.call("breakpoints", places=["bump"]) == ["bump"]
+                assert "bump (by=1)" in client.call("go", command="run")
+                first, second = client.call("backtrace")
+                assert first.startswith("bump at") and first.endswith("prog.c:3")
+                assert second.startswith("main at")
+                assert client.call("memory", address="&counter", count=4) == "29000000"
+                assert "return counter" in client.call("go", command="next")
+                assert client.call("execute", command="print counter") == "$1 = 42\n"
+                with pytest.raises(ToolError, match='No symbol "nothing"'):
+                    client.call("execute", command="print nothing")
+                assert client.call("go", command="continue") == "the program has ended"
+            child.communicate(b"quit\n", SECONDS)
+            assert child.returncode == 0
+        finally:
+            child.kill()
+            child.communicate()
+
+    @pytest.mark.skipif(not shutil.which("blender"), reason="wants Blender")
+    @pytest.mark.parametrize("window", [False, True])
+    def test_blender(self, window, tmp_path):
+        """A scene is built and rendered, in the background and with a window."""
+        options = []
+        changes = {}
+        with contextlib.ExitStack() as stack:
+            if window:
+                if not shutil.which("Xvfb"):
+                    pytest.skip("wants Xvfb")
+                reader, writer = os.pipe()
+                command = ["Xvfb", "-displayfd", str(writer), "-nolisten", "tcp"]
+                screen = subprocess.Popen(
+                    command, pass_fds=[writer], stderr=subprocess.DEVNULL
+                )
+                stack.callback(screen.wait)
+                stack.callback(screen.kill)
+                os.close(writer)
+                with os.fdopen(reader) as told:
+                    changes["DISPLAY"] = ":" + told.readline().strip()
+                options = ["-noaudio"]
+            printed = self.program("blender_host.py", *options, **changes)
+        assert "added Cube.001\n['Camera', 'Cube', 'Cube.001', 'Light']" in printed
+        assert "refused: no object 'Cube'\nrendered image/png\n" in printed
+        assert printed.endswith("goodbye\nBlender ended with 0\n")
+
+    def test_notebook(self):
+        """A kernel's variables are seen and changed; a busy cell comes first."""
+        pytest.importorskip("ipykernel")
+        pytest.importorskip("jupyter_client")
+        printed = self.program("notebook_host.py")
+        assert "x is [1, 2, 3]\nthe sum is 6\n12\n" in printed
+        assert "refused: ZeroDivisionError('division by zero')" in printed
+        assert printed.endswith("after the cell that runs: 7\n")
+
+    @pytest.mark.skipif(not shutil.which("soffice"), reason="wants LibreOffice")
+    def test_calc(self):
+        """A sheet is filled in, computed, read and saved."""
+        wants = ["/usr/bin/python3", "-c", "import uno"]
+        if not os.path.exists(wants[0]) or subprocess.call(wants, stderr=PIPE):
+            pytest.skip("wants python3-uno")
+        assert self.program("calc_host.py") == (
+            "3\n{'A2': '42', 'A3': '45'}\n"
+            "refused: no cell 'nope': expected one such as B7\nsaved True\n"
+        )
+
+    def test_qt(self):
+        """Widgets are touched on their own thread."""
+        pytest.importorskip("PySide6.QtWidgets")
+        printed = self.program("qt_host.py", QT_QPA_PLATFORM="offscreen")
+        assert printed == "lines: 1\nseen: image/png\ngoodbye\n"

@@ -10,11 +10,12 @@ time that an answer costs the server. Each stands beside its ratio to the bare s
 The CPU time has the least noise of all: compare two versions of the library by that.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--rounds NUMBER]
-         [--library FOLDER] [--peer NAME=PYTHON]
+         [--library FOLDER] [--peer NAME=PYTHON] [--svg FILE]
 
 --library is a folder with another version of mcp_lite.py.
-A peer is another library, run by the Python of a venv that has it; its NAME is zeromcp,
-mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
+A peer is another library, run by the Python of a venv that has it; its NAME is mcpatom,
+zeromcp, mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
+--svg draws what a call costs in CPU time, the start, the memory and the lines.
 """
 
 import argparse
@@ -32,15 +33,23 @@ import sys
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE = 20.0  # seconds that a server may be silent
-LARGE = 8  # MiB
-WIDTHS = (1, 8, 32)
+# What was measured: {row: {server: figure}}, of calls the CPU time.
+MEASURED = {}
 
 # The servers. Each is called with a port, or 0 for stdio, and has one tool, which gives
 # back its text. #######################################################################
 
-BARE = """
+# Each of them begins with this.
+BEGINNING = """
+import sys
+port = int(sys.argv[1])
+sys.path.insert(0, sys.argv[2])
+def echo(text: str) -> str:
+    "Give back a text."
+    return text
+"""
+CODE = {
+    "bare": """
 import json
 import socket
 import threading
@@ -81,16 +90,24 @@ if port:
 for line in sys.stdin.buffer:
     sys.stdout.buffer.write(answer(line) + b"\\n")
     sys.stdout.buffer.flush()
-"""
-LITE = """
+""",
+    "mcp_lite": """
 from mcp_lite import Server
 server = Server("benchmark")
 server.add_tool(echo)
 if port:
     server.run("http", port=port)
 server.run()
-"""
-ZERO = """
+""",
+    "mcpatom": """
+from mcpatom import Server
+server = Server("benchmark")
+server.tool(echo)
+if port:
+    server.serve_http(port)
+server.serve_stdio()
+""",
+    "zeromcp": """
 import threading
 from zeromcp import McpServer
 server = McpServer("benchmark")
@@ -99,16 +116,16 @@ if port:
     server.serve("127.0.0.1", port)
     threading.Event().wait()
 server.stdio()
-"""
-OFFICIAL = """
+""",
+    "mcp": """
 from mcp.server import MCPServer
 server = MCPServer("benchmark", log_level="ERROR")
 server.add_tool(echo)
 if port:
     server.run("streamable-http", port=port, json_response=True)
 server.run()
-"""
-FAST = """
+""",
+    "fastmcp": """
 from fastmcp import FastMCP
 server = FastMCP("benchmark")
 server.tool(echo)
@@ -116,22 +133,7 @@ if port:
     options = {"json_response": True, "uvicorn_config": {"log_level": "error"}}
     server.run("http", port=port, show_banner=False, **options)
 server.run(show_banner=False)
-"""
-# Each of them begins with this.
-BEGINNING = """
-import sys
-port = int(sys.argv[1])
-sys.path.insert(0, sys.argv[2])
-def echo(text: str) -> str:
-    "Give back a text."
-    return text
-"""
-CODE = {
-    "bare": BARE,
-    "mcp_lite": LITE,
-    "zeromcp": ZERO,
-    "mcp": OFFICIAL,
-    "fastmcp": FAST,
+""",
 }
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
@@ -147,9 +149,22 @@ REQUEST = (
 INITIALIZED = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
 
 
+# How many lines of Python a library has, without those that it needs.
+COUNT = """
+import importlib.util, pathlib, sys
+sys.path.insert(0, sys.argv[2])
+found = importlib.util.find_spec(sys.argv[1])
+files = [pathlib.Path(found.origin)] if found else []
+if files and files[0].name == "__init__.py":
+    files = files[0].parent.rglob("*.py")
+print(sum(len(path.read_bytes().splitlines()) for path in files))
+"""
+
+
 def encode_request(method, params, number=0):
-    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    return json.dumps(message).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    ).encode()
 
 
 class Peer:
@@ -242,11 +257,11 @@ class HttpPeer(Peer):
         self.post(INITIALIZED)
 
     def wait_for_it(self):
-        for _ in range(2000):
+        while self.process.poll() is None:
             with contextlib.suppress(ConnectionRefusedError):
-                return socket.create_connection(self.address).close()
+                socket.create_connection(self.address).close()
+                break
             time.sleep(0.01)
-        return None
 
     def post(self, body, more=()):
         """Return the body of the answer, and its headers."""
@@ -313,7 +328,7 @@ def over_sockets(peer, until, width):
     """Keep a request open on each of `width` connections."""
     with selectors.DefaultSelector() as selector:
         for number in range(width):
-            sock = socket.create_connection(peer.address, PATIENCE)
+            sock = socket.create_connection(peer.address, timeout=20)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(sock, selectors.EVENT_READ, peer.request(number))
             # One after another: some servers would lose those that come at once.
@@ -324,7 +339,7 @@ def over_sockets(peer, until, width):
             key.fileobj.sendall(key.data)
         answers = 2 * width
         while time.perf_counter() < until:
-            events = selector.select(PATIENCE)
+            events = selector.select(timeout=20)
             assert events, "the server does not answer"
             for key, _ in events:
                 read_answer(key.fileobj)
@@ -377,13 +392,20 @@ def compare(name, kind, measure, options, servers):
         rates, cpu = zip(*measured[1:])
         ratio = statistics.median(b / a for a, b in zip(bare_rates, rates))
         cost = statistics.median(cpu)
-        times = cost / (statistics.median(bare_cpu) or 1.0)
-        print_row(name, server, statistics.median(rates), ratio, cost, times)
+        print_row(
+            name,
+            server,
+            statistics.median(rates),
+            ratio,
+            cost,
+            cost / (statistics.median(bare_cpu) or 1.0),
+        )
 
 
 def print_row(name, server, *figures):
-    columns = "".join(f" {each:12,.2f}" for each in figures)
-    print(f"{name:34} {server:10}{columns}", flush=True)
+    """Print one row. Of four figures, the third is the CPU time."""
+    print(f"{name:34} {server:9}", *(f"{each:12,.2f}" for each in figures), flush=True)
+    MEASURED.setdefault(name, {})[server] = figures[2 % len(figures)]
 
 
 def median_ms(work, rounds):
@@ -398,7 +420,7 @@ def median_ms(work, rounds):
 
 
 def start_up(server, rounds):
-    """Print the time to a first answer, and the MiB that an idle server then has."""
+    """Print the time to a first answer, the MiB of an idle server, its lines."""
     peers = []
     print_row(
         "ms, start to the first answer",
@@ -409,19 +431,45 @@ def start_up(server, rounds):
         print_row("MiB, idle", server[0], int(f.read().split()[1]) / 256)
     for peer in peers:
         peer.close()
+    command = [server[1], "-c", COUNT, server[0], server[2]]
+    print_row("lines", server[0], int(subprocess.check_output(command)))
 
 
-def run_python(name, rounds, *options):
-    """Print the time that a Python process takes."""
-    command = [sys.executable, *options]
-    print_row(name, "", median_ms(lambda: subprocess.check_call(command), rounds))
+def draw(path):
+    """Write what was measured as a picture: a bar for each figure; less is better."""
+    lines = ["<text>Of calls: microseconds of CPU time. Less is better.</text>"]
+    for title, figures in MEASURED.items():
+        lines.append(f'<text font-weight="bold">{title}</text>')
+        for name, value in figures.items():
+            width = 480 * value / max(figures.values())
+            lines.append(
+                f'<text x="70" text-anchor="end">{name}</text>'
+                f'<rect x="80" y="-10" width="{width:.0f}" height="12" class="{name}"/>'
+                f'<text x="{86 + width:.0f}">{value:,.{int(value < 100)}f}</text>'
+            )
+    placed = "\n".join(
+        f'<g transform="translate(0 {20 + 18 * n})">{line}</g>'
+        for n, line in enumerate(lines)
+    )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="640" '
+            f'height="{20 + 18 * len(lines)}" font-family="sans-serif" font-size="12" '
+            f'fill="#57606a">'
+            f"<style>rect {{fill: #afb8c1}} .mcp_lite {{fill: #0a58ca}}</style>\n{placed}\n</svg>\n"
+        )
 
 
 def main():
     parser = argparse.ArgumentParser(description="mcp_lite beside a bare loop")
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=7, help="7, unless told")
-    parser.add_argument("--library", default=os.path.dirname(HERE), metavar="FOLDER")
+    parser.add_argument(
+        "--library",
+        default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        metavar="FOLDER",
+    )
+    parser.add_argument("--svg", metavar="FILE", help="draw the figures, too")
     parser.add_argument(
         "--peer",
         action="append",
@@ -430,27 +478,32 @@ def main():
         help=", ".join(CODE),
     )
     options = parser.parse_args()
-    ours = [f"bare={sys.executable}", f"mcp_lite={sys.executable}"]
     folder = os.path.abspath(options.library)
-    servers = [(*each.split("=", 1), folder) for each in ours + options.peer]
+    chosen = [f"bare={sys.executable}", f"mcp_lite={sys.executable}", *options.peer]
+    servers = [(*each.split("=", 1), folder) for each in chosen]
     print(f"{'':45}     a second      to bare    us of CPU      to bare")
-    for name, measure in (
-        ("one call at a time", functools.partial(in_flight, width=1)),
-        ("64 calls in flight", functools.partial(in_flight, width=64)),
-        (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
+    for name, kind, measure in (
+        ("one call at a time", Peer, functools.partial(in_flight, width=1)),
+        ("64 calls in flight", Peer, functools.partial(in_flight, width=64)),
+        ("8 MiB echoed", Peer, functools.partial(large, size=8 << 20)),
+        ("HTTP, connections: 1", HttpPeer, functools.partial(over_sockets, width=1)),
+        ("HTTP, connections: 8", HttpPeer, functools.partial(over_sockets, width=8)),
+        ("HTTP, connections: 32", HttpPeer, functools.partial(over_sockets, width=32)),
     ):
-        compare(name, Peer, measure, options, servers)
-    for width in WIDTHS:
-        measure = functools.partial(over_sockets, width=width)
-        compare(f"HTTP, connections: {width}", HttpPeer, measure, options, servers)
+        compare(name, kind, measure, options, servers)
     for server in servers:
         start_up(server, options.rounds)
-    run_python("ms, import json", options.rounds, "-c", "import json")
+    if options.svg:
+        draw(options.svg)
     # No compiled file is found or left.
-    code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
     unseen = "pycache_prefix=" + os.path.join(folder, "none")
-    words = ("-B", "-X", unseen, "-c", code)
-    run_python("ms, mcp_lite without a .pyc", options.rounds, *words)
+    code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
+    for name, words in (
+        ("ms, import json", ["-c", "import json"]),
+        ("ms, mcp_lite without a .pyc", ["-B", "-X", unseen, "-c", code]),
+    ):
+        start = functools.partial(subprocess.check_call, [sys.executable, *words])
+        print_row(name, "", median_ms(start, options.rounds))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ import threading
 import time
 
 # mcp_lite.py is one folder up.
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from mcp_lite import (  # noqa: E402
     Cancelled,
@@ -32,11 +31,16 @@ from mcp_lite import (  # noqa: E402
     McpError,
     MissingCapability,
     Server,
+    principal,
 )
 
 TASKS = "io.modelcontextprotocol/tasks"
 OVER = ("completed", "failed", "cancelled")
-MAX_TASKS = 1000  # that a server keeps; with more, calls are answered as without tasks
+# Of more tasks than these, kept or at work, calls are answered as without tasks: each
+# that is at work has a thread.
+MAX_TASKS = 1000
+MAX_AT_WORK = 64
+PATIENCE = 600.0  # seconds for which a task waits for its client's answer, at most
 STEP = 0.05  # seconds after which a waiting client looks whether its call goes on
 
 
@@ -81,9 +85,8 @@ class Task:
         except Cancelled:
             self.set("cancelled")
         except McpError as error:
-            told = {"code": error.code, "message": str(error)}
-            if error.data is not None:
-                told["data"] = error.data
+            data = {} if error.data is None else {"data": error.data}
+            told = {"code": error.code, "message": str(error), **data}
             self.set("failed", error=told)
         except Exception:
             self.set("failed", error={"code": -32603, "message": "Internal error"})
@@ -94,9 +97,8 @@ class Task:
 
     def describe(self):
         with self.changed:
-            if self.questions:
-                return {**self.state, "inputRequests": dict(self.questions)}
-            return dict(self.state)
+            asked = {"inputRequests": dict(self.questions)} if self.questions else {}
+            return {**self.state, **asked}
 
     def hear_progress(self, done, total, message):
         part = f"{done}" if total is None else f"{done} of {total}"
@@ -108,10 +110,12 @@ class Task:
             self.questions = dict(questions)
             self.answers = {}
             self.set("input_required")
-            self.changed.wait_for(lambda: self.is_cancelled or not self.questions)
-            self.questions = {}
-            if self.is_cancelled:
-                raise Cancelled("the task was cancelled")
+            self.changed.wait_for(
+                lambda: self.is_cancelled or not self.questions, PATIENCE
+            )
+            if self.questions or self.is_cancelled:
+                self.questions = {}
+                raise Cancelled("cancelled, or not answered in time")
             return self.answers
 
     def answer(self, responses):
@@ -160,9 +164,12 @@ class Tasks:
         self.forget_old()
         # "This extension is not defined" in a revision with sessions.
         is_modern = ctx.protocol_version >= "2026"
-        knows = TASKS in ctx.client_capabilities.get("extensions", {})
-        if is_modern and knows and len(self.tasks) < MAX_TASKS:
-            task = Task(ctx.auth, self.ttl, self.poll)
+        knows = is_modern and TASKS in ctx.client_capabilities.get("extensions", {})
+        at_work = sum(
+            task.state["status"] not in OVER for task in list(self.tasks.values())
+        )
+        if knows and len(self.tasks) < MAX_TASKS and at_work < MAX_AT_WORK:
+            task = Task(principal(ctx.auth), self.ttl, self.poll)
             # "MUST NOT return CreateTaskResult until the task is durably created"
             self.tasks[task.state["taskId"]] = task
             answer = {"resultType": "task", **task.describe()}
@@ -184,7 +191,7 @@ class Tasks:
         """Return the caller's task. Raises InvalidParams."""
         self.forget_old()
         task = self.tasks.get(str(params.get("taskId")))
-        if task is None or task.owner != ctx.auth:
+        if task is None or task.owner != principal(ctx.auth):
             raise InvalidParams(f"Unknown task: {params.get('taskId')}")
         return task
 
