@@ -4257,8 +4257,8 @@ class Protocol:
         return Answer(pending, message["result"], None)
 
     def end(self, request: Request) -> bool:
-        """Take a request out of flight. Only the caller that gets True may still speak
-        about it."""
+        """Take a request out of flight. Rule 1: only the caller that gets True may
+        still speak about it."""
         # Its id may be another request's by now.
         if self.in_flight.get(request.id) is not request:
             return False
@@ -4269,9 +4269,81 @@ class Protocol:
 # 9. Threads ##################################################################
 ###############################################################################
 
-# This room waits, runs jobs on threads, and passes on lines of log and of trace. It
-# knows nothing of messages. While a job runs, its worker holds no lock that another
-# thread would take.
+# This section waits, runs jobs on threads, and passes on lines of log and of trace. It
+# knows nothing of messages.
+#
+# Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
+# *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
+# no code of the user's. A turn is held by the one thread that reads, writes, prints or
+# logs in; most threads only try it.
+#
+#  what                              why                       what ends the wait for it
+#  9  Workers._jobs                  jobs, in order            submit(); close()
+#     Workers._lock                  threads, count, closed    leaf
+#     Workers.close()                the end of the jobs       the last one; a deadline
+#     _PRINTING                      one prints to stderr      leaf: it prints only what
+#                                                              fits into the pipe
+#     Inbox._items                   what waits for a program  put(); close()
+#  10 LineOutbox._lines              lines that wait           never waited for
+#     LineOutbox._writing            turn: one thread writes   the end of the write;
+#                                                              WRITE_SECONDS end all
+#     Connection._lock               in flight, and queued     leaf but for an outbox's
+#     PendingRequest.result()        an answer                 resolve(); its deadline
+#  11 Context.sleep()                sleep                     a cancellation; its time
+#     MainThread._jobs               jobs for the host         __call__(); `wait`
+#     MainThread._running            turn: one runs jobs       never waited for
+#     outcome, in run_job()          what a host returns       the job; a cancellation
+#     EventLoop._lock                one loop                  leaf but for the start of
+#                                                              its thread
+#     the future of a coroutine      an awaited result         its end; its task ends
+#                                                              with the request
+#  12 Signals._queue                 signals, ends, jobs       a signal handler; the
+#                                                              reader; "mcp-end"; TICK
+#     Deputy._reading                turn: one thread reads    never waited for
+#     wait_for()                     the end of work           its job; its deadline
+#     Child._has_ended(), join()     the end of a child        that; a deadline, then
+#                                                              SIGTERM, SIGKILL
+#  14 Exchange._writing              turn: one thread writes   the end of the write; the
+#                                                              deadline of its socket
+#     Exchange._bell                 what others queue         ring(); comment_seconds
+#  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding
+#     SessionStream._lock            events that are kept      leaf
+#  16 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
+#  17 HttpCaller._lock               connections               leaf; shuts sockets
+#     HttpCaller.closed              retries                   close(); the delay
+#     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
+#     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
+#  18 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
+#     the store's lock file          one process writes        its end; LOCK_SECONDS
+#     arrived                        the browser's redirect    the listener; a deadline
+#  19 ServerEndpoint._slots          max_workers               a function that returns
+#  20 Call._waiting                  turn: one answers         the end of its result()
+#     Call: NOT_YET_SECONDS          "ask again later"         its time
+#     flush_callbacks()              all was heard             the thread for callbacks
+#     Client._lock                   the connection            leaf
+#
+# get_within() cuts each wait for a queue into slices, since Python runs signal handlers
+# only between them. Nothing else polls, but for ticks: of the Deputy, while requests
+# keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
+# store's lock file.
+#
+# Ten rules keep wake-ups from being lost. Each stands where it is used:
+#     1  The thread that takes a request out of `in_flight`, or out of `pending`, has
+#        ended it, and only that thread speaks about it.
+#     2  Register first, then look for the reason to give up; who gives up sets the
+#        reason first, then looks at what is registered.
+#     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
+#     4  Queue first, then try for the turn to write; let go of the turn first, then
+look #        whether more was queued. #     5  Only flush() waits for a turn to write,
+and only workers and handlers call it. #        Readers, signals and close() use
+flush_soon() and drain(). #     6  To queue and to flush are two steps: an
+acknowledgement is queued by its handler #        and flushed when the subscription is
+in the table. #     7  Outboxes know nothing of each other; `request.outbox` is where
+all goes that is #        about a request. #     8  Stop watching first, then look for a
+reader; let go of the input first, then #        look whether somebody watches. #     9
+Register as a guest first, then look whether the pool is closed; close the pool #
+first, then look for guests. #     10 Look whether the answer is complete first, then
+take what is queued; write #        first, be over afterwards.
 
 
 def do_nothing(*ignored: object, **options: object) -> None:
@@ -4433,7 +4505,7 @@ class Workers:
         """Do jobs on this thread until none is left; close() waits for it as for the
         others. Returns whether more may follow: False after close()."""
         thread = threading.current_thread()
-        # Rule: register first, look afterwards. close() closes first, and then looks
+        # Rule 9: register first, look afterwards. close() closes first, and then looks
         # for guests. So one of the two sees the other.
         self._guests.add(thread)
         # IndexError: none is left, as another thread takes jobs out as well.
@@ -4785,8 +4857,9 @@ class Outbox:
 
     To send is to queue: send() and finish() never block, as the Connection may hold its
     lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards the
-    caller has it written, by flush() if it may wait for a slow peer, as a handler may;
-    else by flush_soon().
+    caller has it written: rule 5, by flush() if it may wait for a slow peer, as workers
+    and handlers may, else by flush_soon(). Rule 7: no outbox knows what another one
+    holds.
 
     This one drops all. It stands where nothing can be said but an answer.
     """
@@ -4845,7 +4918,7 @@ class LineOutbox(Outbox):
         self._flush(is_patient=True)
 
     def _flush(self, is_patient: bool = False) -> None:
-        # Rule: queue first, try afterwards; let go first, look afterwards. So one of
+        # Rule 4: queue first, try afterwards; let go first, look afterwards. So one of
         # two threads sees the line that one has queued while the other has written.
         while self._lines and self._writing.acquire(
             is_patient and len(self._lines) > MAX_LINES
@@ -5072,8 +5145,9 @@ class Connection:
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self.tidiers = tidiers
-        # It is held while a request of the peer's ends and its answer is queued, and
-        # while any other message about it is queued.
+        # Rule 3: it is held while a request of the peer's ends and its answer is
+        # queued, and while any other message about it is queued; for nothing that
+        # blocks.
         self._lock = threading.Lock()
         # Lines from a server that are no messages.
         self._strays = BurstLog()
@@ -5291,9 +5365,9 @@ class Connection:
     def register(self, pending: PendingRequest, request_id: Any) -> None:
         """Open the wait for the answer to the request with this id. Raises
         ConnectionClosed."""
-        # Rule: register first, look afterwards. lose() and input_ended() set the reason
-        # before they look for pending requests, so one of the two threads sees the
-        # other.
+        # Rule 2: register first, look afterwards. lose() and input_ended() set the
+        # reason before they look for pending requests, so one of the two threads sees
+        # the other.
         pending.id = request_id
         self.protocol.pending[request_id] = pending
         reason = self.reason or self.silence
@@ -6601,7 +6675,7 @@ class Deputy:
                 signal = self._signals.wait(self.TICK)
                 continue
             if self._begun == begun:
-                # Rule: stop watching first, look for a reader afterwards. The reading
+                # Rule 8: stop watching first, look for a reader afterwards. The reading
                 # thread lets go of the input first, and looks whether it is watched
                 # afterwards. So one of the two sees the other.
                 self._is_watched = False
@@ -7198,9 +7272,9 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 # A stream that its client does not read keeps its latest messages.
 MAX_EVENTS = 1_000
 # All large messages at work may hold so many bytes, by estimate: a body while it
-# arrives; four times that when it is decoded, and MEMBER_SIZE for each comma, since what
-# stands behind it becomes a Python object; an answer twice, until it is sent. For a
-# small body there is always room, and for a large one that is alone.
+# arrives; four times that when it is decoded, and MEMBER_SIZE for each comma, since
+# what stands behind it becomes a Python object; an answer twice, until it is sent. For
+# a small body there is always room, and for a large one that is alone.
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
@@ -7348,7 +7422,7 @@ class Exchange(Outbox):
             headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        # Rule: write first, be over afterwards. Its own thread closes the connection
+        # Rule 10: write first, be over afterwards. Its own thread closes the connection
         # as soon as it is over.
         try:
             self._start(status, headers, body)
@@ -7404,7 +7478,8 @@ class Exchange(Outbox):
             self.connection.client_left(self)
 
     def _write_waiting(self, more: bytes) -> None:
-        # Rule: check `complete` first. If all was queued before, all is in the queue.
+        # Rule 10: check `complete` first. If all was queued before, all is in the
+        # queue.
         ending = self.complete
         queue = self.events
         events = [queue.popleft() for _ in range(len(queue))]
@@ -7661,8 +7736,8 @@ class HttpEndpoint:
         self.server = server
         self.loop = EventLoop()
         self.max_body = max_body
-        # What large messages hold, up to MAX_LOAD in all. Here and below, each operation
-        # on a dict is atomic.
+        # What large messages hold, up to MAX_LOAD in all. Here and below, each
+        # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
         # Held by the thread that decodes a large body.
         self.decoding = threading.Lock()
@@ -9992,8 +10067,8 @@ class OAuth:
         from tempfile import mkstemp
 
         path = os.path.expanduser(self._store)
-        # Another process may keep a record at the same time. The file is replaced in one
-        # step, so that no process reads half of it.
+        # Another process may keep a record at the same time. The file is replaced in
+        # one step, so that no process reads half of it.
         with _lock_file(f"{path}.lock"):
             records = {**self._load(), url: record}
             number, new = mkstemp(dir=os.path.dirname(path) or ".")
@@ -10935,8 +11010,8 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" it. It is queued
-        # first; a later change is queued behind it, so none is missed.
+        # "MUST NOT send any notification on the subscription before" it. Rule 6: it is
+        # queued first, so a later change is queued behind it, and none is missed.
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
