@@ -136,13 +136,15 @@ def serve_skills(server, folder):
 
     def entry(path):
         """Return what is said of the skill with this SKILL.md. Raises ValueError."""
-        head = parse_head(path.read_bytes().decode())
-        resources = [
-            {"uri": about(file)["uri"], **sums(file.read_bytes())}
-            for file in sorted(path.parent.rglob("*"))
-            if file.is_file() and is_served(file)
-        ]
-        skill = {"uri": about(path)["uri"], "frontmatter": head, "resources": resources}
+        skill = {
+            "uri": about(path)["uri"],
+            "frontmatter": parse_head(path.read_bytes().decode()),
+            "resources": [
+                {"uri": about(file)["uri"], **sums(file.read_bytes())}
+                for file in sorted(path.parent.rglob("*"))
+                if file.is_file() and is_served(file)
+            ],
+        }
         return check_entry(skill["uri"], skill) and skill
 
     @server.resource("skill://{+path}")
@@ -170,12 +172,17 @@ def serve_skills(server, folder):
     @server.method("skills/get", extension=SKILLS)
     def get_skill(ctx, params):
         path = locate(params.get("uri"), lambda p: p.name == "SKILL.md" and p.is_file())
-        return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
+        try:
+            return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
+        except ValueError as error:
+            raise NotFound(f"no skill: {error}") from None
 
     @server.method("resources/directory/read", extension=SKILLS)
     def read_directory(ctx, params):
-        children = sorted(locate(params.get("uri"), pathlib.Path.is_dir).iterdir())
-        return {"resources": [about(path) for path in children if is_served(path)]}
+        place = locate(params.get("uri"), pathlib.Path.is_dir)
+        return {
+            "resources": [about(p) for p in sorted(place.iterdir()) if is_served(p)]
+        }
 
 
 # The host's role #####################################################################
