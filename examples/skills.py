@@ -171,7 +171,7 @@ def serve_skills(server, folder):
 
     @server.method("skills/get", extension=SKILLS)
     def get_skill(ctx, params):
-        path = locate(params.get("uri"), lambda p: p.name == "SKILL.md" and p.is_file())
+        path = locate(params.get("uri"), pathlib.Path.is_file)
         try:
             return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
         except ValueError as error:
