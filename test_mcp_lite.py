@@ -15895,6 +15895,7 @@ class TestSkills:
                 ("skills/get", "skill://acme/refunds/seal.png"),
                 ("skills/get", "skill://acme/refunds"),
                 ("skills/get", "skill://nothing/SKILL.md"),
+                ("skills/get", "skill://other/SKILL.md"),
                 ("skills/get", "file:///etc/SKILL.md"),
                 ("skills/get", None),
                 ("resources/directory/read", "skill://tea/SKILL.md"),

@@ -101,6 +101,15 @@ def sums(data):
 # The server's role ###################################################################
 
 
+def is_served(path, folder):
+    return (
+        folder in path.parents
+        and not any(step[0] == "." for step in path.relative_to(folder).parts)
+        # A link leads elsewhere.
+        and path.resolve() == path
+    )
+
+
 def serve_skills(server, folder):
     """Serve the skills in a folder, as they are at each request.
 
@@ -108,17 +117,9 @@ def serve_skills(server, folder):
     """
     folder = pathlib.Path(folder).resolve()
 
-    def is_served(path):
-        return (
-            folder in path.parents
-            and not any(step[0] == "." for step in path.relative_to(folder).parts)
-            # A link leads elsewhere.
-            and path.resolve() == path
-        )
-
     def locate(uri, is_wanted):
         path = folder.joinpath(unquote(str(uri)[len("skill://") :]))
-        is_ours = str(uri).startswith("skill://") and is_served(path)
+        is_ours = str(uri).startswith("skill://") and is_served(path, folder)
         if not is_ours or not is_wanted(path):
             raise NotFound(f"{uri}: no such thing is served")
         return path
@@ -136,13 +137,15 @@ def serve_skills(server, folder):
 
     def entry(path):
         """Return what is said of the skill with this SKILL.md. Raises ValueError."""
-        head = parse_head(path.read_bytes().decode())
-        resources = [
-            {"uri": about(file)["uri"], **sums(file.read_bytes())}
-            for file in sorted(path.parent.rglob("*"))
-            if file.is_file() and is_served(file)
-        ]
-        skill = {"uri": about(path)["uri"], "frontmatter": head, "resources": resources}
+        skill = {
+            "uri": about(path)["uri"],
+            "frontmatter": parse_head(path.read_bytes().decode()),
+            "resources": [
+                {"uri": about(file)["uri"], **sums(file.read_bytes())}
+                for file in sorted(path.parent.rglob("*"))
+                if file.is_file() and is_served(file, folder)
+            ],
+        }
         return check_entry(skill["uri"], skill) and skill
 
     @server.resource("skill://{+path}")
@@ -160,22 +163,29 @@ def serve_skills(server, folder):
     @server.method("skills/list", extension=SKILLS)
     def list_skills(ctx, params):
         skills = []
-        for path in sorted(filter(is_served, folder.rglob("SKILL.md"))):
+        for path in sorted(folder.rglob("SKILL.md")):
             try:
-                skills.append(entry(path))
+                skills += [entry(path)] if is_served(path, folder) else []
             except ValueError as error:
                 print(f"without {path}: {error}", file=sys.stderr)
         return {"skills": skills, "ttlMs": 0, "cacheScope": "private"}
 
     @server.method("skills/get", extension=SKILLS)
     def get_skill(ctx, params):
-        path = locate(params.get("uri"), lambda p: p.name == "SKILL.md" and p.is_file())
-        return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
+        path = locate(params.get("uri"), pathlib.Path.is_file)
+        try:
+            return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
+        except ValueError as error:
+            raise NotFound(f"no skill: {error}") from None
 
     @server.method("resources/directory/read", extension=SKILLS)
     def read_directory(ctx, params):
-        children = sorted(locate(params.get("uri"), pathlib.Path.is_dir).iterdir())
-        return {"resources": [about(path) for path in children if is_served(path)]}
+        place = locate(params.get("uri"), pathlib.Path.is_dir)
+        return {
+            "resources": [
+                about(p) for p in sorted(place.iterdir()) if is_served(p, folder)
+            ]
+        }
 
 
 # The host's role #####################################################################
