@@ -3456,8 +3456,9 @@ def is_field(default: object) -> bool:
 
 def field_default(field: Any) -> Any:
     """Return the default in one of pydantic's; REQUIRED if it has none."""
-    required = field.is_required()
-    return REQUIRED if required else field.get_default(call_default_factory=True)
+    if field.is_required():
+        return REQUIRED
+    return field.get_default(call_default_factory=True)
 
 
 # The marks that a TypedDict may give to a member.
