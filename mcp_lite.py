@@ -10460,32 +10460,27 @@ REFERENCES = {
 _ARGUMENT = _typed_members({"name": str, "value": str})
 
 
-class Subscription:
-    """A listener: a request that listens, or a legacy session.
+class Subscription(namedtuple("Subscription", "connection request granted")):
+    """A listener: an open subscriptions/listen request, or a legacy session.
 
-    It hears of the changes that were `granted` to it: the part of the client's filter
-    that the server can serve (basic/patterns/subscriptions.md).
+    connection: the conversation that notifications are sent on
+    request: the request that listens; None for a session
+    granted: the part of the client's filter that the server can serve
+        (basic/patterns/subscriptions.md)
     """
 
-    def __init__(
-        self, connection: Connection, request: Request | None, granted: Json
-    ) -> None:
-        self.connection = connection
-        self.request = request
-        self.granted = granted
-
-    def hears(self, change: Change, uri: str | None) -> bool:
-        """Return whether it hears of a change, of this URI or of a list."""
+    def wants(self, change: Change, uri: str | None) -> bool:
+        """Return whether a change was granted: of this URI, or of a list."""
         if self.request is None and not self.connection.protocol.initialized:
             return False
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def send(self, method: str, params: Json) -> Outbox:
-        """Queue a notification, and return where; the caller flushes that."""
+    def send(self, method: str, params: Json) -> None:
+        """Send a notification of this subscription. Never blocks."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        return self.connection.send(call_message(method, params), self.request)
+        self.connection.notify(method, params, self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -10522,8 +10517,9 @@ class ServerEndpoint(Endpoint):
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
-        # A set of listeners: each step on a dict is atomic.
-        self._subscriptions: dict[Subscription, bool] = {}
+        # The request that listens, or the session's Connection -> Subscription. Each
+        # step is one operation on a dict.
+        self._subscriptions: dict[Any, Subscription] = {}
         # Each of the user's functions takes one of these while it runs, for all clients
         # together. A Semaphore costs ten times as much.
         self._slots: SimpleQueue[None] = SimpleQueue()
@@ -10532,31 +10528,30 @@ class ServerEndpoint(Endpoint):
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Registration a function from now on."""
-        try:
-            # Fail now, not when a client asks for the list, if JSON cannot say it.
-            encode_message(registration.wire)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name}: {error}") from None
+        """Offer a function from now on. Raises TypeError and ValueError for what has no
+        form in JSON: now, not when a client asks for the list."""
+        encode_message(registration.wire)
+        if registration.run_on is AS_SERVER:
+            registration = registration._replace(run_on=self.run_on)
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
             log_line(WARNING, f"{name} is registered again, in place of the first")
         self.registered[kind][name] = registration
         self.declared = {**self.declared, **DECLARED[kind]}
-        self.tell_list_changed(kind)
+        self.notify_list_changed(kind)
 
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
         del self.registered[kind][name]
-        self.tell_list_changed(kind)
+        self.notify_list_changed(kind)
 
     def _may_see(self, ctx: Context, registration: Registration) -> bool:
         """Return whether a caller may see it."""
         if registration.visible is None:
             return True
         look = partial(registration.visible, ctx)
-        return bool(self._run(ctx, registration, look))
+        return bool(run_job(ctx, look, registration.run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
         """Find what a caller may see under this name. Raises NotFound."""
@@ -10594,44 +10589,31 @@ class ServerEndpoint(Endpoint):
         connection.loop = EventLoop()
         return connection
 
-    def _listening(self) -> list[Request]:
-        """Return the requests that have opened subscriptions."""
-        return [each.request for each in list(self._subscriptions) if each.request]
-
     def disconnected(self, connection: Connection) -> None:
-        """Forget a conversation that has ended. Idempotent."""
-        for each in list(self._subscriptions):
-            if each.connection is connection:
-                self._subscriptions.pop(each, None)
-
-    def _forget_session(self, connection: Connection) -> None:
-        """Forget what the former session of a conversation was subscribed to."""
-        for each in list(self._subscriptions):
-            if each.connection is connection and each.request is None:
-                self._subscriptions.pop(each, None)
+        """Forget the session of a conversation that has ended. Idempotent. Requests
+        that listened were cancelled with it, and have forgotten themselves."""
+        self._subscriptions.pop(connection, None)
 
     def input_ended(self, connection: Connection) -> None:
-        """End the subscriptions of a client that says no more."""
-        for each in list(self._subscriptions):
+        """End the subscriptions of a client that sends nothing more."""
+        for each in list(self._subscriptions.values()):
             if each.connection is connection and each.request is not None:
                 if each.request.outbox is None:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
                     each.send("notifications/cancelled", {"requestId": each.request.id})
-                message = self._result_message(
-                    each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
-                )
-                # Its outbox has it written, as it is over.
+                result = {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                message = self._result_message(each.request, result)
                 connection.cancel_request(each.request, message)
 
-    def tell(self, change: Change, uri: str | None = None) -> None:
-        """Tell of a change to each subscription that hears of it."""
-        for each in list(self._subscriptions):
-            if each.hears(change, uri):
-                each.send(change.method, add_given({}, uri=uri)).flush_soon()
+    def notify(self, change: Change, uri: str | None = None) -> None:
+        """Send the notification of a change to each subscription that wants it."""
+        for each in list(self._subscriptions.values()):
+            if each.wants(change, uri):
+                each.send(change.method, add_given({}, uri=uri))
 
-    def tell_list_changed(self, kind: str) -> None:
-        """Tell that a list has changed."""
-        self.tell(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
+    def notify_list_changed(self, kind: str) -> None:
+        """Notify subscribers that a list has changed."""
+        self.notify(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
     def capabilities(self) -> Json:
@@ -10677,7 +10659,7 @@ class ServerEndpoint(Endpoint):
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
-            if request.row.stays_open and request in self._listening():
+            if request.row.stays_open and request in self._subscriptions:
                 return
             if not isinstance(result, dict):
                 raise TypeError(f"expected a dict, got {show(result)}")
@@ -10700,9 +10682,10 @@ class ServerEndpoint(Endpoint):
             if ctx._request.params.get("requestState") is not None:
                 # A state that is not ours is refused before the handler begins.
                 _ = ctx._record
-            handler = getattr(self, ctx._request.row.handler)
-            result: Json | None = handler(ctx, params)
-            return result
+            handler: Callable[..., Json | None] = getattr(
+                self, ctx._request.row.handler
+            )
+            return handler(ctx, params)
 
         def call_next(others: Json = params) -> Json:
             return self._go_through(ctx, others, place + 1) or {}
@@ -10773,13 +10756,14 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        self._forget_session(ctx._connection)
-        # A session hears of all that was declared, and of what it subscribes to.
+        # A session is notified of all that was declared, and of the resources it
+        # subscribes to. Another `initialize` starts both afresh.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
         granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
-        self._subscriptions[Subscription(ctx._connection, None, granted)] = True
+        session = Subscription(ctx._connection, None, granted)
+        self._subscriptions[ctx._connection] = session
         answer = {
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
@@ -10805,12 +10789,10 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lists
     def _list(self, ctx: Context, params: Json) -> Json:
-        """Return one page of any list: server/utilities/pagination.md. To a client a
-        cursor is any text; ours names the list, and the place in it."""
+        """Return one page of any list: server/utilities/pagination.md. Our cursors name
+        the list and the position in it; to a client they are opaque."""
         row = ctx._request.row
-        cursor = params.get("cursor")
-        if cursor is None:
-            cursor = f"{row.name}:0"
+        cursor = params.get("cursor") or f"{row.name}:0"
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
@@ -10840,8 +10822,7 @@ class ServerEndpoint(Endpoint):
             return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
-            result: Json = tool.output.result(value)
-            return result
+            return dict(tool.output.result(value))
         except _InputRequired:
             raise
         except ToolError as error:
@@ -10901,9 +10882,7 @@ class ServerEndpoint(Endpoint):
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
         key = str(ref.get(member))
-        registration = self.registered[kind].get(key)
-        if registration is None or not self._may_see(ctx, registration):
-            raise InvalidParams(f"ref: no such prompt or template: {show(ref)}")
+        registration = self._find(ctx, kind, "prompt or template", key)
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -10911,7 +10890,7 @@ class ServerEndpoint(Endpoint):
         else:
             others = (params.get("context") or {}).get("arguments") or {}
             complete = partial(completer, text, others)
-            values = list(map(str, self._run(ctx, registration, complete)))
+            values = list(map(str, run_job(ctx, complete, registration.run_on)))
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -10931,7 +10910,8 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
-        if len(self._listening()) >= MAX_LISTENERS:
+        listeners = list(self._subscriptions.values())
+        if sum(each.request is not None for each in listeners) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -10940,8 +10920,8 @@ class ServerEndpoint(Endpoint):
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
-        self._subscriptions[subscription] = True
-        ctx._add_callback(partial(self._subscriptions.pop, subscription, None))
+        self._subscriptions[ctx._request] = subscription
+        ctx._add_callback(partial(self._subscriptions.pop, ctx._request, None))
 
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
@@ -10971,26 +10951,13 @@ class ServerEndpoint(Endpoint):
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
         if registration.timeout is None:
-            return self._run(ctx, registration, job)
+            return run_job(ctx, job, registration.run_on)
         name = registration.wire["name"]
         late = tool_failure(f"{name}: timed out after {registration.timeout:g} seconds")
         answer = self._result_message(ctx._request, late)
         cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
         limit = partial(time_limit, registration.timeout, cancel)
-        return self._run(ctx, registration, job, limit)
-
-    def _run(
-        self,
-        ctx: Context,
-        registration: Registration,
-        job: Job,
-        limit: Callable[[], Any] = nullcontext,
-    ) -> Any:
-        """Call a registered function, or one that belongs to it, where it runs."""
-        run_on = registration.run_on
-        if run_on is AS_SERVER:
-            run_on = self.run_on
-        return run_job(ctx, job, run_on, limit)
+        return run_job(ctx, job, registration.run_on, limit)
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have the jobs posted for each MainThread that is the calling thread. Returns
@@ -11147,9 +11114,8 @@ class Server:
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
         """
-        given = fn if isinstance(fn, str) else None
 
-        def register(function: Function) -> Function:
+        def register(function: Function, given: str | None) -> None:
             signature = Signature(function, Context, input_schema)
             tool_name = name or given or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -11173,7 +11139,6 @@ class Server:
                 wire, signature, output, timeout, None, headers, visible, run_on
             )
             self._endpoint.put("tools", tool_name, registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11224,7 +11189,7 @@ class Server:
                 'resource: expected its URI: @server.resource("config://app")'
             )
 
-        def register(function: Function) -> Function:
+        def register(function: Function, _: None) -> None:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
@@ -11247,7 +11212,6 @@ class Server:
                 wire, signature, template=template, visible=visible
             )
             self._endpoint.put(kind, uri, registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11280,9 +11244,8 @@ class Server:
 
         Raises TypeError for hints without a JSON Schema.
         """
-        given = fn if isinstance(fn, str) else None
 
-        def register(function: Function) -> Function:
+        def register(function: Function, given: str | None) -> None:
             signature = Signature(function, Context)
             wire = add_given(
                 {"name": name or given or signature.name},
@@ -11294,7 +11257,6 @@ class Server:
             )
             registration = Registration(wire, signature, visible=visible)
             self._endpoint.put("prompts", wire["name"], registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11423,7 +11385,7 @@ class Server:
 
         uri: the resource's; of a template, the one that was read
         """
-        self._endpoint.tell(RESOURCE_UPDATE, uri)
+        self._endpoint.notify(RESOURCE_UPDATE, uri)
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -11446,20 +11408,20 @@ class Server:
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
             with stop_signals(signals), self._open_http(options) as http:
-                told = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
-                    told += "; without verify=, all who reach this machine may call it"
-                print(printable(told), file=sys.stderr, flush=True)
+                    notice += "; without verify=, any host on the network may call it"
+                print(printable(notice), file=sys.stderr, flush=True)
                 self._endpoint.post_jobs(signals.put)
                 http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
-            told = 'for HTTP, write run("http", port=8000)'
-            raise ValueError(f"run({show(transport)}): {told}")
+            usage = 'for HTTP, write run("http", port=8000)'
+            raise ValueError(f"run({show(transport)}): {usage}")
         if os.isatty(0):
-            told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
-            print(printable(told), file=sys.stderr, flush=True)
+            notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
+            print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
 
@@ -11644,10 +11606,17 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(fn: Registered | str, register: Callable[[Any], Any]) -> Registered:
-    """Register a function, and return it; without one, return a decorator."""
-    is_decorator = fn is None or isinstance(fn, str)
-    registered: Any = register if is_decorator else register(fn)
+def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Registered:
+    """Register a function, and return it; without one, return a decorator that does.
+    register(function, name) gets the name that stood in place of the function."""
+    name = fn if isinstance(fn, str) else None
+
+    def decorate(function: Any) -> Any:
+        register(function, name)
+        return function
+
+    is_decorator = fn is None or name is not None
+    registered: Any = decorate if is_decorator else decorate(fn)
     return registered  # type: ignore[no-any-return]
 
 
