@@ -11630,8 +11630,8 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 # waits for the answer, runs the callbacks that answer a modern server's questions, and
 # sends the call again. The room sends nothing by itself but the handshake.
 
+SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # times that a server may ask before it answers one call
-MAX_PAGES = 1_000  # pages of a list that a client follows
 MAX_ITEMS = 100_000  # of all pages of a list
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
@@ -11829,8 +11829,9 @@ def _with_objects(result: Json, member: str) -> Json:
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
-    told = f"{member}: expected an array of objects, got {show(value)}"
-    raise InvalidResponse(told, result)
+    raise InvalidResponse(
+        f"{member}: expected an array of objects, got {show(value)}", result
+    )
 
 
 class Listening:
@@ -11958,12 +11959,9 @@ class Listening:
         others = [each._uris for each in self._client._endpoint.listenings]
         # A refusal is of no use here: nothing is heard of the URI anyway.
         with suppress(ConnectionError, McpError, Timeout):
-            calls = [
-                self._client._start("resources/unsubscribe", {"uri": uri})
-                for uri in set(self._uris).difference(*others)
-            ]
-            for call in calls:
-                call.result(EXIT_SECONDS)
+            for uri in set(self._uris).difference(*others):
+                params = {"uri": uri}
+                self._client.request("resources/unsubscribe", params, EXIT_SECONDS)
 
     def __enter__(self) -> Listening:
         return self
@@ -12156,13 +12154,12 @@ class ClientEndpoint(Endpoint):
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
-        content = {
+        defaults = {
             name: field["default"]
             for name, field in schema["properties"].items()
             if "default" in field
         }
-        content.update(answer.get("content") or {})
-        return {**answer, "content": content}
+        return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
 
 
 # Targets
@@ -12268,6 +12265,8 @@ class Client:
     `instructions`.
     """
 
+    _connection: Connection | None = None
+
     def __init__(
         self,
         target: Any,
@@ -12359,13 +12358,12 @@ class Client:
         client. on_log and on_notification run in order on a thread of their own,
         on_progress in the thread that waits for the result.
         """
-        versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-        if protocol_version not in versions:
+        if protocol_version not in ("auto", *SPOKEN):
             raise ValueError(
-                f"protocol_version: expected one of {', '.join(versions)}, "
+                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
                 f"got {show(protocol_version)}"
             )
-        # No clock of the system knows an endless time.
+        # Waiting functions reject infinity.
         self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
@@ -12392,9 +12390,8 @@ class Client:
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
         # By URI; subscribe() has opened them.
         self._subscriptions: dict[str, Listening] = {}
-        # The thread that takes the connection under the lock ends it.
+        # Guards _connection: the thread that takes it ends it.
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
@@ -12409,26 +12406,24 @@ class Client:
     def connect(self) -> Client:
         """Reach the server, and agree on a revision. Returns this client.
 
-        Blocks, for `timeout` at most, and a moment more to end a child that does not
-        answer. After close(), or when the server has gone, it connects again. Raises
+        Blocks until each request of the handshake is answered, for `timeout` at most;
+        a server that does not answer the first one is sent `initialize` after five
+        seconds. After close(), or when the server has gone, it connects again. Raises
         RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure,
         UnsupportedVersion, and any other McpError with which the server answers.
         """
         if self._is_connected():
             raise RuntimeError("the client is connected already")
         self.close()
-        until = time.monotonic() + self.timeout
-        transport = self._open_transport()
         try:
-            self._open(transport, self._wanted_version, until)
+            self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers end when anything comes before `initialize`, and tell of
-            # that, or of nothing. Only of a child that ended by itself the command is
-            # told.
+            # Some old servers end when anything comes before `initialize`; their stderr
+            # names that, or is empty. `command` is set for a child that ended by itself.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
-            self._open(self._open_transport(), LAST_LEGACY, until)
+            self._open(LAST_LEGACY)
         return self
 
     def close(self) -> None:
@@ -12475,8 +12470,9 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open(self, transport: Transport, version: str, until: float) -> None:
+    def _open(self, version: str) -> None:
         """Begin a conversation."""
+        transport = self._open_transport()
         outbox: Outbox = LineOutbox(transport)
         if isinstance(transport, Outbox):
             # A transport of HTTP takes messages, any other one lines.
@@ -12495,7 +12491,7 @@ class Client:
             transport.start(connection)
             if not transport.feeds:
                 start_thread("mcp-reader", self._read, connection)
-            self._set_server_info(self._negotiate(connection, version, until))
+            self._set_server_info(self._negotiate(connection, version))
             connection.protocol.initialized = True
             if connection.protocol.version < FIRST_MODERN:
                 connection.notify("notifications/initialized", None)
@@ -12524,9 +12520,7 @@ class Client:
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._headers
-        if callable(more):
-            more = more()
+        more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
@@ -12541,50 +12535,48 @@ class Client:
     def _read(self, connection: Connection) -> None:
         """Feed the connection until the server ends, and end it: the reading thread."""
         connection.read_all()
-        why = "the server closed the connection"
-        connection.close(connection.transport.describe_end(why))
+        reason = connection.transport.describe_end("the server closed the connection")
+        connection.close(reason)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
-    def _negotiate(self, connection: Connection, wanted: str, until: float) -> Json:
+    def _negotiate(self, connection: Connection, wanted: str) -> Json:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
-            return self._shake_hands(connection, wanted, until)
-        began = time.monotonic()
-        seconds = until - began
+            return self._shake_hands(connection, wanted)
+        seconds = self.timeout
         if wanted == "auto":
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
             version, result = self._probe(connection, wanted, seconds)
-            # While a user logs in, no time runs.
-            until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
             if wanted != "auto":
                 raise
             try:
                 # "If the server does not respond [...], the server is legacy".
-                return self._shake_hands(connection, LAST_LEGACY, until)
+                return self._shake_hands(connection, LAST_LEGACY)
             except UnsupportedVersion:
-                # It was only slow to start.
-                return self._negotiate(connection, NEWEST, until)
+                # It is modern, and was only slow to start.
+                return self._negotiate(connection, NEWEST)
         if version in LEGACY_VERSIONS:
-            return self._shake_hands(connection, version, until)
+            return self._shake_hands(connection, version)
         if not result:
-            # It has refused the newest one, and told which it speaks.
-            _, result = self._probe(connection, version, until - time.monotonic())
+            # The server has refused the newest revision, and named this one.
+            _, result = self._probe(connection, version, self.timeout)
         connection.protocol.version = version
         return result
 
     def _probe(
         self, connection: Connection, wanted: str, seconds: float
     ) -> tuple[str, Json]:
-        """Ask by server/discover. Returns the revision to speak, and the answer."""
+        """Send server/discover. Returns the revision to speak, and the result."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
+        pending = PendingRequest(connection, "server/discover")
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, "server/discover", params, seconds)
+            result = connection.request(pending, params).result(seconds)
             if result.get("resultType", "complete") == "complete":
                 offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
@@ -12597,29 +12589,29 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
-        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS), result
+        return self._choose_version(offered, SPOKEN), result
 
-    def _shake_hands(self, connection: Connection, version: str, until: float) -> Json:
-        """Ask by `initialize`."""
+    def _shake_hands(self, connection: Connection, version: str) -> Json:
+        """Send `initialize`. Returns the result."""
         params = {
             "protocolVersion": version,
             "clientInfo": self._info,
             "capabilities": self._endpoint.capabilities(version),
         }
+        pending = PendingRequest(connection, "initialize")
         try:
-            seconds = until - time.monotonic()
-            result = self._ask(connection, "initialize", params, seconds)
+            result = connection.request(pending, params).result(self.timeout)
         except (
             MethodNotFound,
             InvalidParams,
             HeaderMismatch,
             UnsupportedVersion,
         ) as error:
-            told = object_or_empty(error.data).get("supported")
-            if isinstance(told, list) and version not in told:
+            supported = object_or_empty(error.data).get("supported")
+            if isinstance(supported, list) and version not in supported:
                 # lifecycle: "Unsupported protocol version" may be an error, too.
-                version = self._choose_version(told, LEGACY_VERSIONS)
-                return self._shake_hands(connection, version, until)
+                version = self._choose_version(supported, LEGACY_VERSIONS)
+                return self._shake_hands(connection, version)
             # A modern server does not know `initialize`, or wants `_meta` with it.
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
@@ -12627,20 +12619,6 @@ class Client:
         offered = [result.get("protocolVersion")]
         connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
         return result
-
-    def _ask(
-        self, connection: Connection, method: str, params: Json, seconds: float
-    ) -> Json:
-        """Send a request that opens a conversation, and block for its result."""
-        pending = connection.request(PendingRequest(connection, method), params)
-        try:
-            return pending.result(max(0.0, seconds))
-        except Timeout:
-            # It names the time for all of connect(), of which this had a part.
-            raise Timeout(
-                f"{method}: no answer within {self.timeout:g} seconds",
-                connection.details(),
-            ) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
@@ -12834,9 +12812,8 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty where the server does not declare tools. All pages together
-        have the client's `timeout`. Raises InvalidResponse for more than 1,000 pages,
-        or 100,000 tools.
+        The list is empty if the server does not declare tools. The client's `timeout`
+        is for all pages together. Raises InvalidResponse for more than 100,000 tools.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -12948,7 +12925,7 @@ class Client:
         items: list[Json] = []
         params: Json = {}
         until = time.monotonic() + self.timeout
-        for _ in range(MAX_PAGES):
+        while True:
             seconds = max(0.0, until - time.monotonic())
             try:
                 result = self.request(method, params, seconds)
@@ -12961,7 +12938,6 @@ class Client:
             if len(items) > MAX_ITEMS:
                 raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
-        raise InvalidResponse(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> Json:
         """Return a tool's result. Raises InvalidResponse for one without content, or
