@@ -10536,32 +10536,27 @@ REFERENCES = {
 _ARGUMENT = _typed_members({"name": str, "value": str})
 
 
-class Subscription:
-    """A listener: a request that listens, or a legacy session.
+class Subscription(namedtuple("Subscription", "connection request granted")):
+    """A listener: an open subscriptions/listen request, or a legacy session.
 
-    It hears of the changes that were `granted` to it: the part of the client's filter
-    that the server can serve (basic/patterns/subscriptions.md).
+    connection: the conversation that notifications are sent on
+    request: the request that listens; None for a session
+    granted: the part of the client's filter that the server can serve
+        (basic/patterns/subscriptions.md)
     """
 
-    def __init__(
-        self, connection: Connection, request: Request | None, granted: Json
-    ) -> None:
-        self.connection = connection
-        self.request = request
-        self.granted = granted
-
-    def hears(self, change: Change, uri: str | None) -> bool:
-        """Return whether it hears of a change, of this URI or of a list."""
+    def wants(self, change: Change, uri: str | None) -> bool:
+        """Return whether a change was granted: of this URI, or of a list."""
         if self.request is None and not self.connection.protocol.initialized:
             return False
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def send(self, method: str, params: Json) -> Outbox:
-        """Queue a notification, and return where; the caller flushes that."""
+    def send(self, method: str, params: Json) -> None:
+        """Send a notification of this subscription. Never blocks."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        return self.connection.send(call_message(method, params), self.request)
+        self.connection.notify(method, params, self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -10598,8 +10593,9 @@ class ServerEndpoint(Endpoint):
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
-        # A set of listeners: each step on a dict is atomic.
-        self._subscriptions: dict[Subscription, bool] = {}
+        # The request that listens, or the session's Connection -> Subscription. Each
+        # step is one operation on a dict.
+        self._subscriptions: dict[Any, Subscription] = {}
         # Each of the user's functions takes one of these while it runs, for all clients
         # together. A Semaphore costs ten times as much.
         self._slots: SimpleQueue[None] = SimpleQueue()
@@ -10608,31 +10604,30 @@ class ServerEndpoint(Endpoint):
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Registration a function from now on."""
-        try:
-            # Fail now, not when a client asks for the list, if JSON cannot say it.
-            encode_message(registration.wire)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name}: {error}") from None
+        """Offer a function from now on. Raises TypeError and ValueError for what has no
+        form in JSON: now, not when a client asks for the list."""
+        encode_message(registration.wire)
+        if registration.run_on is AS_SERVER:
+            registration = registration._replace(run_on=self.run_on)
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
             log_line(WARNING, f"{name} is registered again, in place of the first")
         self.registered[kind][name] = registration
         self.declared = {**self.declared, **DECLARED[kind]}
-        self.tell_list_changed(kind)
+        self.notify_list_changed(kind)
 
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
         del self.registered[kind][name]
-        self.tell_list_changed(kind)
+        self.notify_list_changed(kind)
 
     def _may_see(self, ctx: Context, registration: Registration) -> bool:
         """Return whether a caller may see it."""
         if registration.visible is None:
             return True
         look = partial(registration.visible, ctx)
-        return bool(self._run(ctx, registration, look))
+        return bool(run_job(ctx, look, registration.run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
         """Find what a caller may see under this name. Raises NotFound."""
@@ -10670,44 +10665,31 @@ class ServerEndpoint(Endpoint):
         connection.loop = EventLoop()
         return connection
 
-    def _listening(self) -> list[Request]:
-        """Return the requests that have opened subscriptions."""
-        return [each.request for each in list(self._subscriptions) if each.request]
-
     def disconnected(self, connection: Connection) -> None:
-        """Forget a conversation that has ended. Idempotent."""
-        for each in list(self._subscriptions):
-            if each.connection is connection:
-                self._subscriptions.pop(each, None)
-
-    def _forget_session(self, connection: Connection) -> None:
-        """Forget what the former session of a conversation was subscribed to."""
-        for each in list(self._subscriptions):
-            if each.connection is connection and each.request is None:
-                self._subscriptions.pop(each, None)
+        """Forget the session of a conversation that has ended. Idempotent. Requests
+        that listened were cancelled with it, and have forgotten themselves."""
+        self._subscriptions.pop(connection, None)
 
     def input_ended(self, connection: Connection) -> None:
-        """End the subscriptions of a client that says no more."""
-        for each in list(self._subscriptions):
+        """End the subscriptions of a client that sends nothing more."""
+        for each in list(self._subscriptions.values()):
             if each.connection is connection and each.request is not None:
                 if each.request.outbox is None:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
                     each.send("notifications/cancelled", {"requestId": each.request.id})
-                message = self._result_message(
-                    each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
-                )
-                # Its outbox has it written, as it is over.
+                result = {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                message = self._result_message(each.request, result)
                 connection.cancel_request(each.request, message)
 
-    def tell(self, change: Change, uri: str | None = None) -> None:
-        """Tell of a change to each subscription that hears of it."""
-        for each in list(self._subscriptions):
-            if each.hears(change, uri):
-                each.send(change.method, add_given({}, uri=uri)).flush_soon()
+    def notify(self, change: Change, uri: str | None = None) -> None:
+        """Send the notification of a change to each subscription that wants it."""
+        for each in list(self._subscriptions.values()):
+            if each.wants(change, uri):
+                each.send(change.method, add_given({}, uri=uri))
 
-    def tell_list_changed(self, kind: str) -> None:
-        """Tell that a list has changed."""
-        self.tell(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
+    def notify_list_changed(self, kind: str) -> None:
+        """Notify subscribers that a list has changed."""
+        self.notify(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
     def capabilities(self) -> Json:
@@ -10753,7 +10735,7 @@ class ServerEndpoint(Endpoint):
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
-            if request.row.stays_open and request in self._listening():
+            if request.row.stays_open and request in self._subscriptions:
                 return
             if not isinstance(result, dict):
                 raise TypeError(f"expected a dict, got {show(result)}")
@@ -10776,9 +10758,10 @@ class ServerEndpoint(Endpoint):
             if ctx._request.params.get("requestState") is not None:
                 # A state that is not ours is refused before the handler begins.
                 _ = ctx._record
-            handler = getattr(self, ctx._request.row.handler)
-            result: Json | None = handler(ctx, params)
-            return result
+            handler: Callable[..., Json | None] = getattr(
+                self, ctx._request.row.handler
+            )
+            return handler(ctx, params)
 
         def call_next(others: Json = params) -> Json:
             return self._go_through(ctx, others, place + 1) or {}
@@ -10849,13 +10832,14 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        self._forget_session(ctx._connection)
-        # A session hears of all that was declared, and of what it subscribes to.
+        # A session is notified of all that was declared, and of the resources it
+        # subscribes to. Another `initialize` starts both afresh.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
         granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
-        self._subscriptions[Subscription(ctx._connection, None, granted)] = True
+        session = Subscription(ctx._connection, None, granted)
+        self._subscriptions[ctx._connection] = session
         answer = {
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
@@ -10881,12 +10865,10 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lists
     def _list(self, ctx: Context, params: Json) -> Json:
-        """Return one page of any list: server/utilities/pagination.md. To a client a
-        cursor is any text; ours names the list, and the place in it."""
+        """Return one page of any list: server/utilities/pagination.md. Our cursors name
+        the list and the position in it; to a client they are opaque."""
         row = ctx._request.row
-        cursor = params.get("cursor")
-        if cursor is None:
-            cursor = f"{row.name}:0"
+        cursor = params.get("cursor") or f"{row.name}:0"
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
@@ -10916,8 +10898,7 @@ class ServerEndpoint(Endpoint):
             return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
-            result: Json = tool.output.result(value)
-            return result
+            return dict(tool.output.result(value))
         except _InputRequired:
             raise
         except ToolError as error:
@@ -10977,9 +10958,7 @@ class ServerEndpoint(Endpoint):
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
         key = str(ref.get(member))
-        registration = self.registered[kind].get(key)
-        if registration is None or not self._may_see(ctx, registration):
-            raise InvalidParams(f"ref: no such prompt or template: {show(ref)}")
+        registration = self._find(ctx, kind, "prompt or template", key)
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -10987,7 +10966,7 @@ class ServerEndpoint(Endpoint):
         else:
             others = (params.get("context") or {}).get("arguments") or {}
             complete = partial(completer, text, others)
-            values = list(map(str, self._run(ctx, registration, complete)))
+            values = list(map(str, run_job(ctx, complete, registration.run_on)))
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -11007,7 +10986,8 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
-        if len(self._listening()) >= MAX_LISTENERS:
+        listeners = list(self._subscriptions.values())
+        if sum(each.request is not None for each in listeners) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -11016,8 +10996,8 @@ class ServerEndpoint(Endpoint):
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
-        self._subscriptions[subscription] = True
-        ctx._add_callback(partial(self._subscriptions.pop, subscription, None))
+        self._subscriptions[ctx._request] = subscription
+        ctx._add_callback(partial(self._subscriptions.pop, ctx._request, None))
 
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
@@ -11047,26 +11027,13 @@ class ServerEndpoint(Endpoint):
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
         if registration.timeout is None:
-            return self._run(ctx, registration, job)
+            return run_job(ctx, job, registration.run_on)
         name = registration.wire["name"]
         late = tool_failure(f"{name}: timed out after {registration.timeout:g} seconds")
         answer = self._result_message(ctx._request, late)
         cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
         limit = partial(time_limit, registration.timeout, cancel)
-        return self._run(ctx, registration, job, limit)
-
-    def _run(
-        self,
-        ctx: Context,
-        registration: Registration,
-        job: Job,
-        limit: Callable[[], Any] = nullcontext,
-    ) -> Any:
-        """Call a registered function, or one that belongs to it, where it runs."""
-        run_on = registration.run_on
-        if run_on is AS_SERVER:
-            run_on = self.run_on
-        return run_job(ctx, job, run_on, limit)
+        return run_job(ctx, job, registration.run_on, limit)
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have the jobs posted for each MainThread that is the calling thread. Returns
@@ -11223,9 +11190,8 @@ class Server:
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
         """
-        given = fn if isinstance(fn, str) else None
 
-        def register(function: Function) -> Function:
+        def register(function: Function, given: str | None) -> None:
             signature = Signature(function, Context, input_schema)
             tool_name = name or given or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -11249,7 +11215,6 @@ class Server:
                 wire, signature, output, timeout, None, headers, visible, run_on
             )
             self._endpoint.put("tools", tool_name, registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11300,7 +11265,7 @@ class Server:
                 'resource: expected its URI: @server.resource("config://app")'
             )
 
-        def register(function: Function) -> Function:
+        def register(function: Function, _: None) -> None:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
@@ -11323,7 +11288,6 @@ class Server:
                 wire, signature, template=template, visible=visible
             )
             self._endpoint.put(kind, uri, registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11356,9 +11320,8 @@ class Server:
 
         Raises TypeError for hints without a JSON Schema.
         """
-        given = fn if isinstance(fn, str) else None
 
-        def register(function: Function) -> Function:
+        def register(function: Function, given: str | None) -> None:
             signature = Signature(function, Context)
             wire = add_given(
                 {"name": name or given or signature.name},
@@ -11370,7 +11333,6 @@ class Server:
             )
             registration = Registration(wire, signature, visible=visible)
             self._endpoint.put("prompts", wire["name"], registration)
-            return function
 
         return _decorate(fn, register)
 
@@ -11499,7 +11461,7 @@ class Server:
 
         uri: the resource's; of a template, the one that was read
         """
-        self._endpoint.tell(RESOURCE_UPDATE, uri)
+        self._endpoint.notify(RESOURCE_UPDATE, uri)
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -11522,20 +11484,20 @@ class Server:
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
             with stop_signals(signals), self._open_http(options) as http:
-                told = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
-                    told += "; without verify=, all who reach this machine may call it"
-                print(printable(told), file=sys.stderr, flush=True)
+                    notice += "; without verify=, any host on the network may call it"
+                print(printable(notice), file=sys.stderr, flush=True)
                 self._endpoint.post_jobs(signals.put)
                 http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
-            told = 'for HTTP, write run("http", port=8000)'
-            raise ValueError(f"run({show(transport)}): {told}")
+            usage = 'for HTTP, write run("http", port=8000)'
+            raise ValueError(f"run({show(transport)}): {usage}")
         if os.isatty(0):
-            told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
-            print(printable(told), file=sys.stderr, flush=True)
+            notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
+            print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
 
@@ -11720,10 +11682,17 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(fn: Registered | str, register: Callable[[Any], Any]) -> Registered:
-    """Register a function, and return it; without one, return a decorator."""
-    is_decorator = fn is None or isinstance(fn, str)
-    registered: Any = register if is_decorator else register(fn)
+def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Registered:
+    """Register a function, and return it; without one, return a decorator that does.
+    register(function, name) gets the name that stood in place of the function."""
+    name = fn if isinstance(fn, str) else None
+
+    def decorate(function: Any) -> Any:
+        register(function, name)
+        return function
+
+    is_decorator = fn is None or name is not None
+    registered: Any = decorate if is_decorator else decorate(fn)
     return registered  # type: ignore[no-any-return]
 
 
@@ -11737,8 +11706,8 @@ def _decorate(fn: Registered | str, register: Callable[[Any], Any]) -> Registere
 # waits for the answer, runs the callbacks that answer a modern server's questions, and
 # sends the call again. The room sends nothing by itself but the handshake.
 
+SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # times that a server may ask before it answers one call
-MAX_PAGES = 1_000  # pages of a list that a client follows
 MAX_ITEMS = 100_000  # of all pages of a list
 PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
@@ -11936,8 +11905,9 @@ def _with_objects(result: Json, member: str) -> Json:
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
-    told = f"{member}: expected an array of objects, got {show(value)}"
-    raise InvalidResponse(told, result)
+    raise InvalidResponse(
+        f"{member}: expected an array of objects, got {show(value)}", result
+    )
 
 
 class Listening:
@@ -12065,12 +12035,9 @@ class Listening:
         others = [each._uris for each in self._client._endpoint.listenings]
         # A refusal is of no use here: nothing is heard of the URI anyway.
         with suppress(ConnectionError, McpError, Timeout):
-            calls = [
-                self._client._start("resources/unsubscribe", {"uri": uri})
-                for uri in set(self._uris).difference(*others)
-            ]
-            for call in calls:
-                call.result(EXIT_SECONDS)
+            for uri in set(self._uris).difference(*others):
+                params = {"uri": uri}
+                self._client.request("resources/unsubscribe", params, EXIT_SECONDS)
 
     def __enter__(self) -> Listening:
         return self
@@ -12263,13 +12230,12 @@ class ClientEndpoint(Endpoint):
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
-        content = {
+        defaults = {
             name: field["default"]
             for name, field in schema["properties"].items()
             if "default" in field
         }
-        content.update(answer.get("content") or {})
-        return {**answer, "content": content}
+        return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
 
 
 # Targets
@@ -12375,6 +12341,8 @@ class Client:
     `instructions`.
     """
 
+    _connection: Connection | None = None
+
     def __init__(
         self,
         target: Any,
@@ -12466,13 +12434,12 @@ class Client:
         client. on_log and on_notification run in order on a thread of their own,
         on_progress in the thread that waits for the result.
         """
-        versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-        if protocol_version not in versions:
+        if protocol_version not in ("auto", *SPOKEN):
             raise ValueError(
-                f"protocol_version: expected one of {', '.join(versions)}, "
+                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
                 f"got {show(protocol_version)}"
             )
-        # No clock of the system knows an endless time.
+        # Waiting functions reject infinity.
         self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
@@ -12499,9 +12466,8 @@ class Client:
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
         # By URI; subscribe() has opened them.
         self._subscriptions: dict[str, Listening] = {}
-        # The thread that takes the connection under the lock ends it.
+        # Guards _connection: the thread that takes it ends it.
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
@@ -12516,26 +12482,24 @@ class Client:
     def connect(self) -> Client:
         """Reach the server, and agree on a revision. Returns this client.
 
-        Blocks, for `timeout` at most, and a moment more to end a child that does not
-        answer. After close(), or when the server has gone, it connects again. Raises
+        Blocks until each request of the handshake is answered, for `timeout` at most;
+        a server that does not answer the first one is sent `initialize` after five
+        seconds. After close(), or when the server has gone, it connects again. Raises
         RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure,
         UnsupportedVersion, and any other McpError with which the server answers.
         """
         if self._is_connected():
             raise RuntimeError("the client is connected already")
         self.close()
-        until = time.monotonic() + self.timeout
-        transport = self._open_transport()
         try:
-            self._open(transport, self._wanted_version, until)
+            self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers end when anything comes before `initialize`, and tell of
-            # that, or of nothing. Only of a child that ended by itself the command is
-            # told.
+            # Some old servers end when anything comes before `initialize`; their stderr
+            # names that, or is empty. `command` is set for a child that ended by itself.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
-            self._open(self._open_transport(), LAST_LEGACY, until)
+            self._open(LAST_LEGACY)
         return self
 
     def close(self) -> None:
@@ -12582,8 +12546,9 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open(self, transport: Transport, version: str, until: float) -> None:
+    def _open(self, version: str) -> None:
         """Begin a conversation."""
+        transport = self._open_transport()
         outbox: Outbox = LineOutbox(transport)
         if isinstance(transport, Outbox):
             # A transport of HTTP takes messages, any other one lines.
@@ -12602,7 +12567,7 @@ class Client:
             transport.start(connection)
             if not transport.feeds:
                 start_thread("mcp-reader", self._read, connection)
-            self._set_server_info(self._negotiate(connection, version, until))
+            self._set_server_info(self._negotiate(connection, version))
             connection.protocol.initialized = True
             if connection.protocol.version < FIRST_MODERN:
                 connection.notify("notifications/initialized", None)
@@ -12631,9 +12596,7 @@ class Client:
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._headers
-        if callable(more):
-            more = more()
+        more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
@@ -12648,50 +12611,48 @@ class Client:
     def _read(self, connection: Connection) -> None:
         """Feed the connection until the server ends, and end it: the reading thread."""
         connection.read_all()
-        why = "the server closed the connection"
-        connection.close(connection.transport.describe_end(why))
+        reason = connection.transport.describe_end("the server closed the connection")
+        connection.close(reason)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
-    def _negotiate(self, connection: Connection, wanted: str, until: float) -> Json:
+    def _negotiate(self, connection: Connection, wanted: str) -> Json:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
-            return self._shake_hands(connection, wanted, until)
-        began = time.monotonic()
-        seconds = until - began
+            return self._shake_hands(connection, wanted)
+        seconds = self.timeout
         if wanted == "auto":
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
             version, result = self._probe(connection, wanted, seconds)
-            # While a user logs in, no time runs.
-            until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
             if wanted != "auto":
                 raise
             try:
                 # "If the server does not respond [...], the server is legacy".
-                return self._shake_hands(connection, LAST_LEGACY, until)
+                return self._shake_hands(connection, LAST_LEGACY)
             except UnsupportedVersion:
-                # It was only slow to start.
-                return self._negotiate(connection, NEWEST, until)
+                # It is modern, and was only slow to start.
+                return self._negotiate(connection, NEWEST)
         if version in LEGACY_VERSIONS:
-            return self._shake_hands(connection, version, until)
+            return self._shake_hands(connection, version)
         if not result:
-            # It has refused the newest one, and told which it speaks.
-            _, result = self._probe(connection, version, until - time.monotonic())
+            # The server has refused the newest revision, and named this one.
+            _, result = self._probe(connection, version, self.timeout)
         connection.protocol.version = version
         return result
 
     def _probe(
         self, connection: Connection, wanted: str, seconds: float
     ) -> tuple[str, Json]:
-        """Ask by server/discover. Returns the revision to speak, and the answer."""
+        """Send server/discover. Returns the revision to speak, and the result."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
+        pending = PendingRequest(connection, "server/discover")
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, "server/discover", params, seconds)
+            result = connection.request(pending, params).result(seconds)
             if result.get("resultType", "complete") == "complete":
                 offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
@@ -12704,29 +12665,29 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
-        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS), result
+        return self._choose_version(offered, SPOKEN), result
 
-    def _shake_hands(self, connection: Connection, version: str, until: float) -> Json:
-        """Ask by `initialize`."""
+    def _shake_hands(self, connection: Connection, version: str) -> Json:
+        """Send `initialize`. Returns the result."""
         params = {
             "protocolVersion": version,
             "clientInfo": self._info,
             "capabilities": self._endpoint.capabilities(version),
         }
+        pending = PendingRequest(connection, "initialize")
         try:
-            seconds = until - time.monotonic()
-            result = self._ask(connection, "initialize", params, seconds)
+            result = connection.request(pending, params).result(self.timeout)
         except (
             MethodNotFound,
             InvalidParams,
             HeaderMismatch,
             UnsupportedVersion,
         ) as error:
-            told = object_or_empty(error.data).get("supported")
-            if isinstance(told, list) and version not in told:
+            supported = object_or_empty(error.data).get("supported")
+            if isinstance(supported, list) and version not in supported:
                 # lifecycle: "Unsupported protocol version" may be an error, too.
-                version = self._choose_version(told, LEGACY_VERSIONS)
-                return self._shake_hands(connection, version, until)
+                version = self._choose_version(supported, LEGACY_VERSIONS)
+                return self._shake_hands(connection, version)
             # A modern server does not know `initialize`, or wants `_meta` with it.
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
@@ -12734,20 +12695,6 @@ class Client:
         offered = [result.get("protocolVersion")]
         connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
         return result
-
-    def _ask(
-        self, connection: Connection, method: str, params: Json, seconds: float
-    ) -> Json:
-        """Send a request that opens a conversation, and block for its result."""
-        pending = connection.request(PendingRequest(connection, method), params)
-        try:
-            return pending.result(max(0.0, seconds))
-        except Timeout:
-            # It names the time for all of connect(), of which this had a part.
-            raise Timeout(
-                f"{method}: no answer within {self.timeout:g} seconds",
-                connection.details(),
-            ) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
@@ -12941,9 +12888,8 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty where the server does not declare tools. All pages together
-        have the client's `timeout`. Raises InvalidResponse for more than 1,000 pages,
-        or 100,000 tools.
+        The list is empty if the server does not declare tools. The client's `timeout`
+        is for all pages together. Raises InvalidResponse for more than 100,000 tools.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -13055,7 +13001,7 @@ class Client:
         items: list[Json] = []
         params: Json = {}
         until = time.monotonic() + self.timeout
-        for _ in range(MAX_PAGES):
+        while True:
             seconds = max(0.0, until - time.monotonic())
             try:
                 result = self.request(method, params, seconds)
@@ -13068,7 +13014,6 @@ class Client:
             if len(items) > MAX_ITEMS:
                 raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
-        raise InvalidResponse(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> Json:
         """Return a tool's result. Raises InvalidResponse for one without content, or

@@ -3798,7 +3798,7 @@ class TestServerOnTheWire:
                 cursors.append(result["nextCursor"])
         assert len(names) == len(set(names)) > 10
         assert "nextCursor" not in wire.ask("resources/list")["result"]
-        wrong = ["x", "", ":3", 5, "é", "resources/list:3", "tools/list:-1"]
+        wrong = ["x", ":3", 5, "é", "resources/list:3", "tools/list:-1"]
         for bad in [*wrong, "tools/list:\u0663", "tools/list:" + "9" * 5000]:
             answer = wire.ask("tools/list", {"cursor": bad})
             assert answer["error"]["code"] == -32602, bad
@@ -8139,7 +8139,7 @@ class TestServerInProcess:
             (lambda server: server.add_tool(lambda: 0), "give it one by name="),
             (
                 lambda server: server.tool(name="x", meta={"y": {1}})(lambda: 0),
-                "x: Object",
+                "Object of type set",
             ),
             (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
             (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
@@ -8967,7 +8967,7 @@ class TestClient:
         assert counts == [2, 2, 2, 3]
 
     def test_pages(self):
-        """Every page is read, up to a thousand; "" and any other text are cursors."""
+        """Every page is read; "" and any other text are cursors; one timeout is for all."""
         cursors = ["", "\ud55c", None]
         pages = []
 
@@ -8981,8 +8981,7 @@ class TestClient:
             names = [tool["name"] for tool in client.list_tools()]
         assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        endless = pytest.raises(InvalidResponse, match="1000 pages")
-        with talking_to(script) as client, endless:
+        with talking_to(script, timeout=0.3) as client, pytest.raises(Timeout):
             client.list_tools()
 
     # Agreeing on a revision
@@ -9474,7 +9473,7 @@ class TestClient:
             (
                 "x.py",
                 {"protocol_version": "2025"},
-                "protocol_version: expected one of auto, 2024-11-05",
+                "protocol_version: expected auto or one of 2024-11-05",
             ),
             ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
             ("x.py", {"roots": ["https://x/y"]}, "roots"),
