@@ -4335,16 +4335,19 @@ class Protocol:
 #        reason first, then looks at what is registered.
 #     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
 #     4  Queue first, then try for the turn to write; let go of the turn first, then
-look #        whether more was queued. #     5  Only flush() waits for a turn to write,
-and only workers and handlers call it. #        Readers, signals and close() use
-flush_soon() and drain(). #     6  To queue and to flush are two steps: an
-acknowledgement is queued by its handler #        and flushed when the subscription is
-in the table. #     7  Outboxes know nothing of each other; `request.outbox` is where
-all goes that is #        about a request. #     8  Stop watching first, then look for a
-reader; let go of the input first, then #        look whether somebody watches. #     9
-Register as a guest first, then look whether the pool is closed; close the pool #
-first, then look for guests. #     10 Look whether the answer is complete first, then
-take what is queued; write #        first, be over afterwards.
+#        look whether more was queued.
+#     5  Only flush() waits for a turn to write, and only workers and handlers call it.
+#        Readers, signals and close() use flush_soon() and drain().
+#     6  To queue and to flush are two steps: an acknowledgement is queued by its
+#        handler, and flushed when the subscription is in the table.
+#     7  Outboxes know nothing of each other; `request.outbox` is where all goes that
+#        is about a request.
+#     8  Stop watching first, then look for a reader; let go of the input first, then
+#        look whether somebody watches.
+#     9  Register as a guest first, then look whether the pool is closed; close the
+#        pool first, then look for guests.
+#     10 Look whether the answer is complete first, then take what is queued; write
+#        first, be over afterwards.
 
 
 def do_nothing(*ignored: object, **options: object) -> None:
