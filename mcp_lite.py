@@ -10555,11 +10555,11 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def send(self, method: str, params: Json) -> None:
-        """Send a notification of this subscription. Never blocks."""
+    def send(self, method: str, params: Json) -> Outbox:
+        """Queue a notification, and return where; the caller flushes that."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        self.connection.notify(method, params, self.request)
+        return self.connection.send(call_message(method, params), self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -10688,7 +10688,7 @@ class ServerEndpoint(Endpoint):
         """Send the notification of a change to each subscription that wants it."""
         for each in list(self._subscriptions.values()):
             if each.wants(change, uri):
-                each.send(change.method, add_given({}, uri=uri))
+                each.send(change.method, add_given({}, uri=uri)).flush_soon()
 
     def notify_list_changed(self, kind: str) -> None:
         """Notify subscribers that a list has changed."""
