@@ -10559,7 +10559,9 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         """Queue a notification, and return where; the caller flushes that."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        return self.connection.send(call_message(method, params), self.request)
+        message = call_message(method, params)
+        outbox: Outbox = self.connection.send(message, self.request)
+        return outbox
 
 
 class ServerEndpoint(Endpoint):
