@@ -130,7 +130,7 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
                 PendingRequest.result   lets the caller sleep
     server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
-                Workers             have a thread for it
+                Deputy, Workers     have a thread for it: the reader, or a worker
                 ServerEndpoint      finds the handler (serve_request): _tools_call
                 Signature.bind      makes arguments of the JSON, or says what is wrong
                                     your function runs
@@ -145,17 +145,17 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
     caller      Call.result         has it; value_of makes it a value again
 In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
 LineOutbox and Child; on the server HttpServer and HttpEndpoint read, the thread of the
-connection works, and a Stream takes the place of LineOutbox.
+connection works, and an Exchange takes the place of LineOutbox.
 
 A path through the protocol, of less than 3,000 lines:
-    rooms 1 to 4   words, errors, messages, and the table of all that can be said
-    room 8         what may be said when
-    room 10        a conversation
-    in room 19     the class ServerEndpoint, which answers requests
-    in room 20     the class Call, which waits for an answer
-It can be walked without the other rooms, but how a handler asks the client is told at
-the beginning of room 11. At first, pass over what makes error texts safe to show, at
-the end of room 2, and the parsers of lines and events, at the end of room 3. The path
+    sections 1 to 4  words, errors, messages, and the table of all that can be said
+    section 8        what may be said when
+    section 10       a conversation
+    in section 19    the class ServerEndpoint, which answers requests
+    in section 20    the class Call, which waits for an answer
+It can be walked without the other sections; the beginning of section 11 explains how a
+handler asks the client. At first, pass over what makes error texts safe to show, at the
+end of section 2, and the parsers of lines and events, at the end of section 3. The path
 borrows
     Workers, log_line (9)          a pool of threads, a line of log
     get_within, do_nothing (9)     a wait for an item, a function that does nothing
@@ -163,9 +163,9 @@ borrows
     Context, Signer (11)           what a handler sees of its request, the seal on what
                                    a server asks its client to keep
     call_function and run_job (11)  run a handler
-    fit_result and the other functions of room 6  make values as on the wire
+    fit_result and the other functions of section 6  make values as on the wire
 
-The rooms, in reading order. Each uses only the rooms above it.
+The sections, in reading order. Each uses only the sections above it.
      1. Words           revisions, `_meta` keys, log levels
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        bytes to lines, lines and events to messages and back
@@ -189,9 +189,11 @@ The rooms, in reading order. Each uses only the rooms above it.
     21. Command line    python3 -m mcp_lite ...: servers from a terminal
 
 There are seven kinds of threads. The names of all but yours begin with "mcp-":
-    yours       runs run(), serve() and the calls of a client, and waits in them
+    yours       runs run(), serve() and the calls of a client, and waits in them. In
+                run() and serve() it is the deputy of the reader
     reader      reads one input: that of a server, that of a client, or the stderr of a
-                child. It serves nothing that may block
+                child. A server's reader serves what it has read, if no other request is
+                at work; if that takes long, the deputy has another thread read
     writer      writes, for one conversation, what must not block its caller
     worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
                 messages, and reads the answers
@@ -199,13 +201,8 @@ There are seven kinds of threads. The names of all but yours begin with "mcp-":
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
-A lock guards what several threads change: the threads of Workers, what a Connection may
-still say about a request, the events of a Stream, the connections that an HTTP client
-keeps, the event loop, the connection of a Client. A thread that holds a Connection's
-lock may take another one of these; with any other one it takes none, does nothing that
-may block, and runs none of your code. Every other lock is a turn: the thread that holds
-it is the one that writes, prints, logs in, opens a session, waits for a call, or runs
-jobs on the main thread of a host program.
+The head of section 9 has a table of every lock, queue and wait, and the rules by which
+no wake-up is lost.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -269,7 +266,7 @@ else:
     Json = dict
     Job = Write = Callable
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 __all__ = [
     "Audio",
     "AuthorizationError",
@@ -4729,8 +4726,8 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 # A Connection is a Protocol with threads around it. One thread reads, and passes bytes
 # to feed(). Workers serve the requests. An Outbox takes what is said, and has it
 # written. There are three seams: a Transport carries bytes, an Outbox messages, and an
-# Endpoint knows what they mean. This room opens no file and no socket, and runs no user
-# code but through its Endpoint.
+# Endpoint knows what they mean. This section opens no file and no socket, and runs no
+# user code but through its Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
 # So many requests may wait for a worker; one more is refused.
@@ -6501,9 +6498,9 @@ class EventLoop:
 # 12. stdio ###################################################################
 ###############################################################################
 
-# This room serves and calls over byte streams, with a message a line: any pair of them,
-# this process's own, or a child's (basic/transports/stdio.md). It moves bytes, hears
-# signals, and ends things. The Connection knows what the bytes mean.
+# This section serves and calls over byte streams, with a message a line: any pair of
+# them, this process's own, or a child's (basic/transports/stdio.md). It moves bytes,
+# hears signals, and ends things. The Connection knows what the bytes mean.
 
 WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
@@ -8375,7 +8372,7 @@ class LegacyEndpoint:
 
 # Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This room knows no messages, and the endpoint knows no sockets.
+# This section knows no messages, and the endpoint knows no sockets.
 
 MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
@@ -8865,10 +8862,11 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # 17. HTTP client #############################################################
 ###############################################################################
 
-# This room is a client's way to an HTTP server. It has URLs and proxies, a small pool
-# of connections, the challenges of a server that wants a login, and the two Transports
-# that POST messages. It feeds the Connection (room 10) with what comes, and looks at
-# little of a message: its method, its ids, its revision, and what headers mirror.
+# This section is a client's way to an HTTP server. It has URLs and proxies, a small
+# pool of connections, the challenges of a server that wants a login, and the two
+# Transports that POST messages. It feeds the Connection (section 10) with what comes,
+# and looks at little of a message: its method, its ids, its revision, and what headers
+# mirror.
 #
 # A trip is an HTTP request with its response. It is sent again after a redirect or a
 # login. A thread that gives a trip up finds it by its key, mostly the id of the
@@ -9819,7 +9817,7 @@ class SseTransport(HttpTransport):
 # 18. Authorization ###########################################################
 ###############################################################################
 
-# This room has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
+# This section has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
 # registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
 # the seam Authorizer, and knows no message of the protocol.
 
@@ -10495,9 +10493,10 @@ def _error_words(said: Mapping[str, object]) -> str:
 # 19. Server ##################################################################
 ###############################################################################
 
-# A Server offers functions to clients. This room keeps what is offered, has the handler
-# of each method that clients may call, tells subscribers of changes, and is the face
-# that programs see. It knows no transport beyond the seams Transport and HttpEndpoint.
+# A Server offers functions to clients. This section keeps what is offered, has the
+# handler of each method that clients may call, tells subscribers of changes, and is the
+# face that programs see. It knows no transport beyond the seams Transport and
+# HttpEndpoint.
 
 MAX_LISTENERS = 1_000  # requests that listen; resources of one session's subscriptions
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
@@ -10524,7 +10523,7 @@ Registration = namedtuple(
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
 # The capabilities that a server declares with the first registration of each kind. See
-# also LIST_CHANGES, in room 4.
+# also LIST_CHANGES, in section 4.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
@@ -11709,7 +11708,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 # endpoint that hears the server and answers its questions, the targets, and Client, the
 # public face. All that blocks here blocks the thread that asked for it: that thread
 # waits for the answer, runs the callbacks that answer a modern server's questions, and
-# sends the call again. The room sends nothing by itself but the handshake.
+# sends the call again. The section sends nothing by itself but the handshake.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # times that a server may ask before it answers one call
@@ -12096,7 +12095,7 @@ class ClientEndpoint(Endpoint):
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """Declare a capability for each callback, as this revision has it. The server's
-        side of this is needed_capability(), in room 11."""
+        side of this is needed_capability(), in section 11."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
@@ -12500,7 +12499,7 @@ class Client:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
             # Some old servers end when anything comes before `initialize`; their stderr
-            # names that, or is empty. `command` is set for a child that ended by itself.
+            # names that, or is empty. `command` is set for a child that has ended.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
@@ -13116,7 +13115,7 @@ class Client:
 
 # `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
 # A command's result alone goes to stdout; progress, questions, failures go to stderr.
-# A terminal gets the control characters of a server escaped. Nothing of this room is
+# A terminal gets the control characters of a server escaped. Nothing of this section is
 # imported with mcp_lite.
 
 _PROGRAM = "python3 -m mcp_lite"
