@@ -3297,6 +3297,11 @@ class HintReader:
     def _scalar(self, cls: Any, row: Any) -> WireType:
         if not row.expected:
             return WireType(row.schema, cls=cls)
+        schema = dict(row.schema)
+        if self._is_returned and schema.get("format") in _STRICT_FORMATS:
+            # A client may check it, and then refuse a time without an offset, or a
+            # duration with a sign.
+            del schema["format"]
 
         def convert(wire: object) -> Any:
             try:
@@ -3304,7 +3309,7 @@ class HintReader:
             except REFUSALS:
                 raise ValueError(f"expected {row.expected}, got {show(wire)}") from None
 
-        return WireType(row.schema, convert, cls)
+        return WireType(schema, convert, cls)
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         by_key = {equality_key(to_plain(member)): member for member in members}
@@ -3458,6 +3463,9 @@ def field_default(field: Any) -> Any:
     return field.get_default(call_default_factory=True)
 
 
+# RFC 3339 has less of these than Python's classes, and than ISO 8601.
+_STRICT_FORMATS = ("date-time", "time", "duration")
+
 # The marks that a TypedDict may give to a member.
 _MARKS = {"Required": REQUIRED, "NotRequired": None}
 
@@ -3537,7 +3545,8 @@ def _respell(text: str) -> tuple[Any, Json]:
 #             at most 5.            days : int                        at most 5.
 #                                       How many, at most 5.
 _DOC_HEADINGS = (
-    r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
+    r"(?m)^(?:Args|Arguments|Attributes|Params|(?:Other )?Parameters)(?::|\n-+)$\n"
+    r"|^:type .*$\n?"
 )
 _DOC_ENTRY = (
     r"(?P<indent> *)"

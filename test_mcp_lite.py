@@ -3305,6 +3305,54 @@ class TestEveryday:
         said = r"thing: TypeError: .*class object.*\(test_mcp_lite.py, line (\d+)\)"
         assert re.fullmatch(said, str(caught.value))
 
+    def test_formats_that_clients_check(self):
+        """An outputSchema promises no format that a value may break: a time has an
+        offset in RFC 3339, and a duration no sign. An inputSchema shows it."""
+
+        @dataclasses.dataclass
+        class Slot:
+            at: datetime.datetime
+            long: datetime.timedelta
+
+        server = Server("s")
+
+        @server.tool
+        def book(at: datetime.datetime) -> Slot:
+            return Slot(at, datetime.timedelta(seconds=-0.5))
+
+        with Client(server) as client:
+            [tool] = client.list_tools()
+            made = client.call("book", at="2026-01-02T03:04:05")
+        assert made == {"at": "2026-01-02T03:04:05", "long": "-PT0.5S"}
+        assert tool["inputSchema"]["properties"]["at"]["format"] == "date-time"
+        assert "format" not in json.dumps(tool["outputSchema"])
+
+    def test_a_class_with_a_heading(self):
+        """The heading of a class's list of attributes goes with its entries."""
+
+        @dataclasses.dataclass
+        class Part:
+            """A part.
+
+            Attributes:
+                size: in inches
+            """
+
+            size: int
+
+        server = Server("s")
+
+        def take(part):
+            return part.size
+
+        take.__annotations__["part"] = Part
+        server.add_tool(take)
+        with Client(server) as client:
+            [tool] = client.list_tools()
+        [part] = tool["inputSchema"]["properties"].values()
+        assert part["description"] == "A part."
+        assert part["properties"]["size"]["description"] == "in inches"
+
     @pytest.mark.parametrize("seconds", [0, 90, 1.5, -7.25, 123456789.5, 3 * 86400])
     def test_a_duration_both_ways(self, seconds):
         """A timedelta is an ISO 8601 duration, both ways."""
