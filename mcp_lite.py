@@ -7282,7 +7282,7 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
-PAUSE = 2e-10  # seconds for each such byte, before it is decoded
+PAUSE = 4e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
