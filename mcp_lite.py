@@ -7448,8 +7448,8 @@ class Exchange(Outbox):
         which counts if no event went before."""
         if answer is not None:
             self.add(encode_answer(answer, request)[1])
-            if request is not None and request.modern:
-                code = member_at(answer, ("error", "code"))
+            if request is not None and request.modern and "error" in answer:
+                code = answer["error"]["code"]
                 self.answer_status = _ANSWER_STATUS.get(code, 200)
         self.complete = self.method == "POST"
 
@@ -8457,6 +8457,8 @@ class _WsgiExchange(Exchange):
 
 
 class _SocketExchange(Exchange):
+    _is_probed = False
+
     def __init__(self, handler: _Handler, head: Head) -> None:
         super().__init__(head.method, head.target, head.fields)
         self._handler = handler
@@ -8465,7 +8467,6 @@ class _SocketExchange(Exchange):
         self._is_chunked = head.version == "1.1"
         self.peer = str(handler.client_address[0])
         self.is_last = head.last
-        self._is_probed = False
         # Whether nothing of the request is left to be read.
         self.is_read = head.size == 0
 
