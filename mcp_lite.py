@@ -145,7 +145,7 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
     caller      Call.result         has it; value_of makes it a value again
 In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
 LineOutbox and Child; on the server HttpServer and HttpEndpoint read, the thread of the
-connection works, and a Stream takes the place of LineOutbox.
+connection works, and an Exchange takes the place of LineOutbox.
 
 A path through the protocol, of less than 3,000 lines:
     rooms 1 to 4   words, errors, messages, and the table of all that can be said
@@ -179,10 +179,10 @@ The rooms, in reading order. Each uses only the rooms above it.
     11. Context         what a handler sees; how it asks the client; where it runs
     12. stdio           clean standard streams; a server as a child process
     13. HTTP messages   heads, chunks, headers that mirror
-    14. HTTP streams    one exchange, and the stream of events that answers it
-    15. HTTP endpoint   every revision at one URL: admission, sessions, statuses
+    14. HTTP streams    one exchange: a request, and its answer as JSON or as events
+    15. HTTP endpoint   who may ask; the modern era, and below it that of sessions
     16. HTTP server     the endpoint behind http.server, and behind WSGI
-    17. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    17. HTTP client     POSTs and events; below them sessions and the old HTTP+SSE
     18. Authorization   OAuth: discovery, registration, tokens, step-up
     19. Server          what is offered; the handlers of requests; the public face
     20. Client          targets, a revision agreed, calls with their rounds, pages
@@ -200,12 +200,12 @@ There are seven kinds of threads. The names of all but yours begin with "mcp-":
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
 A lock guards what several threads change: the threads of Workers, what a Connection may
-still say about a request, the events of a Stream, the connections that an HTTP client
-keeps, the event loop, the connection of a Client. A thread that holds a Connection's
-lock may take another one of these; with any other one it takes none, does nothing that
-may block, and runs none of your code. Every other lock is a turn: the thread that holds
-it is the one that writes, prints, logs in, opens a session, waits for a call, or runs
-jobs on the main thread of a host program.
+still say about a request, the events of a SessionStream, the connections that an HTTP
+client keeps, the event loop, the connection of a Client. A thread that holds a
+Connection's lock may take another one of these; with any other one it takes none, does
+nothing that may block, and runs none of your code. Every other lock is a turn: the
+thread that holds it is the one that writes, prints, decodes a large body, logs in,
+opens a session, waits for a call, or runs jobs on the main thread of a host program.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -7585,7 +7585,6 @@ def log_access(exchange: Exchange) -> None:
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
-    name = str(exchange.mirrored.get("Mcp-Name") or "")
     columns = [
         # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
         exchange.peer.rpartition("::ffff:")[2],
@@ -7595,7 +7594,9 @@ def log_access(exchange: Exchange) -> None:
         f"{(time.monotonic() - exchange.began) * 1000:.1f}",
         exchange.mirrored.get("Mcp-Method"),
         # The rest of a URI may be secret.
-        re.split("[?#]", name[:MAX_SHOWN_NAME])[0],
+        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
+            :MAX_SHOWN_NAME
+        ],
         str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # No peer adds another column, or line.
@@ -8283,11 +8284,12 @@ class LegacyEndpoint:
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
-        expected = session.protocol.version
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", expected):
+        if version not in ("", session.protocol.version):
             raise HttpError(
-                400, f"MCP-Protocol-Version: expected {expected}, got {show(version)}"
+                400,
+                f"MCP-Protocol-Version: expected {session.protocol.version}, "
+                f"got {show(version)}",
             )
         return session
 
@@ -8419,8 +8421,8 @@ class _WsgiExchange(Exchange):
         }
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
-        target = f"{path}?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(str(environ.get("REQUEST_METHOD")), target, headers)
+        path += f"?{environ.get('QUERY_STRING') or ''}"
+        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
         self.peer = str(environ.get("REMOTE_ADDR") or "")
         self._environ = environ
         self._start_response = start_response
@@ -8616,8 +8618,9 @@ class _Handler(BaseHTTPRequestHandler):
             )
         # A timeout of the socket's own would double the system calls; but on Windows, a
         # thread may not notice the server's cut.
-        seconds = None if os.name == "posix" else self.server.idle_seconds
-        self.request.settimeout(seconds)
+        self.request.settimeout(
+            None if os.name == "posix" else self.server.idle_seconds
+        )
         if hasattr(self.request, "do_handshake"):
             self.set_deadline(self.server.request_seconds)
             self.request.do_handshake()
@@ -9312,8 +9315,7 @@ class HttpCaller:
 
     def _mend(self, trip: _Trip, shown: dict[str, str]) -> None:
         """Have the Authorizer get what lets the next try in, or raise the refusal."""
-        body = trip.response.read(MAX_ERROR)
-        refusal = trip.failure(body, kind=AuthorizationError)
+        refusal = trip.failure(trip.response.read(MAX_ERROR), kind=AuthorizationError)
         refusal.url = show_url(trip.server)
         is_last = len(trip.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
@@ -9805,8 +9807,9 @@ class SseTransport(HttpTransport):
         if kind == "message" and text:
             self.connection.receive(text)
         elif kind == "endpoint" and self._place is None:
-            reference = text[:MAX_HEAD].decode("utf-8", "replace")
-            self._place = follow_reference(self.caller.url, reference)
+            self._place = follow_reference(
+                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
+            )
             self._is_answered.set()
 
     def _post(self, post: _Post) -> None:
@@ -10346,8 +10349,11 @@ class OAuth:
                 "code_challenge": _digest(verifier),
                 "code_challenge_method": "S256",
             }
-            scope = " ".join(plan["scopes"]) or None
-            add_given(query, scope=scope, resource=plan["resource"])
+            add_given(
+                query,
+                scope=" ".join(plan["scopes"]) or None,
+                resource=plan["resource"],
+            )
             with asking():
                 came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
         if not isinstance(came, str):
