@@ -4306,7 +4306,7 @@ class Protocol:
 #                                                              SIGTERM, SIGKILL
 #  14 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
-#     Exchange._bell                 what others queue         ring(); comment_seconds
+#     Exchange.bell                  what others queue         its put(); comment_seconds
 #  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #     SessionStream._lock            events that are kept      leaf
 #  16 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
