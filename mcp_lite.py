@@ -7410,9 +7410,8 @@ class Exchange(Outbox):
 
     def claim(self, size: int) -> None:
         """Make room for a body of so many bytes. Raises HttpError."""
-        max_body = self.endpoint.max_body
-        if size > max_body:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
+        if size > self.endpoint.max_body:
+            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
         self._take(size)
 
     def _take(self, size: int) -> None:
@@ -8008,9 +8007,12 @@ class HttpEndpoint:
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs, but for
         what this thread itself is in."""
-        me = threading.get_ident()
         serving = list(self.serving.items())
-        mine = {connection for exchange, connection in serving if exchange.thread == me}
+        mine = {
+            connection
+            for exchange, connection in serving
+            if exchange.thread == threading.get_ident()
+        }
         connections = {connection for _, connection in serving}
         connections.update(self.legacy.sessions.copy().values())
         for connection in connections:
