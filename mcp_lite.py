@@ -179,10 +179,10 @@ The sections, in reading order. Each uses only the sections above it.
     11. Context         what a handler sees; how it asks the client; where it runs
     12. stdio           clean standard streams; a server as a child process
     13. HTTP messages   heads, chunks, headers that mirror
-    14. HTTP streams    one exchange, and the stream of events that answers it
-    15. HTTP endpoint   every revision at one URL: admission, sessions, statuses
+    14. HTTP streams    one exchange: a request, and its answer as JSON or as events
+    15. HTTP endpoint   who may ask; the modern era, and below it that of sessions
     16. HTTP server     the endpoint behind http.server, and behind WSGI
-    17. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    17. HTTP client     POSTs and events; below them sessions and the old HTTP+SSE
     18. Authorization   OAuth: discovery, registration, tokens, step-up
     19. Server          what is offered; the handlers of requests; the public face
     20. Client          targets, a revision agreed, calls with their rounds, pages
@@ -4312,7 +4312,7 @@ class Protocol:
 #                                                              SIGTERM, SIGKILL
 #  14 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
-#     Exchange._bell                 what others queue         ring(); comment_seconds
+#     Exchange.bell                  what others queue         its put(); comment_seconds
 #  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #     SessionStream._lock            events that are kept      leaf
 #  16 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
@@ -7250,9 +7250,15 @@ def parse_head(data: bytes) -> Head:
             value = f"{fields[name]}, {value}"
         fields[name] = value
     version = head[3].decode("ascii")
-    size = _body_size(fields, version)
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
-    return Head(head[1].decode(), head[2].decode(), version, fields, size, last)
+    return Head(
+        head[1].decode("ascii"),
+        head[2].decode("ascii"),
+        version,
+        fields,
+        _body_size(fields, version),
+        last,
+    )
 
 
 def _body_size(fields: dict[str, str], version: str) -> int | None:
@@ -7288,7 +7294,7 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
-PAUSE = 2e-10  # seconds for each such byte, before it is decoded
+PAUSE = 4e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -7383,8 +7389,8 @@ class Exchange(Outbox):
         self.events: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
         # Held by the thread that writes events.
         self._writing = threading.Lock()
-        # An item here wakes the thread that waits.
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        # An item here wakes its thread, which then looks again.
+        self.bell: SimpleQueue[None] = SimpleQueue()
 
     # The request
     def read_message(self) -> None:
@@ -7410,9 +7416,8 @@ class Exchange(Outbox):
 
     def claim(self, size: int) -> None:
         """Make room for a body of so many bytes. Raises HttpError."""
-        max_body = self.endpoint.max_body
-        if size > max_body:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
+        if size > self.endpoint.max_body:
+            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
         self._take(size)
 
     def _take(self, size: int) -> None:
@@ -7440,7 +7445,7 @@ class Exchange(Outbox):
             self.state = self.OVER
         if self.trace is not None and body and self.method == "POST":
             self.trace("<--", body)
-        self.ring()
+        self.bell.put(None)
 
     def send(self, message: Json) -> None:
         self.add(encode_message(message))
@@ -7454,8 +7459,8 @@ class Exchange(Outbox):
         which counts if no event went before."""
         if answer is not None:
             self.add(encode_answer(answer, request)[1])
-            if request is not None and request.modern:
-                code = member_at(answer, ("error", "code"))
+            if request is not None and request.modern and "error" in answer:
+                code = answer["error"]["code"]
                 self.answer_status = _ANSWER_STATUS.get(code, 200)
         self.complete = self.method == "POST"
 
@@ -7471,7 +7476,7 @@ class Exchange(Outbox):
         if (self.complete or is_own) and not self.is_waiting:
             self.flush()
         else:
-            self.ring()
+            self.bell.put(None)
 
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait; then `more`, raw bytes such as a comment. May
@@ -7517,7 +7522,7 @@ class Exchange(Outbox):
         self.put(primer + self._encode(events) + more, ending)
         if ending:
             self.state = self.OVER
-            self.ring()
+            self.bell.put(None)
 
     def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
         """Take events out of a list, as a slow client must not hold them twice."""
@@ -7545,11 +7550,7 @@ class Exchange(Outbox):
         """Write nothing more. Never blocks."""
         self.state = self.OVER
         self.is_last = True
-        self.ring()
-
-    def ring(self) -> None:
-        """Have its thread look again. Any thread may call this."""
-        self._bell.put(None)
+        self.bell.put(None)
 
     def wait_until_over(self, comment_seconds: float) -> None:
         """Write what others queue, until the answer is over. While nothing comes, a
@@ -7558,7 +7559,7 @@ class Exchange(Outbox):
         while self.state != self.OVER:
             comment = b""
             try:
-                get_within(self._bell, comment_seconds)
+                get_within(self.bell, comment_seconds)
             except Empty:
                 # Before the answer begins, a comment would make events of it.
                 comment = b":\n\n" if self.status else b""
@@ -7589,18 +7590,18 @@ def log_access(exchange: Exchange) -> None:
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
-    name = str(exchange.mirrored.get("Mcp-Name") or "")
-    milliseconds = (time.monotonic() - exchange.began) * 1000
     columns = [
         # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
         exchange.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
         exchange.status,
-        f"{milliseconds:.1f}",
+        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
         exchange.mirrored.get("Mcp-Method"),
         # The rest of a URI may be secret.
-        re.split("[?#]", name[:MAX_SHOWN_NAME])[0],
+        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
+            :MAX_SHOWN_NAME
+        ],
         str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # No peer adds another column, or line.
@@ -7894,8 +7895,9 @@ class HttpEndpoint:
         verify: Callable[[str], Json | None],
     ) -> Json:
         """Return the claims of the token in these headers. Raises HttpError."""
-        given = headers.get("authorization", "")
-        bearer = re.fullmatch("(?i:bearer) +([!-~]+) *", given)
+        bearer = re.fullmatch(
+            "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
+        )
         if bearer is None:
             raise self._challenge(401)
         try:
@@ -7921,8 +7923,11 @@ class HttpEndpoint:
         parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
         told = [f'{name}="{value}"' for name, value in parameters.items() if value]
         challenge = f"Bearer {', '.join(told)}".strip()
-        why = problem or "a bearer token is needed"
-        return HttpError(status, why, {"WWW-Authenticate": challenge})
+        return HttpError(
+            status,
+            problem or "a bearer token is needed",
+            {"WWW-Authenticate": challenge},
+        )
 
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
@@ -8008,9 +8013,12 @@ class HttpEndpoint:
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs, but for
         what this thread itself is in."""
-        me = threading.get_ident()
         serving = list(self.serving.items())
-        mine = {connection for exchange, connection in serving if exchange.thread == me}
+        mine = {
+            connection
+            for exchange, connection in serving
+            if exchange.thread == threading.get_ident()
+        }
         connections = {connection for _, connection in serving}
         connections.update(self.legacy.sessions.copy().values())
         for connection in connections:
@@ -8023,8 +8031,8 @@ def _answer_route(fn: Route, exchange: Exchange) -> None:
     """Answer with what a function of the program's says."""
     status, headers, body = fn(exchange)
     # A text of a peer's, repeated here, makes no other header.
-    safe = {name: printable(value) for name, value in headers.items()}
-    exchange.reply(status, safe, body.encode() if isinstance(body, str) else body)
+    headers = {name: printable(value) for name, value in headers.items()}
+    exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
 
 
 def _host_name(host: str) -> str:
@@ -8133,16 +8141,15 @@ class SessionStream(Outbox):
             exchange.complete = self.complete
             self.exchange = exchange
         before.complete = True
-        before.ring()
+        before.bell.put(None)
 
     def leave(self, retry_ms: int) -> None:
         """End the response, and have the client come back for the answer after
         `retry_ms`. Do nothing if it has no id to come back to."""
         if self._is_primed:
-            exchange = self.exchange
-            exchange.is_last = True
-            exchange.complete = True
-            exchange.flush(b"retry: %d\n\n" % retry_ms)
+            self.exchange.is_last = True
+            self.exchange.complete = True
+            self.exchange.flush(b"retry: %d\n\n" % retry_ms)
 
 
 class Session(HttpConnection):
@@ -8285,11 +8292,12 @@ class LegacyEndpoint:
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
-        expected = session.protocol.version
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", expected):
+        if version not in ("", session.protocol.version):
             raise HttpError(
-                400, f"MCP-Protocol-Version: expected {expected}, got {show(version)}"
+                400,
+                f"MCP-Protocol-Version: expected {session.protocol.version}, "
+                f"got {show(version)}",
             )
         return session
 
@@ -8421,8 +8429,8 @@ class _WsgiExchange(Exchange):
         }
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
-        target = f"{path}?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(str(environ.get("REQUEST_METHOD")), target, headers)
+        path += f"?{environ.get('QUERY_STRING') or ''}"
+        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
         self.peer = str(environ.get("REMOTE_ADDR") or "")
         self._environ = environ
         self._start_response = start_response
@@ -8463,6 +8471,8 @@ class _WsgiExchange(Exchange):
 
 
 class _SocketExchange(Exchange):
+    _is_probed = False
+
     def __init__(self, handler: _Handler, head: Head) -> None:
         super().__init__(head.method, head.target, head.fields)
         self._handler = handler
@@ -8471,7 +8481,6 @@ class _SocketExchange(Exchange):
         self._is_chunked = head.version == "1.1"
         self.peer = str(handler.client_address[0])
         self.is_last = head.last
-        self._is_probed = False
         # Whether nothing of the request is left to be read.
         self.is_read = head.size == 0
 
@@ -8516,10 +8525,9 @@ class _SocketExchange(Exchange):
     ) -> None:
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        # No request can follow a body that was not read, or while this thread is in a
-        # handler.
-        is_busy = threading.get_ident() != self.thread
-        self.is_last |= is_busy or not self.is_read
+        # No request can follow a body that was not read, or while its own thread is in
+        # a handler.
+        self.is_last |= threading.get_ident() != self.thread or not self.is_read
         if self.is_last:
             headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
@@ -8552,31 +8560,26 @@ class _SocketExchange(Exchange):
             shut(self._sock, 1)
 
     def hung_up(self) -> bool:
+        """A client that says no more may still wait for the answer to its POST. What is
+        sent to it then, and ignored, resets the connection if it has gone; the next
+        look sees that."""
         import select
         import socket
 
-        if sys.platform == "linux":
-            # This is seen behind what is still unread, such as TLS's own end.
-            poll = select.poll()
-            poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
-            events = poll.poll(0)
-            return bool(events) and self._has_gone(events[0][1])
-        try:
-            return is_ready(self._sock) and not socket.socket.recv(
-                self._sock, 1, socket.MSG_PEEK
-            )
-        except OSError:
-            return True
-
-    def _has_gone(self, seen: int) -> bool:
-        """Return whether a client that says no more has gone. It may still wait for the
-        answer to its POST. What is sent to it then, and ignored, resets the connection
-        if it has gone; the next look sees that."""
-        import select
-
-        is_waiting = self._is_chunked and self.state == self.OPENING
-        if seen & (select.POLLHUP | select.POLLERR) or not is_waiting:
-            return True
+        if sys.platform != "linux":
+            try:
+                return is_ready(self._sock) and not socket.socket.recv(
+                    self._sock, 1, socket.MSG_PEEK
+                )
+            except OSError:
+                return True
+        # This is seen behind what is still unread, such as TLS's own end.
+        poll = select.poll()
+        poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
+        seen = sum(event for _, event in poll.poll(0))
+        may_listen = self._is_chunked and self.state == self.OPENING
+        if seen & (select.POLLHUP | select.POLLERR) or not (seen and may_listen):
+            return bool(seen)
         if not self._is_probed and self._writing.acquire(False):
             self._is_probed = True
             with suppress(OSError):
@@ -8623,8 +8626,9 @@ class _Handler(BaseHTTPRequestHandler):
             )
         # A timeout of the socket's own would double the system calls; but on Windows, a
         # thread may not notice the server's cut.
-        seconds = None if os.name == "posix" else self.server.idle_seconds
-        self.request.settimeout(seconds)
+        self.request.settimeout(
+            None if os.name == "posix" else self.server.idle_seconds
+        )
         if hasattr(self.request, "do_handshake"):
             self.set_deadline(self.server.request_seconds)
             self.request.do_handshake()
@@ -8842,8 +8846,11 @@ def listen_http(
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
-    traits = {"disable_nagle_algorithm": not is_unix}
-    handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
+    handler = type(
+        "Handler",
+        (_Handler, BaseHTTPRequestHandler),
+        {"disable_nagle_algorithm": not is_unix},
+    )
     listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
@@ -9070,8 +9077,7 @@ class _Trip:
         host."""
         if self.response.status not in (307, 308) or self.is_redirected:
             return False
-        place = self.response.headers.get("Location", "")
-        target = follow_reference(self.url, place)
+        target = follow_reference(self.url, self.response.headers.get("Location", ""))
         if target is not None:
             self.is_redirected = True
             self.url = self.server = target
@@ -9090,7 +9096,7 @@ class _Trip:
 
 def content_type(response: HTTPResponse) -> str:
     """Return the media type of a body, in lower case, without parameters; or ""."""
-    header = response.headers.get("Content-Type", "")
+    header: str = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
 
@@ -9318,8 +9324,7 @@ class HttpCaller:
 
     def _mend(self, trip: _Trip, shown: dict[str, str]) -> None:
         """Have the Authorizer get what lets the next try in, or raise the refusal."""
-        body = trip.response.read(MAX_ERROR)
-        refusal = trip.failure(body, kind=AuthorizationError)
+        refusal = trip.failure(trip.response.read(MAX_ERROR), kind=AuthorizationError)
         refusal.url = show_url(trip.server)
         is_last = len(trip.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
@@ -9572,8 +9577,9 @@ class HttpTransport(Transport, Outbox):
     def _mirrors(self, post: _Post) -> dict[str, str]:
         """Return the headers that mirror a message. A value that no header can mirror,
         or that is not there, is left to the server's judgement."""
-        parameters = self.connection.endpoint.header_parameters
-        values = mirrored_headers(post.message, parameters)
+        values = mirrored_headers(
+            post.message, self.connection.endpoint.header_parameters
+        )
         meta = object_or_empty(post.params.get("_meta"))
         values["MCP-Protocol-Version"] = meta.get(META_VERSION)
         headers = {}
@@ -9626,8 +9632,9 @@ class LegacyHttp(HttpTransport):
         super().close()
 
     def _delete_session(self) -> None:
-        headers = self._headers(self._session)
-        with suppress(Exception), self.caller.send("DELETE", headers):
+        with suppress(Exception), self.caller.send(
+            "DELETE", self._headers(self._session)
+        ):
             pass
 
     def _headers(self, session: str | None) -> dict[str, str]:
@@ -9700,18 +9707,18 @@ class LegacyHttp(HttpTransport):
         """Open a session in place of a lost one, unless another thread has done so.
         This thread sends `initialize` and reads the answer itself, as the workers may
         all be waiting. Raises what came in place of a result."""
-        connection = self.connection
-        caller = self.caller
         with self._renewing:
             if self._session != lost:
                 return
             # The server has forgotten what it asked in the lost session.
-            connection.cancel_requests()
+            self.connection.cancel_requests()
             post = _Post(self._opening)
-            opening = PendingRequest(connection, "initialize")
-            connection.register(opening, post.request_id)
+            opening = PendingRequest(self.connection, "initialize")
+            self.connection.register(opening, post.request_id)
             try:
-                with time_limit(caller.timeout, caller.cut_off, post.request_id):
+                with time_limit(
+                    self.caller.timeout, self.caller.cut_off, post.request_id
+                ):
                     self._post_once(post, lost)
             finally:
                 # Where that has raised, no answer is waited for.
@@ -9719,11 +9726,11 @@ class LegacyHttp(HttpTransport):
             words = opening.result(0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
-                connection.protocol.version = version
+                self.connection.protocol.version = version
             self._set_server_info(words)
             ready = call_message("notifications/initialized", None)
             self.post_notification(_Post(ready))
-            caller.workers.submit(self._on_new_session)
+            self.caller.workers.submit(self._on_new_session)
 
     # Streams
     def _listen(self, session: str | None) -> None:
@@ -9796,8 +9803,7 @@ class SseTransport(HttpTransport):
     def _listen(self) -> None:
         why = "the server closed the stream"
         try:
-            accept = {"Accept": EVENT_TYPE}
-            with self.caller.send("GET", accept, key=self) as trip:
+            with self.caller.send("GET", {"Accept": EVENT_TYPE}, key=self) as trip:
                 for kind, text in read_events(trip.response, EventParser()):
                     self._take_event(kind, text)
         except Exception as error:
@@ -9810,8 +9816,9 @@ class SseTransport(HttpTransport):
         if kind == "message" and text:
             self.connection.receive(text)
         elif kind == "endpoint" and self._place is None:
-            reference = text[:MAX_HEAD].decode("utf-8", "replace")
-            self._place = follow_reference(self.caller.url, reference)
+            self._place = follow_reference(
+                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
+            )
             self._is_answered.set()
 
     def _post(self, post: _Post) -> None:
@@ -9871,24 +9878,6 @@ def _well_known(url: str, name: str) -> str:
 def _texts_in(document: Json, member: str) -> list[str]:
     """Return the strings in an array that may be missing."""
     return [each for each in document.get(member) or [] if isinstance(each, str)]
-
-
-@contextmanager
-def _lock_file(path: str) -> Iterator[None]:
-    """Inside, no other process holds this file. One that is still there after
-    LOCK_SECONDS was left by a process that has died: it is taken over."""
-
-    until = time.monotonic() + LOCK_SECONDS
-    while time.monotonic() < until:
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-            break
-        time.sleep(0.01)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.remove(path)
 
 
 def _digest(text: str) -> str:
@@ -10078,14 +10067,25 @@ class OAuth:
         from tempfile import mkstemp
 
         path = os.path.expanduser(self._store)
-        # Another process may keep a record at the same time. The file is replaced in
-        # one step, so that no process reads half of it.
-        with _lock_file(f"{path}.lock"):
+        # Another process may keep a record at the same time. The file is replaced in one
+        # step, so that no process reads half of it.
+        lock = f"{path}.lock"
+        until = time.monotonic() + LOCK_SECONDS
+        # One that is still there then was left by a process that has died.
+        while time.monotonic() < until:
+            with suppress(FileExistsError):
+                os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+                break
+            time.sleep(0.01)
+        try:
             records = {**self._load(), url: record}
             number, new = mkstemp(dir=os.path.dirname(path) or ".")
             with open(number, "w") as file:
                 json.dump(records, file)
             os.replace(new, path)
+        finally:
+            with suppress(OSError):
+                os.remove(lock)
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
@@ -10358,8 +10358,11 @@ class OAuth:
                 "code_challenge": _digest(verifier),
                 "code_challenge_method": "S256",
             }
-            scope = " ".join(plan["scopes"]) or None
-            add_given(query, scope=scope, resource=plan["resource"])
+            add_given(
+                query,
+                scope=" ".join(plan["scopes"]) or None,
+                resource=plan["resource"],
+            )
             with asking():
                 came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
         if not isinstance(came, str):
