@@ -13116,8 +13116,8 @@ class Client:
 
 # `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
 # A command's result alone goes to stdout; progress, questions, failures go to stderr.
-# A terminal gets the control characters of a server escaped. Nothing of this room is
-# imported with mcp_lite.
+# A terminal gets the control characters of a server escaped. `import mcp_lite` imports
+# none of the modules that this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
@@ -13128,10 +13128,13 @@ _ABOUT = f"""\
   prompt TARGET NAME [key=value ...]   have a prompt filled in
   run FILE[:object]                    serve the Server that a file makes
   login URL, logout URL                keep, or forget, tokens for a server
+  --version                            show version, revisions, the file's SHA-256
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 tool failed; 130 Ctrl-C."""
+# The models' APIs whose form `list --format` writes, and their member for the schema.
+_FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -13150,32 +13153,43 @@ def main() -> int:
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
+        if argv == ["--version"]:
+            print(_describe_file())
+            return 0
         options = _parse_arguments(argv)
         command = _COMMANDS[options.command]
-        # bind() tells of words that are missing, or too many.
+        # bind() names the words that are missing, or too many.
         command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        return _fail(error, "--json" in argv)
+        return _fail(error, argv)
 
 
-def _fail(error: BaseException, as_json: bool) -> int:
-    """Tell of a failure in one line. Returns the exit code."""
+def _describe_file() -> str:
+    """Return version, revisions, and the digest by which to know a copy."""
+    import hashlib
+    from pathlib import Path
+
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}"
+
+
+def _fail(error: BaseException, argv: list[str]) -> int:
+    """Report a failure, in one line unless lines belong to it. Returns the exit code."""
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
-    if isinstance(error, ConnectionClosed):
+    if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
         # Of the server's stderr the last line: the others were shown as they came.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
-    failure = {
-        "message": text,
-        "code": getattr(error, "code", None),
-        "exit": exit_code,
-    }
-    # A tool's own words may be lines.
-    keep_lines = isinstance(error, ToolError)
-    _say(json.dumps({"error": failure}) if as_json else f"mcp_lite: {text}", keep_lines)
+    shown = f"mcp_lite: {text}"
+    if "--json" in argv:
+        code = getattr(error, "code", None)
+        failure = {"message": text, "code": code, "exit": exit_code}
+        shown = json.dumps({"error": failure})
+    # A tool's own words, and what a child wrote to stderr, may be lines.
+    _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
 
 
@@ -13197,13 +13211,14 @@ def _parse_arguments(arguments: list[str]) -> Any:
     option = parser.add_argument
     option("command", choices=_COMMANDS, metavar="COMMAND", help="see above")
     option("words", nargs="*", default=[], metavar="TARGET ...", help="see above")
-    option("--version", action="version", version=__version__)
     option("--json", action="store_true", help="the result, or failure, as JSON")
     option("--timeout", type=float, default=60.0, metavar="S", help="for each answer")
     option("--protocol", default="auto", metavar="REVISION", help=f"such as {NEWEST}")
     option("--header", action="append", default=[], metavar="K:V", help="over HTTP")
+    option("--quiet", action="store_true", help="hide the stderr of a working child")
     option("--trace", nargs="?", const=True, metavar="FILE", help="show all messages")
     option("--schema", action="store_true", help="list: with the tools' schemas")
+    option("--format", choices=_FORMATS, help="list: the tools, for a model's API")
     option("--input", default="{}", metavar="JSON", help="call: arguments; - is stdin")
     option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
     # Behind `--` stands a command of the user's.
@@ -13214,19 +13229,20 @@ def _parse_arguments(arguments: list[str]) -> Any:
     return options
 
 
-def _split_pair(text: str, separator: str) -> tuple[str, str]:
-    """Split NAME=VALUE, say. Raises ValueError."""
-    name, found, value = text.partition(separator)
-    if not found:
-        # The text is not shown: it may be a secret.
-        raise ValueError(f"expected NAME{separator}VALUE")
-    return name, value
+def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
+    """Make a dict of words such as NAME=VALUE. Raises ValueError."""
+    pairs: Any = (word.split(separator, 1) for word in words)
+    try:
+        return dict(pairs)
+    except ValueError:
+        # The word is not shown: it may be a secret.
+        raise ValueError(f"expected NAME{separator}VALUE") from None
 
 
 # Reaching the server
 def _client(options: Any, target: Any) -> Client:
     """Make the client that the options describe."""
-    headers = dict(_split_pair(each, ":") for each in options.header)
+    headers = _read_pairs(options.header, ":")
     has_token = "authorization" in map(str.lower, headers)
     return Client(
         target,
@@ -13236,6 +13252,7 @@ def _client(options: Any, target: Any) -> Client:
         auth=None if has_token else OAuth(store=_TOKENS, may_log_in=False),
         env=dict(os.environ),
         trace=options.trace,
+        stderr=not options.quiet,
         on_elicit=_answer,
         on_elicit_url=_answer,
         on_progress=_show_progress,
@@ -13264,8 +13281,8 @@ def _answer(params: Json) -> Json:
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        host = parse_url(params["url"]).hostname
-        _say(f"It asks you to visit {host}: {params['url']}")
+        url = params["url"]
+        _say(f"It asks you to visit {parse_url(url).hostname}: {url}")
 
     schema = params.get("requestedSchema", {"properties": {}})
     content: Json = {}
@@ -13321,21 +13338,29 @@ def _show_offer(item: Json) -> str:
     """Describe it in a line: forecast(city: string, days: integer = 3)  About it."""
     members = item.get("inputSchema", {}).get("properties", {})
     # A schema may be True.
+    # A tool has properties, a prompt arguments.
     parameters = [
         f"{name}: {_show_type(object_or_empty(schema))}"
         for name, schema in members.items()
-    ]
-    parameters += [argument["name"] for argument in item.get("arguments", [])]
+    ] + [argument["name"] for argument in item.get("arguments", [])]
     called = (
         item.get("uri")
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
     about = str(item.get("description") or item.get("title") or "").strip()
-    return f"{called}  {about.partition(chr(10))[0]}".rstrip()
+    return printable(f"  {called}  {about.partition(chr(10))[0]}".rstrip())
 
 
-def _write(options: Any, result: Json, shown: Any) -> None:
+def _format_tool(tool: Json, form: str) -> Json:
+    """Describe a tool as a model's API takes it."""
+    about = add_given({"name": tool["name"]}, description=tool.get("description"))
+    # OpenAI's refuses an object without `properties`.
+    about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
+    return {"type": "function", "function": about} if form == "openai" else about
+
+
+def _write(options: Any, result: Any, shown: Any) -> None:
     """Write a result, or what is shown of it, to stdout: texts and bytes as they are,
     all else as JSON. A terminal gets bytes as Python writes them."""
     encoding = sys.stdout.encoding.lower()
@@ -13362,6 +13387,10 @@ def _list(options: Any, target: Any) -> None:
             "resourceTemplates": client.list_resource_templates(),
             "prompts": client.list_prompts(),
         }
+    if options.format is not None:
+        tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
+        _write(options, tools, tools)
+        return
     about = {
         "serverInfo": client.server_info,
         "protocolVersion": version,
@@ -13374,14 +13403,14 @@ def _list(options: Any, target: Any) -> None:
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
-    lines = [printable(line, keep_lines=True) for line in lines]
     for kind, items in offers.items():
         lines.append(f"{kind} ({len(items)})")
         for item in items:
-            lines.append(printable(f"  {_show_offer(item)}"))
+            lines.append(_show_offer(item))
             if options.schema and kind == "tools":
                 lines.append(json.dumps(item.get("inputSchema"), indent=2))
-    _write(options, {**about, **offers}, "\n".join(lines))
+    text = printable("\n".join(lines), keep_lines=True)
+    _write(options, {**about, **offers}, text)
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
@@ -13391,7 +13420,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         given = {**json.loads(text)}
     except (ValueError, TypeError) as error:
         raise ValueError(f"--input: expected a JSON object: {error}") from None
-    words = dict(_split_pair(each, "=") for each in pairs)
+    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
@@ -13409,13 +13438,13 @@ def _read(options: Any, target: Any, uri: str) -> None:
 
 def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     """Have a prompt filled in."""
-    words = dict(_split_pair(each, "=") for each in pairs)
+    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
         result = client.get_prompt(name, words)
-    lines = []
-    for message in result["messages"]:
-        content = message["content"]
-        lines.append(f"{message['role']}: {content.get('text') or show(content, 200)}")
+    lines = [
+        f"{each['role']}: {each['content'].get('text') or show(each['content'], 200)}"
+        for each in result["messages"]
+    ]
     _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
