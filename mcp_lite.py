@@ -10495,28 +10495,31 @@ def _error_words(said: Mapping[str, object]) -> str:
 # 19. Server ##################################################################
 ###############################################################################
 
-# A Server offers functions to clients. This room keeps what is offered, has the handler
-# of each method that clients may call, tells subscribers of changes, and is the face
-# that programs see. It knows no transport beyond the seams Transport and HttpEndpoint.
+# A Server offers functions to clients. This section keeps the registered functions,
+# handles each method that clients may call, notifies subscribers of changes, and has the
+# class that programs use. It knows no transport beyond the seams Transport and
+# HttpEndpoint.
 
-MAX_LISTENERS = 1_000  # requests that listen; resources of one session's subscriptions
-MAX_COMPLETIONS = 100  # values of a completion, by its schema
-# For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
-# the ten seconds that `docker stop` gives.
+MAX_LISTENERS = (
+    1_000  # open subscriptions/listen; resources that a session subscribes to
+)
+MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
+# How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
+# within the ten seconds that `docker stop` allows.
 GRACE_SECONDS = 5.0
 
 # Marks a function that runs where its server's `run_on` says.
 AS_SERVER: Any = object()
 
 # A registered function:
-#     wire: what lists say of it
-#     signature: the function, and how its arguments are made
-#     output: of a tool, how its result is made
-#     timeout: of a tool, seconds, or None
-#     template: of a resource, its URI, or URI template
-#     headers: of a tool, what HTTP headers mirror of its arguments
-#     visible: visible(ctx) decides whether a caller may see it, or None: all may
-#     run_on: where it runs, as Server has it, or AS_SERVER
+#     wire: its entry in the list
+#     signature: the function, and how wire arguments become its own
+#     output: how a tool's return value becomes a result
+#     timeout: of a tool, in seconds, or None
+#     template: a resource's URI, or URI template
+#     headers: the parameters of a tool that HTTP headers mirror
+#     visible: visible(ctx) decides whether a caller may see it; None: everybody may
+#     run_on: where it runs, as in Server(run_on=); AS_SERVER until it is stored
 Registration = namedtuple(
     "Registration",
     "wire signature output timeout template headers visible run_on",
@@ -10524,14 +10527,14 @@ Registration = namedtuple(
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
 # The capabilities that a server declares with the first registration of each kind. See
-# also LIST_CHANGES, in room 4.
+# also LIST_CHANGES, in section 4.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# A completion's reference: the kind of what it completes, and the member that names it.
+# A completion's reference: the kind of registration, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
@@ -10565,15 +10568,12 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
 
 
 class ServerEndpoint(Endpoint):
-    """The server's side of its connections: it answers, and tells of changes.
+    """The server's side of its connections: it answers requests, and notifies
+    subscribers of changes. Server explains the options.
 
-    `visible` decides which callers may see a registered function. Middleware are the
-    user's functions around each request. `run_on` calls the user's functions on another
-    thread, such as the main thread of a host program. Server explains them.
-
-    A handler has the name that its row of METHODS says. It gets (ctx, params), which
-    were admitted, and returns the result, or None when the request stays open; what it
-    raises is an answer, too.
+    METHODS names the handler of each method. A handler gets (ctx, params), which the
+    Protocol has checked, and returns the result, or None if the request stays open. Its
+    exception becomes an error, or a tool's failure.
     """
 
     def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
@@ -10591,18 +10591,18 @@ class ServerEndpoint(Endpoint):
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
         }
-        # A capability stays declared when the last registration of its kind goes: it
-        # was a promise.
+        # A capability stays declared when the last registration of its kind is removed:
+        # clients rely on it for the whole session.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
-        # Of extensions: a method's row, and its function.
+        # An extension's method -> its row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
         # The request that listens, or the session's Connection -> Subscription. Each
         # step is one operation on a dict.
         self._subscriptions: dict[Any, Subscription] = {}
-        # Each of the user's functions takes one of these while it runs, for all clients
-        # together. A Semaphore costs ten times as much.
+        # A request takes a slot while the user's code runs for it. All connections share
+        # the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(self.max_workers):
             self._slots.put(None)
@@ -10623,19 +10623,20 @@ class ServerEndpoint(Endpoint):
         self.notify_list_changed(kind)
 
     def remove(self, kind: str, name: str) -> None:
-        """Stop offering it. Raises KeyError for what is not offered."""
+        """Stop offering a function. Raises KeyError for an unknown name."""
         del self.registered[kind][name]
         self.notify_list_changed(kind)
 
     def _may_see(self, ctx: Context, registration: Registration) -> bool:
-        """Return whether a caller may see it."""
+        """Return whether the caller may see a registered function."""
         if registration.visible is None:
             return True
         look = partial(registration.visible, ctx)
         return bool(run_job(ctx, look, registration.run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
-        """Find what a caller may see under this name. Raises NotFound."""
+        """Return the registration of this name, if the caller may see it. Raises
+        NotFound."""
         registration = self.registered[kind].get(name)
         if registration is None or not self._may_see(ctx, registration):
             offers = list(self.registered[kind].items())
@@ -10657,19 +10658,6 @@ class ServerEndpoint(Endpoint):
         raise NotFound(f"Resource not found: {uri[:MAX_SHOWN_NAME]}")
 
     # Connections
-    def open_connection(self, transport: Transport) -> Connection:
-        """Begin a conversation whose answers a transport carries."""
-        connection = Connection(
-            Protocol("server", self.capabilities, self.extension_row),
-            self,
-            LineOutbox(transport),
-            Workers("mcp-worker", self.max_workers),
-            transport=transport,
-            trace=self.trace,
-        )
-        connection.loop = EventLoop()
-        return connection
-
     def disconnected(self, connection: Connection) -> None:
         """Forget the session of a conversation that has ended. Idempotent. Requests
         that listened were cancelled with it, and have forgotten themselves."""
@@ -10698,12 +10686,12 @@ class ServerEndpoint(Endpoint):
 
     # Answering
     def capabilities(self) -> Json:
-        """Return all that this server declares."""
+        """Return all capabilities of this server."""
         return self.declared
 
     def _declare(self, ctx: Context) -> Json:
-        """Return what this server declares to a client. It promises to tell of changes
-        only where the connection can carry that."""
+        """Return the capabilities that this server declares to a client. It promises
+        notifications of changes only if the connection can carry them."""
         declared = {name: dict(each) for name, each in self.declared.items()}
         if not ctx._connection.carries_changes:
             for capability in declared.values():
@@ -10718,13 +10706,12 @@ class ServerEndpoint(Endpoint):
 
     def extension_row(self, method: str) -> Method:
         """Return the row of an extension's method, or UNKNOWN."""
-        row, _ = self.methods.get(method, (UNKNOWN, do_nothing))
-        return row
+        return self.methods.get(method, (UNKNOWN, do_nothing))[0]
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
         if request.row.inline and not self.may_block:
-            # No function of the user runs.
+            # None of the user's code runs, so no slot is needed.
             self._serve(connection, request)
             return
         self._slots.get()
@@ -10761,7 +10748,7 @@ class ServerEndpoint(Endpoint):
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
-                # A state that is not ours is refused before the handler begins.
+                # Refuse a state that is not ours before the handler runs.
                 _ = ctx._record
             handler: Callable[..., Json | None] = getattr(
                 self, ctx._request.row.handler
@@ -10776,9 +10763,9 @@ class ServerEndpoint(Endpoint):
     def _failure_message(
         self, connection: Connection, request: Request, error: BaseException
     ) -> Json:
-        """Make the answer that a handler's exception stands for."""
+        """Make the answer to a request whose handler raised an exception."""
         if isinstance(error, ToolError) and request.row.fails_readably:
-            # Middleware has raised it: the function's own are results already.
+            # Middleware raised this: _tools_call() handles the function's own.
             failed = tool_failure(str(error), error.content)
             return self._result_message(request, failed)
         failure = self._to_mcp_error(connection, request, error)
@@ -10807,9 +10794,8 @@ class ServerEndpoint(Endpoint):
     def _report(
         self, connection: Connection, request: Request, error: BaseException
     ) -> str:
-        """Log an exception that no handler should raise. Even SystemExit does not end
-        the server. Returns the text for the client.
-        """
+        """Log an unexpected exception, be it SystemExit, and return the text for the
+        client."""
         log_line(WARNING, f"{request.about} failed", error)
         is_masked = self._mask_errors
         if is_masked is None:
@@ -10821,8 +10807,8 @@ class ServerEndpoint(Endpoint):
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
     ) -> Json:
-        """Make the answer. A modern one says its type, its server, and how long it may
-        be reused (basic/index.md#resulttype, server/utilities/caching).
+        """Make the answer. In the modern era it has a type, the server's name, and how
+        long it may be cached (basic/index.md#resulttype, server/utilities/caching).
         """
         # Middleware may have made the result of a tool, too.
         if request.row.fails_readably and "content" in result:
@@ -10897,10 +10883,9 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             # Since 2025-11-25, "input validation errors should be returned as Tool
             # Execution Errors", which models can read.
-            wrong = InvalidParams(f"{name}: {error}")
             if ctx.protocol_version < "2025-11-25":
-                raise wrong from None
-            return tool_failure(wrong.message)
+                raise InvalidParams(f"{name}: {error}") from None
+            return tool_failure(f"{name}: {error}")
         try:
             value = self._call(ctx, tool, arguments)
             return dict(tool.output.result(value))
@@ -10909,8 +10894,8 @@ class ServerEndpoint(Endpoint):
         except ToolError as error:
             return tool_failure(str(error), error.content)
         except BaseException as error:
-            # What comes of the function's own call to another server is no answer to
-            # this one, be it an error or a Cancelled.
+            # An error or Cancelled that the function got from another server does not
+            # describe this request: it is the tool's failure.
             is_error = isinstance(error, McpError) and not error.is_received
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
@@ -10920,8 +10905,8 @@ class ServerEndpoint(Endpoint):
         uri = params["uri"]
         resource, arguments = self._find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
-        # A list of EmbeddedResource is several contents. Any other list is one value,
-        # as JSON.
+        # A list of EmbeddedResource is several contents. Any other list is one value in
+        # JSON.
         parts = [value]
         is_list = isinstance(value, (list, tuple))
         if is_list and set(map(type, value)) == {EmbeddedResource}:
@@ -10970,7 +10955,8 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            complete = partial(completer, text, others)
+            given = (text, others)[: len(read_parameters(completer)[0])]
+            complete = partial(completer, *given)
             values = list(map(str, run_job(ctx, complete, registration.run_on)))
         return {
             "completion": {
@@ -10987,7 +10973,7 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: subscriptions
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        """Open a subscription. Its request stays open as long as that lasts."""
+        """Open a subscription. Its request stays open as long as the subscription."""
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
@@ -10996,8 +10982,9 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" it. Rule 6: it is
-        # queued first, so a later change is queued behind it, and none is missed.
+        # "MUST NOT send any notification on the subscription before" it. Rule 6: queue it
+        # before registering the subscription. Later changes are queued behind it. It is
+        # flushed when this handler returns, so that the client cannot be faster.
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
@@ -11066,7 +11053,7 @@ class Server:
 
         server.run()
 
-    All methods may be called from any thread. Clients are told `name` and `version`.
+    All methods may be called from any thread. Clients see `name` and `version`.
     """
 
     def __init__(
@@ -11088,14 +11075,14 @@ class Server:
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
-        """Make a server that offers nothing yet. Raises TypeError and ValueError for
-        wrong options.
+        """Make a server without functions. Raises TypeError and ValueError for wrong
+        options.
 
-        name: what programs call it
+        name: the server's, for programs
         version: the server's, not the protocol's
-        title: what users see in place of the name
+        title: the name that users see
         page_size: how many tools, resources or prompts one page of a list has
-        cache_ttl_ms: for how long clients may reuse lists and resources
+        cache_ttl_ms: how long clients may cache lists and resources, in milliseconds
         description: what the server is
         instructions: how a model should use it
         state_key: at least 16 bytes or characters, or a list of such keys: the first
@@ -11105,14 +11092,14 @@ class Server:
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
             submit of an executor; the default is a worker thread
-        max_workers: how many functions run at once, for all clients together; with 1
-            they run one after another. One that waits for a client's answer counts
-        mask_errors: whether to keep the texts of unexpected exceptions from clients;
-            the default is to keep them from those that come over HTTP
+        max_workers: maximum number of functions running at once, for all clients
+            together, including those that wait for a client's answer
+        mask_errors: whether to hide the texts of unexpected exceptions from clients;
+            the default hides them over HTTP only
         extensions: what to declare of extensions of the protocol: {"com.example/thing":
             {}}, with their settings; see method()
-        trace: a function (direction, line) that is told every message; True prints
-            them, a path appends them to a file
+        trace: a function (direction, line), called with each message; True prints them
+            to stderr, a path appends them to that file
         """
         if not name or not isinstance(name, str):
             raise TypeError(f"name: expected a text, got {show(name)}")
@@ -11158,7 +11145,7 @@ class Server:
         visible: Callable[[Context], bool] | None = None,
         run_on: Callback = AS_SERVER,
     ) -> Registered:
-        """Registration a function as a tool: server/tools.md. Clients are told.
+        """Register a function as a tool: server/tools.md. Connected clients are notified.
 
         As @server.tool, as @server.tool("x", title="X"), or as a plain call with the
         function. Its hints become the input schema. It returns text, an Image, Audio,
@@ -11169,28 +11156,28 @@ class Server:
         request; so are those of resources, prompts and completions.
 
         fn: the function; as a decorator with options, none, or the name
-        name: the tool's; else the function's. A second tool of that name takes the
-            place of the first, and a warning is logged
-        title: what users see in place of the name
-        description: what models read; else the docstring, without its parameters: what
-            it says of these goes to the input schema
-        annotations: hints on what it does: {"readOnlyHint": True}, say
+        name: the tool's name; the default is the function's. A second tool of the same
+            name replaces the first, and a warning is logged
+        title: the name that users see
+        description: for models; the default is the docstring. Its descriptions of
+            parameters go to the input schema
+        annotations: hints about the tool's effects: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
-        input_schema: in place of the one that hints make; its type is "object". The
-            arguments that its `properties` name come as they are, others do not come.
-            The function may take them by **kwargs, whatever their names are
-        output_schema: in place of the one that the return hint makes
+        input_schema: replaces the schema made from hints; its type is "object". The
+            function gets the arguments named in `properties` unconverted, and no
+            others; **kwargs takes any name
+        output_schema: replaces the schema made from the return hint
         meta: the wire's `_meta`
-        structured: whether results have structured content; else the return hint, or
-            the value, says so: text and content objects have none
+        structured: whether results have structured content; by default the return hint,
+            or the value, decides: text and content objects have none
         timeout: seconds, after which the client gets a failure, and the function is
-            cancelled. By handle(), by WSGI and in a batch, which give their answer when
-            the function returns, the failure comes then
-        visible: visible(ctx) says whether a caller may see it. It is asked for lists
-            and for calls, where run_on says. For those who may not, the tool does not
-            exist. Its exception is the answer to the request
-        run_on: in place of the server's; None is a worker thread, for a tool that waits
-            for something the main thread does
+            cancelled. With handle(), WSGI and in a batch, which answer when the function
+            returns, the failure comes then
+        visible: visible(ctx) returns whether the caller may see the tool; to others it
+            does not exist. It is called for lists and for calls, where run_on says. Its
+            exception is the answer to the request
+        run_on: replaces the server's; None is a worker thread, for a tool that waits for
+            something the main thread does
 
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
@@ -11240,7 +11227,7 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Registration what a function returns as a resource: server/resources.md.
+        """Register a function that returns a resource's contents: server/resources.md.
 
         As @server.resource("config://app"), or as a plain call with the function after
         it. The function returns text, bytes, an EmbeddedResource, a list of those, or
@@ -11309,7 +11296,8 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Registration a function as a prompt: server/prompts.md. Clients are told.
+        """Register a function as a prompt: server/prompts.md. Connected clients are
+        notified.
 
         As @server.prompt, as @server.prompt("x"), or as a plain call with the
         function. Its arguments come as text, and are converted as their hints say. It
@@ -11372,12 +11360,7 @@ class Server:
             )
 
         def register(function: Function) -> Function:
-            count = len(read_parameters(function)[0])
-
-            def complete(*given: object) -> Any:
-                return function(*given[:count])
-
-            registration.signature.completers[argument] = complete
+            registration.signature.completers[argument] = function
             return function
 
         return register
@@ -11446,11 +11429,11 @@ class Server:
 
     # Changing
     def remove_tool(self, name: str) -> None:
-        """Stop offering a tool. Clients are told. KeyError for an unknown name."""
+        """Stop offering a tool, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource or template. Clients are told.
+        """Stop offering a resource or template, and notify clients.
 
         uri: as it was registered; KeyError for an unknown one
         """
@@ -11458,11 +11441,11 @@ class Server:
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
 
     def remove_prompt(self, name: str) -> None:
-        """Stop offering a prompt. Clients are told. KeyError for an unknown name."""
+        """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("prompts", name)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to it that a resource has changed.
+        """Notify the clients that subscribed to a resource that it has changed.
 
         uri: the resource's; of a template, the one that was read
         """
@@ -11470,7 +11453,7 @@ class Server:
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until there is nothing more to serve. Blocks.
+        """Serve until the client, or a signal, ends it. Blocks.
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
@@ -11648,7 +11631,17 @@ class Server:
         Its thread calls connection.feed(data) for what comes in, and
         disconnect(connection) at the end.
         """
-        return self._endpoint.open_connection(transport)
+        endpoint = self._endpoint
+        connection = Connection(
+            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint,
+            LineOutbox(transport),
+            Workers("mcp-worker", endpoint.max_workers),
+            transport=transport,
+            trace=endpoint.trace,
+        )
+        connection.loop = EventLoop()
+        return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
         """End a conversation that connect() has begun. Idempotent, from any thread.
@@ -11665,11 +11658,11 @@ class Server:
 
         message: a decoded request, or notification
 
-        Returns the answer; None where there is none. The client cannot be told of
-        progress or of changes meanwhile. A tool's `timeout` cancels the function, but
+        Returns the answer; None for a notification. The client gets no notifications of
+        progress or of changes. A tool's `timeout` cancels the function, but
         the answer comes when that returns.
         """
-        connection = self._endpoint.open_connection(Transport())
+        connection = self.connect(Transport())
         connection.carries_changes = False
         connection.workers = SameThread()
         outbox = Batch(Outbox(), 1)
@@ -12276,8 +12269,8 @@ def read_target(target: Any) -> Any:
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
-        command = [target["command"], *(target.get("args") or [])]
-        return {**target, "command": _words(command)}
+        words = [target["command"], *(target.get("args") or [])]
+        return {**target, "command": _words(words)}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
