@@ -6427,7 +6427,7 @@ class TestHttpClient:
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
         heard = []
-        warning = "the server tells no more of x://note"
+        warning = "no more notifications of x://note"
         options = {"on_notification": lambda *told: heard.append(told)}
         with server.start_http() as http, Client(http.url, **options) as client:
             for n in (1, 2):
@@ -8630,7 +8630,7 @@ class TestExtending:
             url, "2", MODERN
         ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris[1:]) as told_less:
             for uri in ("x://secret", "x://nowhere"):
-                with pytest.raises(NotFound, match=f"does not tell of {uri}"):
+                with pytest.raises(NotFound, match=f"does not report {uri}"):
                     bob.listen(uris=[uri])
             for uri in uris:
                 server.resource_updated(uri)
