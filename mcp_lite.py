@@ -10505,29 +10505,31 @@ def _error_words(said: Mapping[str, object]) -> str:
 # 19. Server ##################################################################
 ###############################################################################
 
-# A Server offers functions to clients. This section keeps what is offered, has the
-# handler of each method that clients may call, tells subscribers of changes, and is the
-# face that programs see. It knows no transport beyond the seams Transport and
+# A Server offers functions to clients. This section keeps the registered functions,
+# handles each method that clients may call, notifies subscribers of changes, and has the
+# class that programs use. It knows no transport beyond the seams Transport and
 # HttpEndpoint.
 
-MAX_LISTENERS = 1_000  # requests that listen; resources of one session's subscriptions
-MAX_COMPLETIONS = 100  # values of a completion, by its schema
-# For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
-# the ten seconds that `docker stop` gives.
+MAX_LISTENERS = (
+    1_000  # open subscriptions/listen; resources that a session subscribes to
+)
+MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
+# How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
+# within the ten seconds that `docker stop` allows.
 GRACE_SECONDS = 5.0
 
 # Marks a function that runs where its server's `run_on` says.
 AS_SERVER: Any = object()
 
 # A registered function:
-#     wire: what lists say of it
-#     signature: the function, and how its arguments are made
-#     output: of a tool, how its result is made
-#     timeout: of a tool, seconds, or None
-#     template: of a resource, its URI, or URI template
-#     headers: of a tool, what HTTP headers mirror of its arguments
-#     visible: visible(ctx) decides whether a caller may see it, or None: all may
-#     run_on: where it runs, as Server has it, or AS_SERVER
+#     wire: its entry in the list
+#     signature: the function, and how wire arguments become its own
+#     output: how a tool's return value becomes a result
+#     timeout: of a tool, in seconds, or None
+#     template: a resource's URI, or URI template
+#     headers: the parameters of a tool that HTTP headers mirror
+#     visible: visible(ctx) decides whether a caller may see it; None: everybody may
+#     run_on: where it runs, as in Server(run_on=); AS_SERVER until it is stored
 Registration = namedtuple(
     "Registration",
     "wire signature output timeout template headers visible run_on",
@@ -10542,7 +10544,7 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# A completion's reference: the kind of what it completes, and the member that names it.
+# A completion's reference: the kind of registration, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
@@ -10576,15 +10578,12 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
 
 
 class ServerEndpoint(Endpoint):
-    """The server's side of its connections: it answers, and tells of changes.
+    """The server's side of its connections: it answers requests, and notifies
+    subscribers of changes. Server explains the options.
 
-    `visible` decides which callers may see a registered function. Middleware are the
-    user's functions around each request. `run_on` calls the user's functions on another
-    thread, such as the main thread of a host program. Server explains them.
-
-    A handler has the name that its row of METHODS says. It gets (ctx, params), which
-    were admitted, and returns the result, or None when the request stays open; what it
-    raises is an answer, too.
+    METHODS names the handler of each method. A handler gets (ctx, params), which the
+    Protocol has checked, and returns the result, or None if the request stays open. Its
+    exception becomes an error, or a tool's failure.
     """
 
     def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
@@ -10602,18 +10601,18 @@ class ServerEndpoint(Endpoint):
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
         }
-        # A capability stays declared when the last registration of its kind goes: it
-        # was a promise.
+        # A capability stays declared when the last registration of its kind is removed:
+        # clients rely on it for the whole session.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
-        # Of extensions: a method's row, and its function.
+        # An extension's method -> its row, and its function.
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
         # The request that listens, or the session's Connection -> Subscription. Each
         # step is one operation on a dict.
         self._subscriptions: dict[Any, Subscription] = {}
-        # Each of the user's functions takes one of these while it runs, for all clients
-        # together. A Semaphore costs ten times as much.
+        # A request takes a slot while the user's code runs for it. All connections share
+        # the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(self.max_workers):
             self._slots.put(None)
@@ -10634,19 +10633,20 @@ class ServerEndpoint(Endpoint):
         self.notify_list_changed(kind)
 
     def remove(self, kind: str, name: str) -> None:
-        """Stop offering it. Raises KeyError for what is not offered."""
+        """Stop offering a function. Raises KeyError for an unknown name."""
         del self.registered[kind][name]
         self.notify_list_changed(kind)
 
     def _may_see(self, ctx: Context, registration: Registration) -> bool:
-        """Return whether a caller may see it."""
+        """Return whether the caller may see a registered function."""
         if registration.visible is None:
             return True
         look = partial(registration.visible, ctx)
         return bool(run_job(ctx, look, registration.run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
-        """Find what a caller may see under this name. Raises NotFound."""
+        """Return the registration of this name, if the caller may see it. Raises
+        NotFound."""
         registration = self.registered[kind].get(name)
         if registration is None or not self._may_see(ctx, registration):
             offers = list(self.registered[kind].items())
@@ -10668,19 +10668,6 @@ class ServerEndpoint(Endpoint):
         raise NotFound(f"Resource not found: {uri[:MAX_SHOWN_NAME]}")
 
     # Connections
-    def open_connection(self, transport: Transport) -> Connection:
-        """Begin a conversation whose answers a transport carries."""
-        connection = Connection(
-            Protocol("server", self.capabilities, self.extension_row),
-            self,
-            LineOutbox(transport),
-            Workers("mcp-worker", self.max_workers),
-            transport=transport,
-            trace=self.trace,
-        )
-        connection.loop = EventLoop()
-        return connection
-
     def disconnected(self, connection: Connection) -> None:
         """Forget the session of a conversation that has ended. Idempotent. Requests
         that listened were cancelled with it, and have forgotten themselves."""
@@ -10709,12 +10696,12 @@ class ServerEndpoint(Endpoint):
 
     # Answering
     def capabilities(self) -> Json:
-        """Return all that this server declares."""
+        """Return all capabilities of this server."""
         return self.declared
 
     def _declare(self, ctx: Context) -> Json:
-        """Return what this server declares to a client. It promises to tell of changes
-        only where the connection can carry that."""
+        """Return the capabilities that this server declares to a client. It promises
+        notifications of changes only if the connection can carry them."""
         declared = {name: dict(each) for name, each in self.declared.items()}
         if not ctx._connection.carries_changes:
             for capability in declared.values():
@@ -10729,13 +10716,12 @@ class ServerEndpoint(Endpoint):
 
     def extension_row(self, method: str) -> Method:
         """Return the row of an extension's method, or UNKNOWN."""
-        row, _ = self.methods.get(method, (UNKNOWN, do_nothing))
-        return row
+        return self.methods.get(method, (UNKNOWN, do_nothing))[0]
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
         if request.row.inline and not self.may_block:
-            # No function of the user runs.
+            # None of the user's code runs, so no slot is needed.
             self._serve(connection, request)
             return
         self._slots.get()
@@ -10772,7 +10758,7 @@ class ServerEndpoint(Endpoint):
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
-                # A state that is not ours is refused before the handler begins.
+                # Refuse a state that is not ours before the handler runs.
                 _ = ctx._record
             handler: Callable[..., Json | None] = getattr(
                 self, ctx._request.row.handler
@@ -10787,9 +10773,9 @@ class ServerEndpoint(Endpoint):
     def _failure_message(
         self, connection: Connection, request: Request, error: BaseException
     ) -> Json:
-        """Make the answer that a handler's exception stands for."""
+        """Make the answer to a request whose handler raised an exception."""
         if isinstance(error, ToolError) and request.row.fails_readably:
-            # Middleware has raised it: the function's own are results already.
+            # Middleware raised this: _tools_call() handles the function's own.
             failed = tool_failure(str(error), error.content)
             return self._result_message(request, failed)
         failure = self._to_mcp_error(connection, request, error)
@@ -10818,9 +10804,8 @@ class ServerEndpoint(Endpoint):
     def _report(
         self, connection: Connection, request: Request, error: BaseException
     ) -> str:
-        """Log an exception that no handler should raise. Even SystemExit does not end
-        the server. Returns the text for the client.
-        """
+        """Log an unexpected exception, be it SystemExit, and return the text for the
+        client."""
         log_line(WARNING, f"{request.about} failed", error)
         is_masked = self._mask_errors
         if is_masked is None:
@@ -10832,8 +10817,8 @@ class ServerEndpoint(Endpoint):
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
     ) -> Json:
-        """Make the answer. A modern one says its type, its server, and how long it may
-        be reused (basic/index.md#resulttype, server/utilities/caching).
+        """Make the answer. In the modern era it has a type, the server's name, and how
+        long it may be cached (basic/index.md#resulttype, server/utilities/caching).
         """
         # Middleware may have made the result of a tool, too.
         if request.row.fails_readably and "content" in result:
@@ -10908,10 +10893,9 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             # Since 2025-11-25, "input validation errors should be returned as Tool
             # Execution Errors", which models can read.
-            wrong = InvalidParams(f"{name}: {error}")
             if ctx.protocol_version < "2025-11-25":
-                raise wrong from None
-            return tool_failure(wrong.message)
+                raise InvalidParams(f"{name}: {error}") from None
+            return tool_failure(f"{name}: {error}")
         try:
             value = self._call(ctx, tool, arguments)
             return dict(tool.output.result(value))
@@ -10920,8 +10904,8 @@ class ServerEndpoint(Endpoint):
         except ToolError as error:
             return tool_failure(str(error), error.content)
         except BaseException as error:
-            # What comes of the function's own call to another server is no answer to
-            # this one, be it an error or a Cancelled.
+            # An error or Cancelled that the function got from another server does not
+            # describe this request: it is the tool's failure.
             is_error = isinstance(error, McpError) and not error.is_received
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
@@ -10931,8 +10915,8 @@ class ServerEndpoint(Endpoint):
         uri = params["uri"]
         resource, arguments = self._find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
-        # A list of EmbeddedResource is several contents. Any other list is one value,
-        # as JSON.
+        # A list of EmbeddedResource is several contents. Any other list is one value in
+        # JSON.
         parts = [value]
         is_list = isinstance(value, (list, tuple))
         if is_list and set(map(type, value)) == {EmbeddedResource}:
@@ -10981,7 +10965,8 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            complete = partial(completer, text, others)
+            given = (text, others)[: len(read_parameters(completer)[0])]
+            complete = partial(completer, *given)
             values = list(map(str, run_job(ctx, complete, registration.run_on)))
         return {
             "completion": {
@@ -10998,7 +10983,7 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: subscriptions
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        """Open a subscription. Its request stays open as long as that lasts."""
+        """Open a subscription. Its request stays open as long as the subscription."""
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
@@ -11007,8 +10992,9 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" it. Rule 6: it is
-        # queued first, so a later change is queued behind it, and none is missed.
+        # "MUST NOT send any notification on the subscription before" it. Rule 6: queue it
+        # before registering the subscription. Later changes are queued behind it. It is
+        # flushed when this handler returns, so that the client cannot be faster.
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
@@ -11077,7 +11063,7 @@ class Server:
 
         server.run()
 
-    All methods may be called from any thread. Clients are told `name` and `version`.
+    All methods may be called from any thread. Clients see `name` and `version`.
     """
 
     def __init__(
@@ -11099,14 +11085,14 @@ class Server:
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
-        """Make a server that offers nothing yet. Raises TypeError and ValueError for
-        wrong options.
+        """Make a server without functions. Raises TypeError and ValueError for wrong
+        options.
 
-        name: what programs call it
+        name: the server's, for programs
         version: the server's, not the protocol's
-        title: what users see in place of the name
+        title: the name that users see
         page_size: how many tools, resources or prompts one page of a list has
-        cache_ttl_ms: for how long clients may reuse lists and resources
+        cache_ttl_ms: how long clients may cache lists and resources, in milliseconds
         description: what the server is
         instructions: how a model should use it
         state_key: at least 16 bytes or characters, or a list of such keys: the first
@@ -11116,14 +11102,14 @@ class Server:
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
             submit of an executor; the default is a worker thread
-        max_workers: how many functions run at once, for all clients together; with 1
-            they run one after another. One that waits for a client's answer counts
-        mask_errors: whether to keep the texts of unexpected exceptions from clients;
-            the default is to keep them from those that come over HTTP
+        max_workers: maximum number of functions running at once, for all clients
+            together, including those that wait for a client's answer
+        mask_errors: whether to hide the texts of unexpected exceptions from clients;
+            the default hides them over HTTP only
         extensions: what to declare of extensions of the protocol: {"com.example/thing":
             {}}, with their settings; see method()
-        trace: a function (direction, line) that is told every message; True prints
-            them, a path appends them to a file
+        trace: a function (direction, line), called with each message; True prints them
+            to stderr, a path appends them to that file
         """
         if not name or not isinstance(name, str):
             raise TypeError(f"name: expected a text, got {show(name)}")
@@ -11169,7 +11155,7 @@ class Server:
         visible: Callable[[Context], bool] | None = None,
         run_on: Callback = AS_SERVER,
     ) -> Registered:
-        """Registration a function as a tool: server/tools.md. Clients are told.
+        """Register a function as a tool: server/tools.md. Connected clients are notified.
 
         As @server.tool, as @server.tool("x", title="X"), or as a plain call with the
         function. Its hints become the input schema. It returns text, an Image, Audio,
@@ -11180,28 +11166,28 @@ class Server:
         request; so are those of resources, prompts and completions.
 
         fn: the function; as a decorator with options, none, or the name
-        name: the tool's; else the function's. A second tool of that name takes the
-            place of the first, and a warning is logged
-        title: what users see in place of the name
-        description: what models read; else the docstring, without its parameters: what
-            it says of these goes to the input schema
-        annotations: hints on what it does: {"readOnlyHint": True}, say
+        name: the tool's name; the default is the function's. A second tool of the same
+            name replaces the first, and a warning is logged
+        title: the name that users see
+        description: for models; the default is the docstring. Its descriptions of
+            parameters go to the input schema
+        annotations: hints about the tool's effects: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
-        input_schema: in place of the one that hints make; its type is "object". The
-            arguments that its `properties` name come as they are, others do not come.
-            The function may take them by **kwargs, whatever their names are
-        output_schema: in place of the one that the return hint makes
+        input_schema: replaces the schema made from hints; its type is "object". The
+            function gets the arguments named in `properties` unconverted, and no
+            others; **kwargs takes any name
+        output_schema: replaces the schema made from the return hint
         meta: the wire's `_meta`
-        structured: whether results have structured content; else the return hint, or
-            the value, says so: text and content objects have none
+        structured: whether results have structured content; by default the return hint,
+            or the value, decides: text and content objects have none
         timeout: seconds, after which the client gets a failure, and the function is
-            cancelled. By handle(), by WSGI and in a batch, which give their answer when
-            the function returns, the failure comes then
-        visible: visible(ctx) says whether a caller may see it. It is asked for lists
-            and for calls, where run_on says. For those who may not, the tool does not
-            exist. Its exception is the answer to the request
-        run_on: in place of the server's; None is a worker thread, for a tool that waits
-            for something the main thread does
+            cancelled. With handle(), WSGI and in a batch, which answer when the function
+            returns, the failure comes then
+        visible: visible(ctx) returns whether the caller may see the tool; to others it
+            does not exist. It is called for lists and for calls, where run_on says. Its
+            exception is the answer to the request
+        run_on: replaces the server's; None is a worker thread, for a tool that waits for
+            something the main thread does
 
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
@@ -11251,7 +11237,7 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Registration what a function returns as a resource: server/resources.md.
+        """Register a function that returns a resource's contents: server/resources.md.
 
         As @server.resource("config://app"), or as a plain call with the function after
         it. The function returns text, bytes, an EmbeddedResource, a list of those, or
@@ -11320,7 +11306,8 @@ class Server:
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
     ) -> Registered:
-        """Registration a function as a prompt: server/prompts.md. Clients are told.
+        """Register a function as a prompt: server/prompts.md. Connected clients are
+        notified.
 
         As @server.prompt, as @server.prompt("x"), or as a plain call with the
         function. Its arguments come as text, and are converted as their hints say. It
@@ -11383,12 +11370,7 @@ class Server:
             )
 
         def register(function: Function) -> Function:
-            count = len(read_parameters(function)[0])
-
-            def complete(*given: object) -> Any:
-                return function(*given[:count])
-
-            registration.signature.completers[argument] = complete
+            registration.signature.completers[argument] = function
             return function
 
         return register
@@ -11457,11 +11439,11 @@ class Server:
 
     # Changing
     def remove_tool(self, name: str) -> None:
-        """Stop offering a tool. Clients are told. KeyError for an unknown name."""
+        """Stop offering a tool, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource or template. Clients are told.
+        """Stop offering a resource or template, and notify clients.
 
         uri: as it was registered; KeyError for an unknown one
         """
@@ -11469,11 +11451,11 @@ class Server:
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
 
     def remove_prompt(self, name: str) -> None:
-        """Stop offering a prompt. Clients are told. KeyError for an unknown name."""
+        """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("prompts", name)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to it that a resource has changed.
+        """Notify the clients that subscribed to a resource that it has changed.
 
         uri: the resource's; of a template, the one that was read
         """
@@ -11481,7 +11463,7 @@ class Server:
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until there is nothing more to serve. Blocks.
+        """Serve until the client, or a signal, ends it. Blocks.
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
@@ -11659,7 +11641,17 @@ class Server:
         Its thread calls connection.feed(data) for what comes in, and
         disconnect(connection) at the end.
         """
-        return self._endpoint.open_connection(transport)
+        endpoint = self._endpoint
+        connection = Connection(
+            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint,
+            LineOutbox(transport),
+            Workers("mcp-worker", endpoint.max_workers),
+            transport=transport,
+            trace=endpoint.trace,
+        )
+        connection.loop = EventLoop()
+        return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
         """End a conversation that connect() has begun. Idempotent, from any thread.
@@ -11676,11 +11668,11 @@ class Server:
 
         message: a decoded request, or notification
 
-        Returns the answer; None where there is none. The client cannot be told of
-        progress or of changes meanwhile. A tool's `timeout` cancels the function, but
+        Returns the answer; None for a notification. The client gets no notifications of
+        progress or of changes. A tool's `timeout` cancels the function, but
         the answer comes when that returns.
         """
-        connection = self._endpoint.open_connection(Transport())
+        connection = self.connect(Transport())
         connection.carries_changes = False
         connection.workers = SameThread()
         outbox = Batch(Outbox(), 1)
@@ -11717,23 +11709,23 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 ###############################################################################
 
 # The client's side: a call and its rounds of questions, a subscription to changes, the
-# endpoint that hears the server and answers its questions, the targets, and Client, the
-# public face. All that blocks here blocks the thread that asked for it: that thread
-# waits for the answer, runs the callbacks that answer a modern server's questions, and
-# sends the call again. The section sends nothing by itself but the handshake.
+# endpoint that receives notifications and answers questions, the targets, and Client, the
+# public class. The thread that makes a call does the work of that call: it waits for the
+# answer, runs the callbacks that answer a modern server's questions, and sends the call
+# again. Without a call, this section sends nothing but the handshake.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
-MAX_ROUNDS = 100  # times that a server may ask before it answers one call
-MAX_ITEMS = 100_000  # of all pages of a list
-PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
-NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
-# A server that ends as it did not expect `server/discover` writes this to stderr.
+MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
+MAX_ITEMS = 100_000  # items of a list, all pages together
+PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
+NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
+# What an old server writes to stderr when `server/discover` makes it exit.
 _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
 # Calls
 class Call:
-    """A call in flight, as `Client.start_call` returns it; a future.
+    """A call in flight: the future that `Client.start_call` returns.
 
     Any thread may use it. A modern server may answer with questions
     (basic/patterns/mrtr.md). The thread that waits in result() answers them by the
@@ -11758,35 +11750,34 @@ class Call:
         self.params = params
         self._connection = client._require_connection()
         self._on_progress = on_progress
-        # It returns the last result, or raises what is wrong with it.
+        # Returns the final result, or raises InvalidResponse.
         self._check = check
         # For all rounds, by time.monotonic().
         self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
-        # How it has ended, once a thread has waited for that.
+        # The final result, or the exception; None until result() has returned once.
         self._outcome: Json | BaseException | None = None
-        # Held by the thread that waits, and answers.
+        # Serialises result(): one thread waits, and answers questions.
         self._waiting = threading.Lock()
         self._send({})
 
     def _send(self, more: Json) -> None:
-        """Send the request, or send it again with what is new."""
+        """Send the request; or send it again, with answers and state."""
         self.check_open()
         self._pending = PendingRequest(
             self._connection,
             self.method,
-            # What may take long may tell of progress, and then the time-out starts
-            # anew.
+            # Each progress notification restarts the time-out.
             wants_progress=method_row(self.method).asks,
         )
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
-            # cancel() came just now, and has found the round before.
+            # cancel() was called meanwhile, and has cancelled the previous round.
             self.cancel()
 
     def check_open(self) -> None:
-        """Raise what has ended this call: Cancelled, ConnectionClosed, Timeout. A
-        function of Client(result_types=) calls this before it sends more requests."""
+        """Raise Cancelled, ConnectionClosed or Timeout if this call has ended. A function
+        in Client(result_types=) calls this before it sends more requests."""
         if self._is_cancelled:
             raise Cancelled(f"{self.method}: the call was cancelled")
         if self._connection.reason is not None:
@@ -11795,16 +11786,16 @@ class Call:
             raise Timeout(f"{self.method}: no answer by the deadline for all of it")
 
     def result(self, timeout: float | None = None) -> Json:
-        """Block until the last answer is here. Returns the result, as on the wire. That
-        of a tool is checked as Client.call_tool() checks it.
+        """Block until the final answer arrives. Returns the result, as on the wire. A
+        tool's result is checked as in Client.call_tool().
 
-        timeout: in seconds, for each round, else the client's; it starts anew with each
-            progress notification
+        timeout: in seconds, for each round; the default is the client's. Each progress
+            notification restarts it
 
-        Callbacks that answer questions, and the progress callback, run in this thread;
-        what the progress callback raises ends the call. Raises McpError, Timeout (and
-        the call is cancelled), Cancelled, ConnectionClosed, HttpFailure. A second
-        result() returns or raises the same.
+        The callbacks that answer questions, and the progress callback, run in this
+        thread; an exception of the progress callback ends the call. Raises McpError,
+        Timeout (and cancels the call), Cancelled, ConnectionClosed, HttpFailure. A
+        second result() returns or raises the same.
         """
         with self._waiting:
             if self._outcome is None:
@@ -11820,8 +11811,8 @@ class Call:
 
     def _run(self, timeout: float | None) -> Json:
         seconds = self.client.timeout if timeout is None else timeout
-        # The server may have changed which arguments headers mirror: once, the list of
-        # tools is read again.
+        # The tool's schema may have changed, and with it the arguments that headers
+        # mirror: read the list of tools again, once.
         may_read_list = self.method == "tools/call"
         for _ in range(MAX_ROUNDS + 1):
             try:
@@ -11852,7 +11843,7 @@ class Call:
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(result.get("resultType", "complete"))
         row = METHODS.get(self.method)
-        # Of an extension's request, the results are the extension's.
+        # An extension defines the results of its own requests.
         if row is None or self.client.protocol_version < FIRST_MODERN:
             return "complete"
         is_question = kind == "input_required" and row.asks
@@ -11868,7 +11859,7 @@ class Call:
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
         if questions is None:
-            # A state without questions: the server says "ask again later".
+            # A state without questions means "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
         if not isinstance(questions, dict):
@@ -11886,7 +11877,7 @@ class Call:
         return more
 
     def value(self, timeout: float | None = None) -> Any:
-        """Block until the tool's value is here, as Client.call() gives it.
+        """Block until the tool's value arrives; see Client.call().
 
         timeout: as result() has it
         """
@@ -11896,10 +11887,10 @@ class Call:
         )
 
     def cancel(self, reason: str | None = None) -> None:
-        """Tell the server to stop; result() raises Cancelled. No effect if too late.
+        """Cancel the call; result() raises Cancelled. No effect if it has ended.
 
-        A callback that answers a question of this call is not interrupted, but its
-        answer is not sent.
+        A callback that is answering a question is not interrupted, but its answer is
+        not sent.
 
         reason: for the server's log
         """
@@ -11907,8 +11898,8 @@ class Call:
         self._pending.cancel(reason)
 
     def done(self) -> bool:
-        """Return whether it is over: result() does not wait any longer then. It is not
-        over while the server waits for answers."""
+        """Return whether the call has ended, so that result() does not block. While the
+        server waits for answers, it has not."""
         answer = self._pending.answer
         if answer is not None and self._outcome is None:
             with suppress(InvalidResponse):
@@ -11917,7 +11908,8 @@ class Call:
 
 
 def _with_objects(result: Json, member: str) -> Json:
-    """Return the result if that member is an array of objects, else InvalidResponse."""
+    """Return the result. Raises InvalidResponse unless the member is an array of
+    objects."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
@@ -11927,18 +11919,19 @@ def _with_objects(result: Json, member: str) -> Json:
 
 
 class Listening:
-    """A server's notifications of changes, as `Client.listen` returns it.
+    """A server's notifications of changes, as `Client.listen` returns them.
 
-    An iterator over {"method", "params"}, which blocks for the next one, and a context
-    manager. It stops when it is closed, or the server ends it. When the conversation
-    ends, or the stream of a modern server over HTTP breaks off, it raises the reason.
+    An iterator over {"method", "params"}, which blocks for the next notification, and a
+    context manager. The iteration ends when this is closed, or the server ends the
+    subscription. It raises the reason when the connection ends, or a modern server's
+    HTTP stream breaks off.
 
-    The modern era has a request for it, and all that belongs to it carries the id of
-    that request (basic/patterns/subscriptions.md). A legacy session has no such
-    request: there, each of these is passed every notification, and picks its own.
+    In the modern era a request opens the subscription, and its notifications carry the
+    id of that request (basic/patterns/subscriptions.md). A legacy session has no such
+    request: every Listening is passed all notifications, and filters them.
 
-    take: is called with each notification, on the reading thread, and in place of what
-        keeps it for the iterator
+    take: called with each notification, on the reading thread; the default queues it
+        for the iterator
     """
 
     def __init__(
@@ -11956,11 +11949,11 @@ class Listening:
             self._connection, "subscriptions/listen", on_done=self._end
         )
         self._take = take or self._pending.put
-        # This comes before anything is sent, so that nothing is missed.
+        # Register before sending, so that no notification is missed.
         client._endpoint.listenings[self] = True
         try:
             if client.protocol_version < FIRST_MODERN:
-                # Nothing is sent for it: it waits for the end of the connection.
+                # No request is sent; `_pending` ends with the connection.
                 self._connection.register(self._pending, self)
                 self.subscribe()
             else:
@@ -11970,12 +11963,12 @@ class Listening:
             raise
 
     def subscribe(self) -> None:
-        """Have a session's server tell of the resources. Raises McpError."""
+        """Subscribe to the resources, in a legacy session. Raises McpError."""
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
 
     def renew(self) -> None:
-        """Subscribe again, in a new session; a refusal ends the iteration."""
+        """Subscribe again, in a new session. A failure ends the iteration."""
         try:
             self.subscribe()
         except (McpError, ConnectionError, Timeout) as error:
@@ -11987,22 +11980,21 @@ class Listening:
         version = self._client.protocol_version
         params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._pending, params)
-        # The first that comes is the acknowledgement, which hear() passes on. Kinds
-        # that are left out are never heard of; but a resource was named, and may be a
-        # typing error.
+        # The first item is the acknowledgement. A list that it omits never changes; but
+        # a resource that it omits may be a typing error.
         agreed = self._pending.take(self._client.timeout)
         if self._pending.error is not None:
             raise self._pending.error
-        told = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
-        refused = [uri for uri in self._uris if uri not in told]
+        granted = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
+        refused = [uri for uri in self._uris if uri not in granted]
         if refused:
-            raise NotFound(f"the server does not tell of {', '.join(refused)}")
+            raise NotFound(f"the server does not report {', '.join(refused)}")
 
-    def hear(self, subscription: object, notification: Notification) -> None:
-        """Take a notification if it belongs to this one. Called on the reading thread.
+    def receive(self, subscription: object, notification: Notification) -> None:
+        """Take a notification if it belongs to this subscription. Called on the reading
+        thread.
 
-        subscription: the id that the notification carries, if it has one
-        notification: as the Connection has it
+        subscription: the subscription id in the notification, if there is one
         """
         method, params, row, size = notification
         pending = self._pending
@@ -12022,12 +12014,13 @@ class Listening:
         return method in self._methods or is_inside
 
     def _end(self) -> None:
+        # Before the warning: a program that sees it may call subscribe() at once.
+        self._client._endpoint.listenings.pop(self, None)
         pending = self._pending
         is_cut = pending.answer is not None or isinstance(pending.error, HttpFailure)
         if is_cut and self._take is do_nothing:
-            told = ", ".join(self._uris)
-            log_line(WARNING, f"the server tells no more of {told}; subscribe again")
-        self._client._endpoint.listenings.pop(self, None)
+            uris = ", ".join(self._uris)
+            log_line(WARNING, f"no more notifications of {uris}; subscribe again")
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -12042,14 +12035,14 @@ class Listening:
         raise error
 
     def close(self) -> None:
-        """Tell the server, and end the iteration. Idempotent, from any thread.
+        """Unsubscribe, and end the iteration. Idempotent, from any thread.
 
-        Blocks until a session's server has answered, for some seconds at most.
+        In a legacy session it blocks until the server answers, for some seconds at most.
         """
         if not self._pending.cancel(None) or self._pending.sent:
             return
         others = [each._uris for each in self._client._endpoint.listenings]
-        # A refusal is of no use here: nothing is heard of the URI anyway.
+        # A failure changes nothing: no Listening takes this URI any more.
         with suppress(ConnectionError, McpError, Timeout):
             for uri in set(self._uris).difference(*others):
                 params = {"uri": uri}
@@ -12064,12 +12057,12 @@ class Listening:
 
 # The endpoint
 class ClientEndpoint(Endpoint):
-    """A client's end of its conversations.
+    """The client's side of its connections: it passes notifications on, and has
+    callbacks answer the server's questions.
 
-    It hears notifications and answers questions. Client describes the callbacks.
     Questions of a modern server are answered on the thread that waits for the call,
-    those of a session on workers. Callbacks that only hear run in order on a thread of
-    their own.
+    those of a session on workers. on_log and on_notification run in order on a thread
+    of their own.
     """
 
     def __init__(
@@ -12080,34 +12073,35 @@ class ClientEndpoint(Endpoint):
         # As Client has them.
         self.roots = roots if callable(roots) else encode_roots(roots)
         self.extensions = extensions or {}
-        # As set_log_level() was told; modern requests carry it.
+        # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # A set of those that are open: each step on a dict is atomic.
+        # The set of open ones. Each step is one operation on a dict.
         self.listenings: dict[Listening, bool] = {}
-        # Tools by name; None before a list was read, and when it has changed.
+        # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
-        # Their compiled output schemas.
+        # Name of a tool -> its compiled outputSchema.
         self.schemas: dict[str, Schema] = {}
 
     def connected(self, connection: Connection) -> None:
-        """Have a thread for callbacks: one, so that they run in order."""
+        """Prepare the thread for callbacks: one, so that they run in order."""
         self.hearers = Workers("mcp-callbacks", 1)
-        # The calls of callbacks that wait. Each job of that thread makes the next one.
+        # Calls of callbacks that wait. Each job of the thread makes the next one.
         self._heard = Inbox("notifications")
         self.tools = None
 
     def disconnected(self, connection: Connection) -> None:
-        """Let the callbacks run that wait, for a while."""
+        """Wait for queued callbacks, EXIT_SECONDS at most."""
         self.hearers.close(EXIT_SECONDS)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Return what HTTP headers mirror of a tool, by the latest list."""
+        """Return the parameters of a tool that HTTP headers mirror, by the latest
+        list."""
         known = (self.tools or {}).get(tool, {})
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback, as this revision has it. The server's
-        side of this is needed_capability(), in section 11."""
+        """Declare a capability for each callback, as this revision spells it. The
+        server's counterpart is needed_capability(), in section 11."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
@@ -12137,7 +12131,7 @@ class ClientEndpoint(Endpoint):
             meta[META_LOG_LEVEL] = self.log_level
         return {**params, "_meta": {**meta, **params.get("_meta", {})}}
 
-    # Hearing
+    # Notifications
     def serve_notification(
         self, connection: Connection, notification: Notification
     ) -> None:
@@ -12152,12 +12146,12 @@ class ClientEndpoint(Endpoint):
         subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
             if find_by_id(connection.protocol.pending, subscription) is None:
-                # The server did not know yet that this is over.
+                # It crossed our cancellation of the subscription.
                 return
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
         for listening in list(self.listenings):
-            listening.hear(subscription, notification)
+            listening.receive(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
             entry = map(params.get, ("level", "data", "logger"))
@@ -12167,14 +12161,14 @@ class ClientEndpoint(Endpoint):
             self._call_soon(call, size)
 
     def _call_soon(self, job: Job, size: int) -> None:
-        """Have the thread for callbacks make a call, in turn."""
+        """Queue a call for the thread of callbacks."""
         self._heard.put(job, size)
         if len(self.hearers) < MAX_QUEUED:
             self.hearers.submit(self._call_next)
 
     def _call_next(self) -> None:
         job: Job = do_nothing
-        # It may have had to go.
+        # The Inbox may have dropped this call.
         with suppress(Empty):
             job = self._heard.get(0.0)
         job()
@@ -12183,7 +12177,7 @@ class ClientEndpoint(Endpoint):
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
-        # The server waits, even if a callback raises SystemExit: this is for that.
+        # The answer if a callback raises SystemExit: the server waits for one.
         message = error_message(
             request.id,
             InternalError(f"{request.method}: the callback ended its thread"),
@@ -12201,10 +12195,8 @@ class ClientEndpoint(Endpoint):
             connection.respond(request, message)
 
     def answer(self, method: str, params: Json, version: str) -> Json:
-        """Have a callback answer a question, and check its answer.
-
-        Raises McpError, whatever has failed.
-        """
+        """Have a callback answer a question, and check its answer. Every failure is an
+        McpError."""
         declared = self.capabilities(version)
         try:
             needed, _ = needed_capability(method, params, declared)
@@ -12256,7 +12248,7 @@ class ClientEndpoint(Endpoint):
 
 # Targets
 class _Handover(Transport):
-    """Carries messages to a connection in this process: it is fed what is written."""
+    """Carries messages to another connection in this process."""
 
     feeds = True
 
@@ -12281,14 +12273,13 @@ class MemoryTransport(_Handover):
 
 
 def read_target(target: Any) -> Any:
-    """Make {"url", "headers"} or {"command", "env", "cwd"} of a client's target, or a
-    Transport of one that carries messages by itself. Raises TypeError and ValueError.
-    """
+    """Make {"url", "headers"}, {"command", "env", "cwd"} or a Transport of a client's
+    target. Raises TypeError and ValueError."""
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
-        command = [target["command"], *(target.get("args") or [])]
-        return {**target, "command": _words(command)}
+        words = [target["command"], *(target.get("args") or [])]
+        return {**target, "command": _words(words)}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
@@ -12348,13 +12339,13 @@ class Client:
     """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
     It speaks every revision; "auto" finds out which one the server wants. Its calls
-    block their thread; once connect() has returned, any thread may make them. They
-    raise McpError, ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and
-    for arguments that have no form in JSON TypeError or ValueError. `timeout` and
-    `total_timeout` may be changed at any time.
+    block; once connect() has returned, any thread may make them. They raise McpError,
+    ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and TypeError or
+    ValueError for arguments without a form in JSON. `timeout` and `total_timeout` may be
+    changed at any time.
 
-    A server says of itself, unverified: `server_info`, `server_capabilities` and
-    `instructions`.
+    `server_info`, `server_capabilities` and `instructions` are the server's description
+    of itself, unverified.
     """
 
     _connection: Connection | None = None
@@ -12387,8 +12378,8 @@ class Client:
         extensions: Json | None = None,
         result_types: dict[str, Callable[[Call, Json], Json]] | None = None,
     ) -> None:
-        """Prepare to reach a server, by `with` or connect(). Raises TypeError and
-        ValueError for what is no target, revision or list of roots.
+        """Describe a connection, which `with` or connect() opens. Raises TypeError and
+        ValueError for a wrong target, revision or list of roots.
 
         target: where the server is: a URL; "server.py" or a command line; a command as
             a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
@@ -12397,58 +12388,59 @@ class Client:
         timeout: seconds for connecting, and for each request; those of a request
             start anew with each progress notification, and while a session's
             question is answered
-        total_timeout: seconds that a call may take all the same: its rounds, questions
-            and progress; None for no such limit. A callback that answers a modern
-            server's question is not interrupted: the call ends behind it
-        headers: of every HTTP request: a dict, or a function that returns one, and is
-            called for each of them
+        total_timeout: seconds for a whole call, with its questions and progress; None
+            for no limit. A callback that is answering a modern server's question is not
+            interrupted: the call ends after it
+        headers: for every HTTP request: a dict, or a function that returns one, called
+            for each request
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
             when the server wants it. It gets the parameters of WWW-Authenticate, and
             returns headers for the requests from then on, or None
-        env: variables of a child process, a key that it needs, say. Of this process's
-            own it gets those that tell where things are, and the language: HOME, PATH,
-            LANG, and so on, but no keys or tokens; env=dict(os.environ) gives all
-        cwd: the folder in which a child process runs. The path of a script that is the
-            target begins here, though; other relative paths begin there
+        env: variables for a child process, a key that it needs, say. It inherits HOME,
+            PATH, LANG and the like, but no keys or tokens; env=dict(os.environ) passes
+            all
+        cwd: the folder in which a child process runs. A script that is the target is
+            found from here, all other relative paths from there
         protocol_version: the one revision to speak, or "auto"
         name: what this client calls itself
         version: the client's own, not the protocol's
         roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
-            "name":}, or a function that returns one; when it returns others, tell a
-            session so by notify("notifications/roots/list_changed")
+            "name":}, or a function that returns one. When its result changes, call
+            notify("notifications/roots/list_changed") in a session
         on_elicit: on_elicit(params) answers a question to the user by {"action":,
             "content":}, where the form's defaults are filled in, or None for "cancel"
         on_elicit_url: on_elicit_url(params) shows the user params["url"], and answers
             likewise, without content
         on_sample: on_sample(params) has a model answer: the wire's result, or its text
         sampling_tools: whether on_sample can offer params["tools"] to the model
-        on_log: on_log(level, data, logger) hears log messages
-        on_progress: on_progress(progress, total, message) hears of the calls without
-            one of their own
-        on_notification: on_notification(method, params) hears what on_log does not
+        on_log: on_log(level, data, logger) is called with each log message
+        on_progress: on_progress(progress, total, message) is called for calls without
+            an on_progress of their own
+        on_notification: on_notification(method, params) is called with all other
+            notifications
         validate: whether a tool's structured results must match its outputSchema
         trace: shows every message: a function (direction, line) gets "-->", from the
             client to the server, or "<--", and bytes; True prints a line each to
-            stderr, a path appends them to that file. Without it the variable
-            MCP_LITE_TRACE says it, "1" for True; False is none in any case
-        stderr: what becomes of the lines that a child process writes to its stderr.
-            True: they go to this process's, each behind the name of its script,
-            "[server.py] ". A function stderr(line), called on a thread of its own, gets
-            them without that; None drops them. In any case the last ones are in the
-            text of ConnectionClosed and Timeout
+            stderr, a path appends them to that file. The default is the variable
+            MCP_LITE_TRACE, "1" for True; False disables it
+        stderr: where the lines go that a child process writes to its stderr. True: to
+            this process's, each after the name of its script, "[server.py] "; a
+            function stderr(line) is called with each, on a thread of its own; None
+            drops them. ConnectionClosed and Timeout quote the last ones in any case
         ssl_context: an ssl.SSLContext, for https
-        extensions: what to declare of extensions: {"com.example/thing": {}}, with their
-            settings; request() and notify() speak them
-        result_types: of extensions, {"task": fn}: fn(call, result) makes the last
-            result of one that has this `resultType`, on the thread that waits for it.
-            `call` has `client`, `method`, `params` and check_open()
+        extensions: the extensions to declare, with their settings:
+            {"com.example/thing": {}}; request() and notify() send their messages
+        result_types: for extensions, {"task": fn}: fn(call, result) turns a result of
+            this `resultType` into the final one, on the thread that waits for it. `call`
+            has `client`, `method`, `params` and check_open()
 
-        `roots` and what begins with on_elicit and on_sample are declared when given.
-        In a session they run on workers, and their exceptions reach the server as
-        errors. For a call to a modern server they run in the thread that waits, and
-        their exceptions end that call with InternalError. In both they may call the
-        client. on_log and on_notification run in order on a thread of their own,
-        on_progress in the thread that waits for the result.
+        The client declares the capabilities for `roots`, `on_elicit`, `on_elicit_url`
+        and `on_sample` that are given. In a session these callbacks run on workers, and
+        their exceptions reach the server as errors. For a call to a modern server they
+        run in the thread that waits, and their exceptions end that call with
+        InternalError. In both they may call the client. on_log and on_notification run
+        in order on a thread of their own, on_progress in the thread that waits for the
+        result.
         """
         if protocol_version not in ("auto", *SPOKEN):
             raise ValueError(
@@ -12487,7 +12479,7 @@ class Client:
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
-        """Remember what a server says of itself, in either era."""
+        """Set the server's description of itself, from a result of either era."""
         meta = object_or_empty(result.get("_meta"))
         info = result.get("serverInfo", meta.get(META_SERVER_INFO))
         self.server_info: Json = object_or_empty(info)
@@ -12519,7 +12511,7 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the conversation, and a child process. Calls that wait raise
+        """End the connection, and a child process. Waiting calls raise
         ConnectionClosed.
 
         Idempotent, from any thread. Blocks until requests in flight are cancelled and
@@ -12541,17 +12533,18 @@ class Client:
         self._endpoint.disconnected(connection)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
-        """Block until on_log and on_notification were told of all that has come.
+        """Block until on_log and on_notification have been called with all that has
+        arrived.
 
-        Returns whether they were. It must not be called by one of them. Raises
-        ConnectionClosed before connect() and after close(), which has waited itself.
+        Returns whether they have been. Do not call this from one of them. Raises
+        ConnectionClosed before connect() and after close(), which waits itself.
 
         timeout: in seconds; None waits without end
         """
         self._require_connection()
-        told = threading.Event()
-        # It is the last job: when it is done, the others were done.
-        return self._endpoint.hearers.submit(told.set) and told.wait(timeout)
+        is_done = threading.Event()
+        # Jobs run in order: this is the last one.
+        return self._endpoint.hearers.submit(is_done.set) and is_done.wait(timeout)
 
     def __enter__(self) -> Client:
         return self if self._is_connected() else self.connect()
@@ -12563,7 +12556,7 @@ class Client:
         self.close()
 
     def _open(self, version: str) -> None:
-        """Begin a conversation."""
+        """Open a connection, and agree on a revision."""
         transport = self._open_transport()
         outbox: Outbox = LineOutbox(transport)
         if isinstance(transport, Outbox):
@@ -12616,8 +12609,8 @@ class Client:
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
-        """Tell a new session what the lost one knew."""
-        # A refusal is no fault of the call that has found the old session lost.
+        """Restore the log level and the subscriptions in a new session."""
+        # A failure must not end the call that found the old session lost.
         with suppress(McpError, ConnectionError, Timeout):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
@@ -12625,7 +12618,7 @@ class Client:
             listening.renew()
 
     def _read(self, connection: Connection) -> None:
-        """Feed the connection until the server ends, and end it: the reading thread."""
+        """Read until the server ends, then close the connection: the reading thread."""
         connection.read_all()
         reason = connection.transport.describe_end("the server closed the connection")
         connection.close(reason)
@@ -12730,8 +12723,7 @@ class Client:
 
     @property
     def protocol_version(self) -> str:
-        """Return the revision that is spoken. Raises ConnectionClosed when there is no
-        connection."""
+        """Return the revision in use. Raises ConnectionClosed without a connection."""
         return self._require_connection().protocol.version
 
     def _require_connection(self) -> Connection:
@@ -12751,23 +12743,23 @@ class Client:
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
-        method: of this protocol, or an extension's, whose results come as they are
-        params: as on the wire; what every request carries is added
-        timeout: in seconds, else the client's
+        method: of this protocol, or an extension's, whose results are not checked
+        params: as on the wire; the `_meta` of every request is added
+        timeout: in seconds; the default is the client's
 
-        Raises MethodNotFound for what this server cannot be asked, the McpError that it
-        answers, InvalidResponse for a resultType that is new, Timeout,
-        ConnectionClosed, HttpFailure.
+        Raises MethodNotFound if the server does not offer the method, the McpError that
+        it answers, InvalidResponse for an unknown resultType, Timeout, ConnectionClosed,
+        HttpFailure.
         """
         return self._start(method, params).result(timeout)
 
     def answer(self, method: str, params: Json) -> Json:
-        """Have this client's callbacks answer a question that came inside a result.
+        """Have this client's callbacks answer a question inside a result.
 
         method: such as "elicitation/create"
         params: as on the wire
 
-        Returns the answer, as on the wire. Raises McpError: what the server is told.
+        Returns the answer, as on the wire. Raises McpError, the answer for the server.
         """
         return self._endpoint.answer(method, params, self.protocol_version)
 
@@ -12775,7 +12767,7 @@ class Client:
         """Send any notification.
 
         method: of this protocol, or an extension's
-        params: as on the wire; what every modern message carries is added
+        params: as on the wire; the `_meta` of every modern message is added
         """
         connection = self._require_connection()
         params = self._endpoint.add_meta(params or {}, connection.protocol.version)
@@ -12790,10 +12782,10 @@ class Client:
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages, which on_log hears. Raises ValueError, and in a session
+        """Ask for log messages, which on_log gets. Raises ValueError, and in a session
         MethodNotFound if the server declares no logging.
 
-        level: the least that matters: one of LOG_LEVELS, "debug" to "emergency"
+        level: the lowest to send: one of LOG_LEVELS, "debug" to "emergency"
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
@@ -12809,10 +12801,10 @@ class Client:
         on_progress: Callback = None,
         check: Callable[[Json], Json] = dict,
     ) -> Call:
-        """Send a request that this server may be sent."""
+        """Send a request, if the server offers its method."""
         version = self.protocol_version
         row = METHODS.get(method)
-        # Of an extension's method there is no row: the server is to judge it.
+        # An extension's method has no row: the server decides.
         if row is not None:
             if not row.is_in(version):
                 raise MethodNotFound(f"{method} is not in {version}")
@@ -12825,7 +12817,7 @@ class Client:
         return Call(self, method, params, on_progress, check)
 
     def _is_offered(self, row: Method) -> bool:
-        """Return whether the server has declared what a method needs."""
+        """Return whether the server has declared the capability for a method."""
         if row.capability == ("completions",) and self.protocol_version == OLDEST:
             # Completion had no capability yet.
             return True
@@ -12859,14 +12851,14 @@ class Client:
         name: the tool's
         arguments: as JSON has them
         timeout: in seconds, else the client's
-        on_progress: on_progress(progress, total, message) runs in this thread; else the
-            client's
-        meta: the request's `_meta`, with what every request carries added
+        on_progress: on_progress(progress, total, message) runs in this thread; the
+            default is the client's
+        meta: the request's `_meta`; that of every request is added
 
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and
         InvalidResponse, with the result as its `data`, for a structured result that the
-        tool's outputSchema forbids, or that would take too much work to check. By an
-        outputSchema that cannot be used, nothing is checked; the log says so.
+        tool's outputSchema forbids, or that would take too much work to check. If the
+        outputSchema is invalid, the result is not checked, and a warning is logged.
         """
         call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
         return call.result(timeout)
@@ -12882,20 +12874,20 @@ class Client:
         """Start a tool call, and return a future for its result.
 
         A modern server's questions are answered while a thread waits in result() or
-        value(). Over HTTP, this first reads a modern server's list of tools, unless it
-        is known, and blocks until then.
+        value(). Over HTTP to a modern server, this blocks until the list of tools is
+        read, unless it is known.
 
         name: the tool's
         arguments: as JSON has them
-        on_progress: on_progress(progress, total, message) runs in result(), else the
-            client's
-        meta: the request's `_meta`, with what every request carries added
+        on_progress: on_progress(progress, total, message) runs in result(); the default
+            is the client's
+        meta: the request's `_meta`; that of every request is added
         """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         is_modern = self.protocol_version >= FIRST_MODERN
         mirrors = is_modern and self._require_connection().transport.mirrors
         if mirrors and arguments and self._endpoint.tools is None:
-            # The list tells which arguments HTTP headers mirror.
+            # The list says which arguments HTTP headers mirror.
             with suppress(McpError, Timeout, HttpFailure):
                 self.list_tools()
         check = partial(self._check_result, name)
@@ -12966,7 +12958,7 @@ class Client:
         name: str,
         arguments: dict[str, str] | None = None,
     ) -> Json:
-        """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}.
+        """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
         name: the prompt's
         arguments: its arguments, all texts
@@ -12983,11 +12975,11 @@ class Client:
         value: str,
         context: dict[str, str] | None = None,
     ) -> list[str]:
-        """Return what an argument could become: server/utilities/completion.md.
+        """Return completions of an argument: server/utilities/completion.md.
 
         ref: a prompt's name, a template of URIs, or {"type":, ...} as on the wire
         argument: the name of the argument
-        value: what is written of it so far
+        value: the text so far
         context: the other arguments, as far as they are known
         """
         # The name of a prompt may have a colon.
@@ -13008,9 +13000,9 @@ class Client:
         return values
 
     def _read_list(self, method: str) -> list[Json]:
-        """Read all pages of a list: server/utilities/pagination.md. The list is empty
-        where the server does not declare it, or does not know it: many have resources,
-        and no list of templates."""
+        """Read all pages of a list: server/utilities/pagination.md. The list is empty if
+        the server does not declare or implement it: many have resources, but no list of
+        templates."""
         row = METHODS[method]
         if not self._is_offered(row):
             return []
@@ -13032,8 +13024,8 @@ class Client:
             params = {"cursor": result["nextCursor"]}
 
     def _check_result(self, tool: str, result: Json) -> Json:
-        """Return a tool's result. Raises InvalidResponse for one without content, or
-        one that the tool's outputSchema forbids. An extension's is not checked."""
+        """Return a tool's result. Raises InvalidResponse if it has no content, or the
+        tool's outputSchema forbids it. An extension's result is not checked."""
         if result.get("resultType", "complete") != "complete":
             return result
         _with_objects(result, "content")
@@ -13052,9 +13044,9 @@ class Client:
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
         if errors:
-            told = "; ".join(errors[:TOLD_ERRORS])
+            shown = "; ".join(errors[:TOLD_ERRORS])
             raise InvalidResponse(
-                f"{tool}: its outputSchema is not met: {told}", result
+                f"{tool}: its outputSchema is not met: {shown}", result
             )
         return result
 
@@ -13064,13 +13056,14 @@ class Client:
         return object_or_empty(known.get("outputSchema"))
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
-        """Check a result by the tool's outputSchema, as it is known. Returns texts."""
+        """Check a result against the tool's outputSchema, by the latest list. Returns
+        the texts of errors."""
         schemas = self._endpoint.schemas
         if tool not in schemas:
             try:
                 schemas[tool] = Schema(self._output_schema(tool))
             except ValueError as error:
-                # A draft of long ago, say. It is told once, not at each call.
+                # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
                 schemas[tool] = Schema({})
         schema = schemas[tool]
@@ -13078,17 +13071,19 @@ class Client:
             return ["structuredContent: expected, but missing"]
         return schema.errors(result.get("structuredContent"))
 
-    # Hearing of changes
+    # Changes
     def subscribe(self, uri: str) -> None:
-        """Have on_notification hear of a resource's changes. Blocks until it is agreed.
+        """Have on_notification called when a resource changes. Blocks until the server
+        agrees.
 
         uri: the resource's
 
-        If a modern server ends it, a warning is logged; another subscribe() renews it.
+        If a modern server ends the subscription, a warning is logged; another subscribe()
+        renews it.
         Raises as listen().
         """
         if self._subscriptions.get(uri) not in self._endpoint.listenings:
-            # on_notification hears all that comes, so nothing is kept here.
+            # on_notification gets every notification, so none is queued here.
             self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
@@ -13107,15 +13102,15 @@ class Client:
         resources: bool = True,
         uris: Iterable[str] = (),
     ) -> Listening:
-        """Hear of changes: {"method", "params"} each. Blocks until that is agreed.
+        """Listen to changes: {"method", "params"} each. Blocks until the server agrees.
 
-        Lists of which the server does not tell are left out. Raises NotFound, or
-        MethodNotFound, when it does not tell of one of the resources.
+        Lists whose changes the server does not report are left out. Raises NotFound, or
+        MethodNotFound, if it does not report changes of one of the resources.
 
-        tools: whether to hear that the list of tools has changed
+        tools: whether to listen to changes of the list of tools
         prompts: the same for the list of prompts
         resources: the same for the list of resources
-        uris: the resources to hear of when their contents change
+        uris: the resources whose changes to listen to
         """
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
         return Listening(self, [kind for kind in LIST_CHANGES if wanted[kind]], [*uris])
@@ -13125,10 +13120,10 @@ class Client:
 # 21. Command line ############################################################
 ###############################################################################
 
-# `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
-# A command's result alone goes to stdout; progress, questions, failures go to stderr.
-# A terminal gets the control characters of a server escaped. Nothing of this section is
-# imported with mcp_lite.
+# `python3 -m mcp_lite COMMAND ...` calls servers, and runs them, from a terminal. Only a
+# command's result goes to stdout; progress, questions, failures go to stderr. Control
+# characters of a server are escaped for a terminal. `import mcp_lite` imports
+# none of the modules that this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
@@ -13139,10 +13134,13 @@ _ABOUT = f"""\
   prompt TARGET NAME [key=value ...]   have a prompt filled in
   run FILE[:object]                    serve the Server that a file makes
   login URL, logout URL                keep, or forget, tokens for a server
+  --version                            show version, revisions, the file's SHA-256
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 tool failed; 130 Ctrl-C."""
+# The models' APIs whose form `list --format` writes, and their member for the schema.
+_FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -13161,32 +13159,43 @@ def main() -> int:
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
+        if argv == ["--version"]:
+            print(_describe_file())
+            return 0
         options = _parse_arguments(argv)
         command = _COMMANDS[options.command]
-        # bind() tells of words that are missing, or too many.
+        # bind() names the words that are missing, or too many.
         command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        return _fail(error, "--json" in argv)
+        return _fail(error, argv)
 
 
-def _fail(error: BaseException, as_json: bool) -> int:
-    """Tell of a failure in one line. Returns the exit code."""
+def _describe_file() -> str:
+    """Return version, revisions, and the digest by which to know a copy."""
+    import hashlib
+    from pathlib import Path
+
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}"
+
+
+def _fail(error: BaseException, argv: list[str]) -> int:
+    """Report a failure, in one line unless lines belong to it. Returns the exit code."""
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
-    if isinstance(error, ConnectionClosed):
+    if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
         # Of the server's stderr the last line: the others were shown as they came.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
-    failure = {
-        "message": text,
-        "code": getattr(error, "code", None),
-        "exit": exit_code,
-    }
-    # A tool's own words may be lines.
-    keep_lines = isinstance(error, ToolError)
-    _say(json.dumps({"error": failure}) if as_json else f"mcp_lite: {text}", keep_lines)
+    shown = f"mcp_lite: {text}"
+    if "--json" in argv:
+        code = getattr(error, "code", None)
+        failure = {"message": text, "code": code, "exit": exit_code}
+        shown = json.dumps({"error": failure})
+    # A tool's own words, and what a child wrote to stderr, may be lines.
+    _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
 
 
@@ -13208,13 +13217,14 @@ def _parse_arguments(arguments: list[str]) -> Any:
     option = parser.add_argument
     option("command", choices=_COMMANDS, metavar="COMMAND", help="see above")
     option("words", nargs="*", default=[], metavar="TARGET ...", help="see above")
-    option("--version", action="version", version=__version__)
     option("--json", action="store_true", help="the result, or failure, as JSON")
     option("--timeout", type=float, default=60.0, metavar="S", help="for each answer")
     option("--protocol", default="auto", metavar="REVISION", help=f"such as {NEWEST}")
     option("--header", action="append", default=[], metavar="K:V", help="over HTTP")
+    option("--quiet", action="store_true", help="hide the stderr of a working child")
     option("--trace", nargs="?", const=True, metavar="FILE", help="show all messages")
     option("--schema", action="store_true", help="list: with the tools' schemas")
+    option("--format", choices=_FORMATS, help="list: the tools, for a model's API")
     option("--input", default="{}", metavar="JSON", help="call: arguments; - is stdin")
     option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
     # Behind `--` stands a command of the user's.
@@ -13225,19 +13235,20 @@ def _parse_arguments(arguments: list[str]) -> Any:
     return options
 
 
-def _split_pair(text: str, separator: str) -> tuple[str, str]:
-    """Split NAME=VALUE, say. Raises ValueError."""
-    name, found, value = text.partition(separator)
-    if not found:
-        # The text is not shown: it may be a secret.
-        raise ValueError(f"expected NAME{separator}VALUE")
-    return name, value
+def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
+    """Make a dict of words such as NAME=VALUE. Raises ValueError."""
+    pairs: Any = (word.split(separator, 1) for word in words)
+    try:
+        return dict(pairs)
+    except ValueError:
+        # The word is not shown: it may be a secret.
+        raise ValueError(f"expected NAME{separator}VALUE") from None
 
 
 # Reaching the server
 def _client(options: Any, target: Any) -> Client:
     """Make the client that the options describe."""
-    headers = dict(_split_pair(each, ":") for each in options.header)
+    headers = _read_pairs(options.header, ":")
     has_token = "authorization" in map(str.lower, headers)
     return Client(
         target,
@@ -13247,6 +13258,7 @@ def _client(options: Any, target: Any) -> Client:
         auth=None if has_token else OAuth(store=_TOKENS, may_log_in=False),
         env=dict(os.environ),
         trace=options.trace,
+        stderr=not options.quiet,
         on_elicit=_answer,
         on_elicit_url=_answer,
         on_progress=_show_progress,
@@ -13254,7 +13266,7 @@ def _client(options: Any, target: Any) -> Client:
 
 
 def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
-    """Write to stderr, in place of the progress that a terminal may show."""
+    """Write to stderr, over the progress that a terminal may show."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     shown = printable(text, keep_lines=keep_lines)
     print(clear + shown, end=end, file=sys.stderr, flush=True)
@@ -13268,15 +13280,15 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
 
 # Questions of the server
 def _answer(params: Json) -> Json:
-    """Have the user answer a question: field by field, and all of them again as long as
-    they are not what is wanted. Without a terminal, it is declined."""
+    """Ask the user a server's question, field by field, until the answers fit the
+    schema. Without a terminal, decline it."""
     _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        host = parse_url(params["url"]).hostname
-        _say(f"It asks you to visit {host}: {params['url']}")
+        url = params["url"]
+        _say(f"It asks you to visit {parse_url(url).hostname}: {url}")
 
     schema = params.get("requestedSchema", {"properties": {}})
     content: Json = {}
@@ -13298,17 +13310,15 @@ def _answer(params: Json) -> Json:
 def _ask_line(text: str) -> str:
     """Read a line that the user types; Ctrl-D is an empty one."""
     _say(text, end="")
-    # A Ctrl-C during input() would leave the lock of stdin taken, and Python's end
-    # would wait for it.
+    # A Ctrl-C during input() would leave the lock of stdin held, and Python waits for
+    # it at exit.
     return os.read(0, 4096).decode("utf-8", "replace").strip()
 
 
 # Values, and how they are shown
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """Read a value as JSON where the schema takes that; else it is the text.
-
-    So 012, or 5, stays a text where a text is wanted.
-    """
+    """Read a value as JSON if the schema accepts that; else it is the text, so that 012,
+    or 5, stays a text where the schema wants one."""
     with suppress(ValueError):
         value = json.loads(text)
         wrong = validate({name: value}, {**schema, "required": []})
@@ -13329,26 +13339,36 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """Describe it in a line: forecast(city: string, days: integer = 3)  About it."""
+    """Describe an item in a line: forecast(city: string, days: integer = 3)  About."""
     members = item.get("inputSchema", {}).get("properties", {})
     # A schema may be True.
+    # A tool has properties, a prompt arguments.
     parameters = [
         f"{name}: {_show_type(object_or_empty(schema))}"
         for name, schema in members.items()
-    ]
-    parameters += [argument["name"] for argument in item.get("arguments", [])]
+    ] + [argument["name"] for argument in item.get("arguments", [])]
     called = (
         item.get("uri")
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
     about = str(item.get("description") or item.get("title") or "").strip()
-    return f"{called}  {about.partition(chr(10))[0]}".rstrip()
+    return printable(f"  {called}  {about.partition(chr(10))[0]}".rstrip())
 
 
-def _write(options: Any, result: Json, shown: Any) -> None:
-    """Write a result, or what is shown of it, to stdout: texts and bytes as they are,
-    all else as JSON. A terminal gets bytes as Python writes them."""
+def _format_tool(tool: Json, form: str) -> Json:
+    """Describe a tool as a model's API takes it."""
+    about = add_given({"name": tool["name"]}, description=tool.get("description"))
+    # OpenAI's refuses an object without `properties`.
+    about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
+    if form == "openai":
+        return {"type": "function", "function": about}
+    return about
+
+
+def _write(options: Any, result: Any, shown: Any) -> None:
+    """Write to stdout: with --json the result, else `shown`. Texts and bytes are written
+    unchanged, all else as JSON. A terminal gets bytes as Python spells them."""
     encoding = sys.stdout.encoding.lower()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
@@ -13362,7 +13382,7 @@ def _write(options: Any, result: Json, shown: Any) -> None:
     sys.stdout.buffer.write(value)
 
 
-# The commands. Their parameters are the words that they want.
+# The commands. Their parameters are the words on the command line.
 def _list(options: Any, target: Any) -> None:
     """Show what a server is, and all that it offers."""
     with _client(options, target) as client:
@@ -13373,6 +13393,10 @@ def _list(options: Any, target: Any) -> None:
             "resourceTemplates": client.list_resource_templates(),
             "prompts": client.list_prompts(),
         }
+    if options.format is not None:
+        tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
+        _write(options, tools, tools)
+        return
     about = {
         "serverInfo": client.server_info,
         "protocolVersion": version,
@@ -13385,14 +13409,14 @@ def _list(options: Any, target: Any) -> None:
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
-    lines = [printable(line, keep_lines=True) for line in lines]
     for kind, items in offers.items():
         lines.append(f"{kind} ({len(items)})")
         for item in items:
-            lines.append(printable(f"  {_show_offer(item)}"))
+            lines.append(_show_offer(item))
             if options.schema and kind == "tools":
                 lines.append(json.dumps(item.get("inputSchema"), indent=2))
-    _write(options, {**about, **offers}, "\n".join(lines))
+    text = printable("\n".join(lines), keep_lines=True)
+    _write(options, {**about, **offers}, text)
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
@@ -13402,7 +13426,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         given = {**json.loads(text)}
     except (ValueError, TypeError) as error:
         raise ValueError(f"--input: expected a JSON object: {error}") from None
-    words = dict(_split_pair(each, "=") for each in pairs)
+    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
@@ -13419,14 +13443,14 @@ def _read(options: Any, target: Any, uri: str) -> None:
 
 
 def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
-    """Have a prompt filled in."""
-    words = dict(_split_pair(each, "=") for each in pairs)
+    """Get a filled-in prompt."""
+    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
         result = client.get_prompt(name, words)
-    lines = []
-    for message in result["messages"]:
-        content = message["content"]
-        lines.append(f"{message['role']}: {content.get('text') or show(content, 200)}")
+    lines = [
+        f"{each['role']}: {each['content'].get('text') or show(each['content'], 200)}"
+        for each in result["messages"]
+    ]
     _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
@@ -13453,7 +13477,7 @@ def _run(options: Any, file: Any) -> None:
 
 
 def _tokens(options: Any, url: str) -> None:
-    """Do what OAuth has under the command's name: login, logout."""
+    """Call the method of OAuth that has the command's name: login, logout."""
     getattr(OAuth(store=_TOKENS), options.command)(url)
 
 

@@ -6475,7 +6475,7 @@ class TestHttpClient:
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
         heard = []
-        warning = "the server tells no more of x://note"
+        warning = "no more notifications of x://note"
         options = {"on_notification": lambda *told: heard.append(told)}
         with server.start_http() as http, Client(http.url, **options) as client:
             for n in (1, 2):
@@ -8678,7 +8678,7 @@ class TestExtending:
             url, "2", MODERN
         ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris[1:]) as told_less:
             for uri in ("x://secret", "x://nowhere"):
-                with pytest.raises(NotFound, match=f"does not tell of {uri}"):
+                with pytest.raises(NotFound, match=f"does not report {uri}"):
                     bob.listen(uris=[uri])
             for uri in uris:
                 server.resource_updated(uri)
@@ -9722,6 +9722,52 @@ server.run()
         assert report["tools"][0]["inputSchema"]["required"] == ["city"]
         assert [len(report[kind]) for kind in ("resources", "prompts")] == [2, 1]
 
+    def test_list_for_models(self, script, tmp_path):
+        """With --format, `list` prints the tools as a model's API takes them."""
+
+        def listed(target, form):
+            words = ["list", target, "--schema", "--format", form]
+            return json.loads(self.prints(*words))
+
+        (openai, *others) = listed(script, "openai")
+        assert openai["type"] == "function" and len(others) == 7
+        assert openai["function"]["name"] == "forecast"
+        assert openai["function"]["description"].startswith("The forecast for a city.")
+        assert openai["function"]["parameters"]["required"] == ["city"]
+        (anthropic, *_) = listed(script, "anthropic")
+        assert anthropic["input_schema"] == openai["function"]["parameters"]
+        assert "type" not in anthropic
+        plain = program(
+            tmp_path,
+            """
+            server = Server("s")
+            server.add_tool(lambda: 1, name="t", input_schema={"type": "object"})
+            server.run()
+            """,
+        )[-1]
+        (tool,) = listed(plain, "openai")
+        assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
+
+    def test_quiet(self, tmp_path):
+        """--quiet hides a child's stderr, unless the child fails: then its last lines
+        are shown."""
+        script = program(
+            tmp_path,
+            """
+            server = Server("s")
+            server.add_tool(lambda: print("noise") or 1, name="t")
+            server.run()
+            """,
+        )[-1]
+        assert "noise" in self.run("call", script, "t")[2]
+        code, out, rest = self.run("call", script, "t", "--quiet")
+        assert (code, rest) == (0, "")
+        words = ["list", "--quiet", "--", *PYTHON, "-c", "def f():\n  1/0\nf()"]
+        code, out, rest = self.run(*words)
+        assert (code, out) == (4, b"")
+        assert "in f" in rest
+        assert rest.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
     def test_call(self, script):
         """Each value is read as the tool's schema wants it."""
 
@@ -9950,7 +9996,13 @@ server.run()
         """Each command is explained; nothing of it is imported with mcp_lite."""
         asked = [("--help",), (), ("--version",)]
         overview, nothing, version = at_once(self.prints, asked)
-        assert (nothing, version) == (overview, f"{mcp_lite.__version__}\n")
+        assert nothing == overview
+        source = pathlib.Path(mcp_lite.__file__).read_bytes()
+        assert version.splitlines() == [
+            mcp_lite.__version__,
+            f"revisions: {', '.join(EVERY)}",
+            f"sha256: {hashlib.sha256(source).hexdigest()}",
+        ]
         for name in ("list", "call", "read", "prompt", "run", "login", "logout"):
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
