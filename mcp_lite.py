@@ -12490,15 +12490,16 @@ class Client:
     def connect(self) -> Client:
         """Reach the server, and agree on a revision. Returns this client.
 
-        Blocks until each request of the handshake is answered, for `timeout` at most;
-        a server that does not answer the first one is sent `initialize` after five
-        seconds. After close(), or when the server has gone, it connects again. Raises
-        RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure,
-        UnsupportedVersion, and any other McpError with which the server answers.
+        Blocks for `timeout` at most, and a moment more to end a child that does not
+        answer; while a user logs in, no time runs. After close(), or when the server
+        has gone, it connects again. Raises RuntimeError when connected,
+        ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and any other
+        McpError with which the server answers.
         """
         if self._is_connected():
             raise RuntimeError("the client is connected already")
         self.close()
+        self._connect_until = time.monotonic() + self.timeout
         try:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
@@ -12628,11 +12629,14 @@ class Client:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted)
-        seconds = self.timeout
+        began = time.monotonic()
+        seconds = self._connect_until - began
         if wanted == "auto":
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
             version, result = self._probe(connection, wanted, seconds)
+            # What took longer was a login of the user's.
+            self._connect_until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
             if wanted != "auto":
                 raise
@@ -12646,22 +12650,21 @@ class Client:
             return self._shake_hands(connection, version)
         if not result:
             # The server has refused the newest revision, and named this one.
-            _, result = self._probe(connection, version, self.timeout)
+            _, result = self._probe(connection, version)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self, connection: Connection, wanted: str, seconds: float
+        self, connection: Connection, wanted: str, seconds: float | None = None
     ) -> tuple[str, Json]:
         """Send server/discover. Returns the revision to speak, and the result."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
-        pending = PendingRequest(connection, "server/discover")
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = connection.request(pending, params).result(seconds)
+            result = self._ask(connection, "server/discover", params, seconds)
             if result.get("resultType", "complete") == "complete":
                 offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
@@ -12683,9 +12686,8 @@ class Client:
             "clientInfo": self._info,
             "capabilities": self._endpoint.capabilities(version),
         }
-        pending = PendingRequest(connection, "initialize")
         try:
-            result = connection.request(pending, params).result(self.timeout)
+            result = self._ask(connection, "initialize", params)
         except (
             MethodNotFound,
             InvalidParams,
@@ -12704,6 +12706,25 @@ class Client:
         offered = [result.get("protocolVersion")]
         connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
         return result
+
+    def _ask(
+        self,
+        connection: Connection,
+        method: str,
+        params: Json,
+        seconds: float | None = None,
+    ) -> Json:
+        """Send a request that opens a conversation. Block for its result, for the rest
+        of the time that connect() has, unless told."""
+        if seconds is None:
+            seconds = self._connect_until - time.monotonic()
+        pending = connection.request(PendingRequest(connection, method), params)
+        try:
+            return pending.result(max(0.0, seconds))
+        except Timeout:
+            # It names the time for all of connect(), of which this had a part.
+            why = f"{method}: no answer within {self.timeout:g} seconds"
+            raise Timeout(why, connection.details()) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
