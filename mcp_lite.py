@@ -4287,33 +4287,39 @@ class Protocol:
 #  what                              why                       what ends the wait for it
 #  9  Workers._jobs                  jobs, in order            submit(); close()
 #     Workers._lock                  threads, count, closed    leaf
-#     Workers.close()                the end of the jobs       the last one; a deadline
+#     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
+#     time_limit()'s Timer           a limit                   cancel(); its time
 #     _PRINTING                      one prints to stderr      leaf: it prints only what
 #                                                              fits into the pipe
 #     Inbox._items                   what waits for a program  put(); close()
 #  10 LineOutbox._lines              lines that wait           never waited for
-#     LineOutbox._writing            turn: one thread writes   the end of the write;
-#                                                              WRITE_SECONDS end all
+#     LineOutbox._writing            turn: one thread writes   the end of the write; on
+#                                                              a server's stdio,
+#                                                              WRITE_SECONDS end all;
+#                                                              drain() has a deadline
 #     Connection._lock               in flight, and queued     leaf but for an outbox's
 #     PendingRequest.result()        an answer                 resolve(); its deadline
 #  11 Context.sleep()                sleep                     a cancellation; its time
 #     MainThread._jobs               jobs for the host         __call__(); `wait`
 #     MainThread._running            turn: one runs jobs       never waited for
 #     outcome, in run_job()          what a host returns       the job; a cancellation
-#     EventLoop._lock                one loop                  leaf but for the start of
-#                                                              its thread
+#     EventLoop._lock, started       one loop                  the start of its thread;
+#                                                              DRAIN_SECONDS
+#     over, in EventLoop             the end of the loop       close()
 #     the future of a coroutine      an awaited result         its end; its task ends
 #                                                              with the request
 #  12 Signals._queue                 signals, ends, jobs       a signal handler; the
 #                                                              reader; "mcp-end"; TICK
 #     Deputy._reading                turn: one thread reads    never waited for
-#     wait_for()                     the end of work           its job; its deadline
+#     wait_for()                     the end of work           its job; a signal; its
+#                                                              deadline
 #     Child._has_ended(), join()     the end of a child        that; a deadline, then
 #                                                              SIGTERM, SIGKILL
 #  14 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
 #     Exchange.bell                  what others queue         its put(); comment_seconds
-#  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding
+#  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding,
+#                                                              behind a PAUSE
 #     SessionStream._lock            events that are kept      leaf
 #  16 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  17 HttpCaller._lock               connections               leaf; shuts sockets
@@ -4334,11 +4340,14 @@ class Protocol:
 # keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
 # store's lock file.
 #
+# The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
+# "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
+#
 # Ten rules keep wake-ups from being lost. Each stands where it is used:
-#     1  The thread that takes a request out of `in_flight`, or out of `pending`, has
-#        ended it, and only that thread speaks about it.
-#     2  Register first, then look for the reason to give up; who gives up sets the
-#        reason first, then looks at what is registered.
+#     1  Whichever thread removes a request from `in_flight` or `pending` owns its
+#        ending. No other may send anything about it.
+#     2  Register first, then look for a reason to give up; a thread that ends the
+#        connection, or a request, sets the reason before it looks at what there is.
 #     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
 #     4  Queue first, then try for the turn to write; let go of the turn first, then
 #        look whether more was queued.
@@ -4346,14 +4355,14 @@ class Protocol:
 #        Readers, signals and close() use flush_soon() and drain().
 #     6  To queue and to flush are two steps: an acknowledgement is queued by its
 #        handler, and flushed when the subscription is in the table.
-#     7  Outboxes know nothing of each other; `request.outbox` is where all goes that
-#        is about a request.
-#     8  Stop watching first, then look for a reader; let go of the input first, then
-#        look whether somebody watches.
+#     7  Outboxes know nothing of each other. Everything about a request goes to
+#        `request.outbox`.
+#     8  The deputy clears `_is_watched` before it tries for `_reading`; the reader
+#        releases `_reading` before it checks `_is_watched`.
 #     9  Register as a guest first, then look whether the pool is closed; close the
 #        pool first, then look for guests.
-#     10 Look whether the answer is complete first, then take what is queued; write
-#        first, be over afterwards.
+#     10 Check for completion before draining the queue; mark an exchange over only
+#        after writing.
 
 
 def do_nothing(*ignored: object, **options: object) -> None:
@@ -4471,6 +4480,10 @@ class Workers:
     def __len__(self) -> int:
         """Return how many jobs wait."""
         return self._jobs.qsize()
+
+    def is_closed(self) -> bool:
+        """Return whether no more jobs are taken."""
+        return self._closed
 
     def is_idle(self) -> bool:
         """Return whether no job waits, or is being done."""
@@ -4757,7 +4770,8 @@ def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
     except (ValueError, TypeError) as error:
         about = "the answer" if request is None else request.about
         why = printable(f"{about}: not valid JSON: {error}")
-    log_line(ERROR, why)
+    # The caller holds a lock, and a handler of the program's log may do anything.
+    start_thread("mcp-log", log_line, ERROR, why)
     failure = error_message(answer.get("id"), InternalError(why))
     return failure, json.dumps(failure).encode("ascii")
 
@@ -4945,9 +4959,12 @@ class LineOutbox(Outbox):
     def drain(self, seconds: float) -> None:
         self._writer.submit(self._flush)
         self._writer.close(seconds)
-        # Another thread may have taken the last lines.
+        # Another thread may have taken the last lines, or have tried in vain while this
+        # one waits for its turn.
         if self._writing.acquire(timeout=seconds):
             self._writing.release()
+        if self._lines:
+            start_thread("mcp-writer", self._flush).join(seconds)
 
     def _write_waiting(self) -> None:
         # No other thread takes lines out.
@@ -5009,6 +5026,8 @@ class PendingRequest:
     id: RequestId = 0
     # Whether its request may be on the wire.
     sent = False
+    # Whether it was cancelled, and why.
+    abandoned: str | None = None
     # How it has ended: one of the two, or neither if it is not done.
     answer: Json | None = None
     error: BaseException | None = None
@@ -5049,13 +5068,21 @@ class PendingRequest:
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, None, error):
             return False
-        # "The `initialize` request MUST NOT be cancelled by clients".
-        if self.sent and not method_row(self.method).handshake:
-            # It may quote what cannot be said in UTF-8.
-            told = sendable(reason or "")
-            params = add_given({"requestId": self.id}, reason=told or None)
-            self._connection.notify("notifications/cancelled", params)
+        # Rule 2: set this first, then look whether it was sent. The thread that sends it
+        # does so first, then looks whether it was abandoned.
+        self.abandoned = reason or ""
+        if self.sent:
+            self.notify_cancelled()
         return True
+
+    def notify_cancelled(self) -> None:
+        """Tell the peer to stop."""
+        # "The `initialize` request MUST NOT be cancelled by clients".
+        if not method_row(self.method).handshake:
+            # The reason may quote what cannot be said in UTF-8.
+            reason = sendable(self.abandoned or "") or None
+            params = add_given({"requestId": self.id}, reason=reason)
+            self._connection.notify("notifications/cancelled", params)
 
     def take(
         self, seconds: float = float("inf"), deadline: float = float("inf")
@@ -5417,9 +5444,12 @@ class Connection:
             params["_meta"] = {**meta, "progressToken": request_id}
         self.register(pending, request_id)
         try:
-            pending.sent = True
             message = call_message(pending.method, params, request_id)
-            self.send(message, about).flush_soon()
+            outbox = self.send(message, about)
+            pending.sent = True
+            outbox.flush_soon()
+            if pending.abandoned is not None:
+                pending.notify_cancelled()
         except BaseException as error:
             self.resolve(request_id, None, error)
             raise
@@ -6480,7 +6510,7 @@ class EventLoop:
             if self._running is None or self._running[0].is_closed():
                 started: SimpleQueue[Any] = SimpleQueue()
                 start_thread("mcp-loop", asyncio.run, self._main(started))
-                self._running = get_within(started)
+                self._running = get_within(started, DRAIN_SECONDS)
             # It runs with this thread's context: with what middleware has set there.
             loop, _ = self._running
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
@@ -6646,8 +6676,11 @@ class Deputy:
         self._connection = connection
         self._signals = signals
         self._pool = connection.workers
-        # The jobs of what was read: the connection submits them here.
+        # The jobs of what was read: the connection submits them here. The reading thread
+        # alone uses this.
         self._jobs: deque[Job] = deque()
+        # Those that a reading thread serves; each thread takes out the next one.
+        self._burst: deque[Job] = deque()
         # The thread that reads holds it. No thread waits for it.
         self._reading = threading.Lock()
         # How many times a reading thread began to serve.
@@ -6658,12 +6691,12 @@ class Deputy:
 
     # The connection sees the deputy in the place of its workers.
     def __len__(self) -> int:
-        return len(self._pool) + len(self._jobs)
+        return len(self._pool) + len(self._burst) + len(self._jobs)
 
     @property
     def has_more(self) -> bool:
         """As Workers have it."""
-        return bool(self._jobs)
+        return bool(self._burst)
 
     def submit(self, job: Job) -> bool:
         """Take a job of the connection's; the reading thread calls this."""
@@ -6698,7 +6731,7 @@ class Deputy:
         if not self._reading.acquire(blocking=False):
             return
         start_thread("mcp-reader", self._read)
-        self._hand_over()
+        self._hand_over(self._burst)
         # Answers may wait for the end of the burst.
         self._connection.outbox.flush_soon()
 
@@ -6709,29 +6742,30 @@ class Deputy:
                 if not self._serve_here():
                     return
             else:
-                self._hand_over()
-        self._hand_over()
+                self._hand_over(self._jobs)
+        self._hand_over(self._jobs)
         self._signals.put(INPUT_ENDED)
 
     def _serve_here(self) -> bool:
         """Serve what was read. Returns whether this thread reads on."""
+        self._burst = self._jobs
+        self._jobs = deque()
         self._reading.release()
         self._begun += 1
         if not self._is_watched:
             self._is_watched = True
             self._signals.put(BURST)
-        may_go_on = self._pool.run_here(self._jobs)
+        may_go_on = self._pool.run_here(self._burst)
         return may_go_on and self._reading.acquire(blocking=False)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, jobs: deque[Job]) -> None:
         """Have workers do the jobs that wait."""
         # IndexError: none is left, as another thread takes jobs out as well.
         with suppress(IndexError):
             while True:
-                job = self._jobs.popleft()
-                if not self._pool.submit(job):
-                    # The system has no thread to give. Or the pool is closed: then the
-                    # request is cancelled, and this does nothing.
+                job = jobs.popleft()
+                if not self._pool.submit(job) and not self._pool.is_closed():
+                    # The system has no thread to give.
                     job()
 
 
@@ -10720,7 +10754,7 @@ class ServerEndpoint(Endpoint):
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
-        if request.row.inline and not self.may_block:
+        if request.row.handshake or (request.row.inline and not self.may_block):
             # None of the user's code runs, so no slot is needed.
             self._serve(connection, request)
             return
@@ -11942,6 +11976,7 @@ class Listening:
         take: Callback = None,
     ) -> None:
         self._client = client
+        self._is_modern = client.protocol_version >= FIRST_MODERN
         self._connection = client._require_connection()
         self._uris = uris
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
@@ -11998,12 +12033,12 @@ class Listening:
         """
         method, params, row, size = notification
         pending = self._pending
-        is_ours = pending.sent and is_id(subscription) and pending.id == subscription
+        is_ours = is_id(subscription) and pending.id == subscription
         if is_ours and row.acknowledges:
             pending.put(params)
         elif is_ours and row.cancels:
             self._connection.resolve(pending.id, {})
-        elif is_ours or (not pending.sent and self._wants(method, params)):
+        elif is_ours or (not self._is_modern and self._wants(method, params)):
             self._take({"method": method, "params": params}, size)
 
     def _wants(self, method: str, params: Json) -> bool:
@@ -12039,7 +12074,7 @@ class Listening:
 
         In a legacy session it blocks until the server answers, for some seconds at most.
         """
-        if not self._pending.cancel(None) or self._pending.sent:
+        if not self._pending.cancel(None) or self._is_modern:
             return
         others = [each._uris for each in self._client._endpoint.listenings]
         # A failure changes nothing: no Listening takes this URI any more.

@@ -11439,6 +11439,54 @@ class TestThreads:
             gate.set()
             assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
 
+    def test_a_log_that_talks_to_the_client(self):
+        """What a handler of the program's log does cannot hold up an answer."""
+        server = Server("s")
+        contexts = []
+
+        class Tells(logging.Handler):
+            def emit(self, record):
+                contexts[0].info("logged")
+
+        @server.middleware
+        def spoil(ctx, method, params, call_next):
+            contexts.append(ctx)
+            return {**call_next(), "x": float("nan")} if method == CALL else call_next()
+
+        server.add_tool(lambda: 1, name="one")
+        logger = logging.getLogger("mcp_lite")
+        handler = Tells()
+        logger.addHandler(handler)
+        try:
+            with LocalWire(server) as wire:
+                wire.open()
+                wire.send(call_legacy("one", 7))
+                assert "error" in wire.read()
+                assert wire.ask("ping", id=8)["id"] == 8
+        finally:
+            logger.removeHandler(handler)
+
+    def test_a_handshake_while_all_are_busy(self):
+        """It waits for no other request, whatever code of the user's runs for it."""
+        server = Server("s", max_workers=1)
+
+        @server.tool(visible=lambda ctx: True)
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("who?", FORM)["action"]
+
+        with LocalWire(server) as wire:
+            wire.open(capabilities={"elicitation": {}})
+            wire.send(call_legacy("ask", 5))
+            question = wire.read()
+            assert wire.ask("initialize", opening("2025-11-25"), 6)["id"] == 6
+            refusal = {
+                "jsonrpc": "2.0",
+                "id": question["id"],
+                "result": {"action": "decline"},
+            }
+            wire.send(refusal)
+            assert text_of(wire.read()["result"]) == "decline"
+
     @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
     def test_answers_of_another_thread(self, era):
         """Over HTTP, the answer of a tool whose time is over is written before the
