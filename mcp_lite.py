@@ -4531,10 +4531,13 @@ class Workers:
         # Rule 9: register first, look afterwards. close() closes first, and then looks
         # for guests. So one of the two sees the other.
         self._guests.add(thread)
-        # IndexError: none is left, as another thread takes jobs out as well.
-        with suppress(IndexError):
-            while not self._closed:
-                self._do(jobs.popleft())
+        while jobs and not self._closed:
+            try:
+                job = jobs.popleft()
+            except IndexError:
+                # Another thread has taken the last one.
+                break
+            self._do(job)
         self._guests.discard(thread)
         return not self._closed
 
