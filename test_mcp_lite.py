@@ -11391,9 +11391,9 @@ class TestThreads:
             ours.shutdown(socket.SHUT_WR)
             thread.join(SECONDS)
             assert not thread.is_alive() and ended.is_set()
-            assert (
-                text_of(json.loads(ours.makefile("rb").readline())["result"]) == "done"
-            )
+            with ours.makefile("rb") as answers:
+                [answer] = map(json.loads, answers)
+        assert text_of(answer["result"]) == "done"
 
     def test_a_lone_request_that_lasts(self):
         """What comes while it is served is read: a call is answered, a cancel arrives."""
