@@ -8701,7 +8701,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_head(self) -> Head:
         # Mostly, all of it has come at once; else this reads 3 bytes, then lines.
-        data = self.rfile.read(self.rfile.peek(1).find(b"\r\n\r\n") + 4)
+        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
+        data = self.rfile.read(end + 4)
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
