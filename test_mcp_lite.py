@@ -11439,6 +11439,64 @@ class TestThreads:
             gate.set()
             assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
 
+    def test_a_closed_pool_takes_no_job(self):
+        """It says so, so that its caller can do it elsewhere."""
+        pool = mcp_lite.Workers("w", 1)
+        assert pool.close(SECONDS) and not pool.submit(print)
+
+    def test_what_is_printed_is_short(self, capsys):
+        """A text is cut to what a ready pipe takes, and keeps its end; what UTF-8 cannot
+        say is escaped."""
+        mcp_lite.print_to_stderr("\udcff" + "x" * 9_000 + "e")
+        told = capsys.readouterr().err
+        assert told.startswith("\\udcffx") and told.endswith("xe\n")
+        assert len(told) <= 4_096
+
+    def test_a_key_is_used_though_its_question_failed(self):
+        """A session's question is not sent again under the same key."""
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context) -> None:
+            with contextlib.suppress(McpError):
+                ctx.elicit("?", FORM, key="k")
+            ctx.elicit("?", FORM, key="k")
+
+        def fail(params):
+            raise McpError(-32000, "no")
+
+        at = Client(server, protocol_version="2025-11-25", on_elicit=fail)
+        with at as client, pytest.raises(ToolError, match="key used twice"):
+            client.call("ask")
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has another shell")
+    def test_a_timeout_says_how_the_child_ended(self):
+        """A grandchild holds its pipes, so their end does not say it."""
+        command = ["sh", "-c", "exec 4<&0; sleep 60 & exit 3"]
+        with pytest.raises(Timeout, match="exit code 3"):
+            Client(command, timeout=1.0).connect()
+
+    def test_a_notification_too_many(self, monkeypatch):
+        """One of an extension is dropped, and not answered; the conversation goes on."""
+        monkeypatch.setattr(mcp_lite, "MAX_BACKLOG", 0)
+        server = Server("shop", extensions={"com.example/cart": {}})
+        extension = "com.example/cart"
+        server.method("cart/seen", extension=extension)(lambda ctx, params: {})
+        options = {"protocol_version": "2025-11-25", "extensions": {extension: {}}}
+        with Client(server, timeout=SECONDS, **options) as client:
+            client.notify("cart/seen", {})
+            assert client.request("ping", {}) == {}
+
+    def test_the_time_of_a_host(self):
+        """When the first job has taken all of max_seconds, no other one begins."""
+        main = MainThread()
+
+        def nap():
+            threading.Event().wait(0.1)
+
+        started(lambda: [main(nap), main(nap)]).join(SECONDS)
+        assert [main.run_pending(0.05), main.run_pending(0.05)] == [1, 1]
+
     def test_a_log_that_talks_to_the_client(self):
         """What a handler of the program's log does cannot hold up an answer."""
         server = Server("s")
