@@ -8040,7 +8040,7 @@ class HttpEndpoint:
             connection.used = time.monotonic()
 
     # Looking after what is open
-    def look_after(self) -> None:
+    def find_departed(self) -> None:
         """Find clients that have hung up. The carrier calls this now and then. Never
         blocks."""
         for exchange, connection in list(self.serving.items()):
@@ -8779,7 +8779,7 @@ class HttpServer(ThreadingTCPServer):
             shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.server_close()  # the port is free
-        self.endpoint.look_after()  # a client that has hung up is not waited for
+        self.endpoint.find_departed()  # a client that has hung up is not waited for
         self.endpoint.close(False)
         me = threading.current_thread()
         connections = self.connections.copy().items()
@@ -8837,7 +8837,7 @@ class HttpServer(ThreadingTCPServer):
             if is_late or handler.deadline < now:
                 shut(sock)
         try:
-            self.endpoint.look_after()
+            self.endpoint.find_departed()
         except Exception as error:
             log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
 
@@ -8922,17 +8922,16 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # and looks at little of a message: its method, its ids, its revision, and what headers
 # mirror.
 #
-# A trip is an HTTP request with its response. It is sent again after a redirect or a
-# login. A thread that gives a trip up finds it by its key, mostly the id of the
-# JSON-RPC request in it. A server that wants a login refuses a trip, by 401 or 403.
-# Then the Authorizer gets what lets the next try in, by a login, say. After too many
-# refusals there is no next try.
+# An HTTP request is kept with its response, and sent again after a redirect or a login.
+# To abort one, look it up by its key, which mostly is the id of the JSON-RPC request in
+# it. A server that wants a login refuses with 401 or 403. Then the Authorizer gets what
+# lets the next try in, by a login, say. After too many refusals there is no next try.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# _follow() bears so many failures in a row, and a trip so many refusals (401, 403). The
-# next one ends it, but for a stream that only listens and was heard before.
+# Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
+# An established listening stream retries forever.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
@@ -9053,7 +9052,7 @@ def open_connection(
     return connection
 
 
-class _Trip:
+class _HttpRequest:
     """One HTTP request on its way, its response, and the secrets that no text may
     show. It is sent again after a redirect or a login."""
 
@@ -9275,12 +9274,12 @@ class HttpCaller:
         self._lock = threading.Lock()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # The trips that have a connection, each with its socket: http.client lets go of
+        # The HTTP requests that have a connection, each with its socket: http.client lets go of
         # the socket when the server is going to close the connection.
-        self._busy: dict[_Trip, Socket] = {}
+        self._busy: dict[_HttpRequest, Socket] = {}
 
     def close(self) -> None:
-        """Cut off every trip. Blocks for EXIT_SECONDS at most."""
+        """Cut off every HTTP request. Blocks for EXIT_SECONDS at most."""
         with self._lock:
             self.closed.set()
             for sock in self._busy.values():
@@ -9291,10 +9290,10 @@ class HttpCaller:
         self.workers.close(EXIT_SECONDS)
 
     def cut_off(self, key: object) -> None:
-        """Cut off the trips that have this key."""
+        """Cut off the HTTP requests that have this key."""
         with self._lock:
-            for trip, sock in self._busy.items():
-                if trip.key == key:
+            for http_request, sock in self._busy.items():
+                if http_request.key == key:
                     shut(sock)
 
     def is_wanted(self, key: object) -> bool:
@@ -9317,72 +9316,76 @@ class HttpCaller:
         body: bytes | None = None,
         key: object = None,
         url: SplitResult | None = None,
-    ) -> Iterator[_Trip]:
-        """Send an HTTP request, and yield its trip. The head of the response is read.
+    ) -> Iterator[_HttpRequest]:
+        """Send an HTTP request, and yield it. The head of the response is read.
         Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
         an McpError, which passes."""
-        trip = _Trip(method, url, self.url, key)
+        http_request = _HttpRequest(method, url, self.url, key)
         try:
-            while not self._is_let_in(trip, headers, body):
-                self._give_back(trip)
-            yield trip
+            while not self._is_let_in(http_request, headers, body):
+                self._give_back(http_request)
+            yield http_request
         except (McpError, HttpFailure):
             raise
         except Exception as error:
             # A response that breaks off looks like one that was read to its end.
-            if trip.connection is not None:
-                trip.connection.close()
+            if http_request.connection is not None:
+                http_request.connection.close()
             # http.client has exceptions of its own, beside OSError.
-            text = trip.describe(error_text(error)[:500], type(error).__name__)
-            raise HttpFailure(text, show_url(trip.url)) from None
+            text = http_request.describe(error_text(error)[:500], type(error).__name__)
+            raise HttpFailure(text, show_url(http_request.url)) from None
         finally:
-            self._give_back(trip)
+            self._give_back(http_request)
 
     def _is_let_in(
         self,
-        trip: _Trip,
+        http_request: _HttpRequest,
         headers: dict[str, str],
         body: bytes | None,
     ) -> bool:
         """Send a request. Return False if it is to be sent again, as it was led
         elsewhere, or as there is something now that lets it in."""
         given = self._headers()
-        shown = self._authorizer.headers(trip.method, show_url(trip.server))
+        shown = self._authorizer.headers(
+            http_request.method, show_url(http_request.server)
+        )
         words = map(str, [*given.values(), *shown.values()])
-        trip.secrets = [*re.split("[&=]", trip.url.query), *words]
-        self._send_once(trip, merge_headers(given, shown, headers), body)
-        if trip.follow_redirect():
+        http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
+        self._send_once(http_request, merge_headers(given, shown, headers), body)
+        if http_request.follow_redirect():
             return False
-        if trip.is_refused():
-            self._mend(trip, shown)
+        if http_request.is_refused():
+            self._mend(http_request, shown)
             return False
-        if trip.response.status < 300:
-            self.url = trip.server
+        if http_request.response.status < 300:
+            self.url = http_request.server
         return True
 
-    def _mend(self, trip: _Trip, shown: dict[str, str]) -> None:
+    def _mend(self, http_request: _HttpRequest, shown: dict[str, str]) -> None:
         """Have the Authorizer get what lets the next try in, or raise the refusal."""
-        refusal = trip.failure(trip.response.read(MAX_ERROR), kind=AuthorizationError)
-        refusal.url = show_url(trip.server)
-        is_last = len(trip.refused) == MAX_FAILURES
+        refusal = http_request.failure(
+            http_request.response.read(MAX_ERROR), kind=AuthorizationError
+        )
+        refusal.url = show_url(http_request.server)
+        is_last = len(http_request.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
-            refusal, shown, trip.refused, self.connection.answering
+            refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        trip.refused.append(trip.response.status)
+        http_request.refused.append(http_request.response.status)
 
     def _send_once(
         self,
-        trip: _Trip,
+        http_request: _HttpRequest,
         headers: dict[str, str],
         body: bytes | None,
     ) -> None:
-        url = trip.url
+        url = http_request.url
         target = url.path or "/"
-        self.trace("-->", f"{trip.method} {target}".encode("utf-8"))
-        connection = self._take(trip)
+        self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
+        connection = self._take(http_request)
         # A thread that gives up after this look finds it among the busy ones.
-        if not self.is_wanted(trip.key):
+        if not self.is_wanted(http_request.key):
             raise ConnectionError("given up")
         if url.query:
             target += f"?{url.query}"
@@ -9391,46 +9394,48 @@ class HttpCaller:
             headers = {**headers, **self._proxy_headers}
         # A server that refuses a large body may answer before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(trip.method, target, body, headers)
-        trip.response = connection.getresponse()
-        kind = content_type(trip.response)
-        self.trace("<--", f"HTTP {trip.response.status} {kind}".strip().encode("utf-8"))
+            connection.request(http_request.method, target, body, headers)
+        http_request.response = connection.getresponse()
+        kind = content_type(http_request.response)
+        self.trace(
+            "<--", f"HTTP {http_request.response.status} {kind}".strip().encode("utf-8")
+        )
 
     # Connections
-    def _take(self, trip: _Trip) -> HTTPConnection:
-        """Give the trip the latest idle connection that still lives, else a new one."""
+    def _take(self, http_request: _HttpRequest) -> HTTPConnection:
+        """Give a request the latest idle connection that still lives, else a new one."""
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
-            while trip.connection is None and self._idle:
-                since, trip.connection = self._idle.pop()
+            while http_request.connection is None and self._idle:
+                since, http_request.connection = self._idle.pop()
                 # Between requests a server says nothing, unless it ends the connection.
-                if since < oldest or is_ready(trip.connection.sock):
-                    trip.connection.close()
-                    trip.connection = None
-        connection = trip.connection or open_connection(
+                if since < oldest or is_ready(http_request.connection.sock):
+                    http_request.connection.close()
+                    http_request.connection = None
+        connection = http_request.connection or open_connection(
             self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
         )
-        trip.connection = connection
+        http_request.connection = connection
         with self._lock:
-            self._busy[trip] = connection.sock
+            self._busy[http_request] = connection.sock
         return connection
 
-    def _give_back(self, trip: _Trip) -> None:
+    def _give_back(self, http_request: _HttpRequest) -> None:
         """Keep a connection whose response was read to its end; close any other."""
-        connection = trip.connection
+        connection = http_request.connection
         if connection is None:
             return
         is_over = False
         # If no response came, `response` is None. If the server closes the connection,
         # or a response broke off, `sock` is None. Both raise here.
-        with suppress(Exception), closing(trip.response) as response:
+        with suppress(Exception), closing(http_request.response) as response:
             # After the answer, a stream mostly has no more than its end.
             connection.sock.settimeout(REST_SECONDS)
             is_over = not response.read1(CHUNK)
             connection.sock.settimeout(None)
-        trip.connection = None
+        http_request.connection = None
         with self._lock:
-            self._busy.pop(trip, None)
+            self._busy.pop(http_request, None)
             if is_over and not self.closed.is_set():
                 self._idle.append((time.monotonic(), connection))
                 return
@@ -9560,10 +9565,10 @@ class HttpTransport(Transport, Outbox):
         stream = EventParser()
         body = b""
         why = "no answer: "
-        with self.caller.send("POST", headers, post.body, post.key) as trip:
-            response = trip.response
+        with self.caller.send("POST", headers, post.body, post.key) as http_request:
+            response = http_request.response
             if response.status >= 300:
-                raise self._rejection(trip, post)
+                raise self._rejection(http_request, post)
             self.begin(post, response.headers)
             if post.request_id is None:
                 return
@@ -9577,7 +9582,7 @@ class HttpTransport(Transport, Outbox):
             self.connection.receive(body)
         self.resume(post, stream)
         if self.caller.is_wanted(post.request_id):
-            raise trip.failure(body, why)
+            raise http_request.failure(body, why)
 
     def begin(self, post: _Post, headers: Any) -> None:
         """Take note of a response's headers, before anything of it is fed."""
@@ -9595,10 +9600,10 @@ class HttpTransport(Transport, Outbox):
             if not self.caller.is_wanted(request_id):
                 return
 
-    def _rejection(self, trip: _Trip, post: _Post) -> Exception:
+    def _rejection(self, http_request: _HttpRequest, post: _Post) -> Exception:
         """Return the exception for a response that refuses a message."""
-        status = trip.response.status
-        body = trip.response.read(MAX_ERROR)
+        status = http_request.response.status
+        body = http_request.response.read(MAX_ERROR)
         answer: Any = None
         with suppress(McpError):
             answer = parse_message(body)
@@ -9606,7 +9611,7 @@ class HttpTransport(Transport, Outbox):
         # An error without our id is for us if its status is 400: it is about the POST.
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
-            return trip.failure(body)
+            return http_request.failure(body)
         self.caller.trace("<--", body)
         rejection = McpError.from_wire(error)
         rejection.http_status = status
@@ -9816,10 +9821,10 @@ class LegacyHttp(HttpTransport):
         if stream.last_id:
             # As event sources send it: bytes of UTF-8.
             headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
-        with self.caller.send("GET", headers, key=request_id) as trip:
-            response = trip.response
+        with self.caller.send("GET", headers, key=request_id) as http_request:
+            response = http_request.response
             if response.status != 200 or content_type(response) != EVENT_TYPE:
-                raise trip.failure(b"", "no stream: ")
+                raise http_request.failure(b"", "no stream: ")
             self.feed_events(response, request_id, stream)
 
 
@@ -9841,8 +9846,10 @@ class SseTransport(HttpTransport):
     def _listen(self) -> None:
         why = "the server closed the stream"
         try:
-            with self.caller.send("GET", {"Accept": EVENT_TYPE}, key=self) as trip:
-                for kind, text in read_events(trip.response, EventParser()):
+            with self.caller.send(
+                "GET", {"Accept": EVENT_TYPE}, key=self
+            ) as http_request:
+                for kind, text in read_events(http_request.response, EventParser()):
                     self._take_event(kind, text)
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
@@ -9862,9 +9869,9 @@ class SseTransport(HttpTransport):
     def _post(self, post: _Post) -> None:
         with self.caller.send(
             "POST", post.headers, post.body, post.key, self._place
-        ) as trip:
-            if trip.response.status >= 300:
-                raise trip.failure(trip.response.read(MAX_ERROR))
+        ) as http_request:
+            if http_request.response.status >= 300:
+                raise http_request.failure(http_request.response.read(MAX_ERROR))
 
 
 ###############################################################################
