@@ -173,7 +173,8 @@ The sections, in reading order. Each uses only the sections above it.
      5. JSON Schema     schemas, surveyed once and then interpreted; safe patterns
      6. Content         values as JSON; text, images, links as blocks, by revision
      7. Functions       hints and docstrings as schemas; arguments, results, URIs
-     8. Protocol        one conversation without I/O, locks or clocks: what may come now
+     8. Protocol        one conversation without I/O, locks or clocks: what may come now;
+                        what may be asked, and answered
      9. Threads         one way to wait, one pool of threads, lines of log and trace
     10. Connection      the conversation with threads; the seams Transport and Endpoint
     11. Context         what a handler sees; how it asks the client; where it runs
@@ -311,7 +312,7 @@ __all__ = [
 #
 # To add a revision, begin with these tuples. The tables of what differs between
 # revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6),
-# needed_capability (11) and ClientEndpoint.capabilities (20). TestTheNextRevision, in
+# needed_capability (8) and ClientEndpoint.capabilities (20). TestTheNextRevision, in
 # the tests, adds one that is made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
@@ -794,6 +795,10 @@ def find_by_id(table: dict[Any, Any], key: object) -> Any:
 def object_or_empty(value: object) -> Json:
     """Return the value if it is a JSON object, else {}."""
     return value if isinstance(value, dict) else {}
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def member_at(value: Any, path: Iterable[str]) -> Any:
@@ -2166,10 +2171,6 @@ _PYTHON = {
 }
 
 
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
 # The schema for schemas. Its one keyword is ours.
 _METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
 _IS_SCHEMA = "is a schema"
@@ -2836,7 +2837,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
 
 
 # The kinds of blocks that came later. A new kind is a row here, and a class above. See
-# also needed_capability(), in section 11: what a question may have, and since when.
+# also needed_capability(), in section 8: what a question may have, and since when.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -4272,6 +4273,187 @@ class Protocol:
         return self.in_flight.pop(request.id, None) is request
 
 
+# Questions: which capability each needs, what a form may be, what a revision knows. See
+# also BLOCK_SINCE, in section 6.
+def needed_capability(
+    method: str, params: Json, declared: Json
+) -> tuple[tuple[str, ...], str]:
+    """Find the capability that a client must have declared for a question, and the
+    revision since which that exists. Raises ValueError for another method."""
+    row = method_row(method)
+    if row.sender != "server" or row.kind != "request":
+        raise ValueError(f"{method} is no question")
+    if "tools" in params or "toolChoice" in params:
+        return ("sampling", "tools"), "2025-11-25"
+    if params.get("mode") == "url":
+        return ("elicitation", "url"), "2025-11-25"
+    # "An empty capabilities object is equivalent to declaring support for `form` mode
+    # only". An object that has only the other mode is not.
+    modes = object_or_empty(declared.get("elicitation"))
+    if row.capability == ("elicitation",) and "url" in modes and "form" not in modes:
+        return ("elicitation", "form"), row.since
+    return row.capability, row.since
+
+
+def check_question(method: str, params: Json) -> None:
+    """Raise ValueError or TypeError for a question that must not be asked."""
+    if method != "elicitation/create":
+        return
+    if params.get("mode") == "url":
+        # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
+        check_uri("url", params.get("url"), "https", "http")
+        return
+    errors = Schema(_FORM).errors(params.get("requestedSchema"))
+    if errors:
+        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
+    # It raises ValueError for a pattern that is none.
+    Schema(params["requestedSchema"])
+
+
+# A form is one of "flat objects with primitive properties only", client/elicitation.md;
+# a list in it is one of choices.
+_FIELD = {
+    "type": "object",
+    # Some servers write an optional field as one of its type or null.
+    "anyOf": [{"required": ["type"]}, {"required": ["anyOf"]}],
+    "properties": {
+        "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
+        "items": {"anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]},
+        "oneOf": {"items": {"required": ["const", "title"]}},
+    },
+    "if": {"required": ["type"], "properties": {"type": {"const": "array"}}},
+    "then": {"required": ["items"]},
+}
+_FORM = {
+    "type": "object",
+    "required": ["type", "properties"],
+    "properties": {
+        "type": {"const": "object"},
+        "properties": {"type": "object", "additionalProperties": _FIELD},
+        "required": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def fit_question(params: Json, version: str) -> Json:
+    """Write the parameters of a question as this revision has them. In a session, a
+    question with a URL has an id. Before 2025-11-25, the titles of choices in a form
+    are written in another way. Raises ValueError for what the revision does not have.
+    """
+    if params.get("mode") == "url" and version < FIRST_MODERN:
+        return {"elicitationId": os.urandom(16).hex(), **params}
+    if version >= "2025-11-25":
+        return params
+    for message in params.get("messages", ()):
+        content = message["content"]
+        if isinstance(content, list):
+            raise ValueError(f"messages: a list of content: not in {version}")
+        if version < BLOCK_SINCE.get(content["type"], OLDEST):
+            raise ValueError(f"messages: {content['type']}: not in {version}")
+    if "requestedSchema" not in params:
+        return params
+    form = dict(params["requestedSchema"])
+    fields = form["properties"].items()
+    form["properties"] = {name: _fit_field(field) for name, field in fields}
+    return {**params, "requestedSchema": form}
+
+
+def _fit_field(field: Json) -> Json:
+    if field.get("type") == "array":
+        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
+    fitted = dict(field)
+    choices = fitted.pop("oneOf", None)
+    if choices is not None:
+        fitted["enum"] = [choice["const"] for choice in choices]
+        fitted["enumNames"] = [choice["title"] for choice in choices]
+    return fitted
+
+
+def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
+    """Make the wire's requestedSchema of a JSON Schema, a dataclass or a TypedDict; and
+    the function that makes a Python value of the content that comes back."""
+    if isinstance(schema, dict):
+        return schema, lambda content: content
+    reader = HintReader({})
+    form = reader.root(reader.describe(schema))
+    for field in form.get("properties", {}).values():
+        # Optional[X] is an X that may be left empty.
+        drop_null(field)
+    # The answer may have more members than the form: they are ignored.
+    return dict(form), form.convert
+
+
+# "The URI MUST start with file://", client/roots.md, in any case of letters.
+_ROOT = {
+    "type": "object",
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
+}
+
+# The answers, by the method of the question. See also the questions' rows in METHODS.
+_ANSWERS: dict[str, Json] = {
+    "elicitation/create": {
+        "type": "object",
+        "required": ["action"],
+        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
+    },
+    "roots/list": {
+        "type": "object",
+        "required": ["roots"],
+        "properties": {"roots": {"type": "array", "items": _ROOT}},
+    },
+    "sampling/createMessage": {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {
+            "role": {"enum": ["user", "assistant"]},
+            "content": {
+                "type": ["object", "array"],
+                "items": {"type": "object", "required": ["type"]},
+            },
+        },
+    },
+}
+
+
+def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
+    """Check a client's answer, and return it. Raises InvalidParams naming the member
+    that is wrong."""
+    errors = Schema(_ANSWERS[method]).errors(answer)
+    if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
+        content = {"content": params["requestedSchema"]}
+        form = Schema({"required": ["content"], "properties": content})
+        errors = form.errors(answer)
+    if errors:
+        told = "; ".join(errors[:TOLD_ERRORS])
+        raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
+    return answer
+
+
+def encode_roots(roots: Any) -> list[Json] | None:
+    """Make roots as on the wire of paths, URIs, or {"uri", "name"}; None if there are
+    none to declare. Raises ValueError or TypeError."""
+    if roots is None:
+        return None
+    if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
+        raise ValueError(f"roots: expected a list, got {show(roots)}")
+    return [encode_root(root) for root in roots]
+
+
+def encode_root(root: Any) -> Json:
+    """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
+    if isinstance(root, dict):
+        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
+    text = os.fspath(root)
+    # One letter before the colon would be a Windows drive.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
+        return {"uri": check_uri("roots", text, "file")}
+    import pathlib
+
+    path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
+    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
 ###############################################################################
 # 9. Threads ##################################################################
 ###############################################################################
@@ -4446,6 +4628,15 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
     except (OSError, ValueError, TypeError):
         # It is closed, as the next call says, or has no descriptor.
         return True
+
+
+def shut(sock: Socket, how: int = 2) -> None:
+    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
+    thread that is blocked there wakes. TLS, if there is any, is passed over."""
+    import socket
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
 
 
 class Workers:
@@ -5540,187 +5731,6 @@ HOST_SECONDS = 5.0  # before the log says that a host does not run what waits fo
 RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
 
 
-# Questions: which capability each needs, what a form may be, what a revision knows. See
-# also BLOCK_SINCE, in section 6.
-def needed_capability(
-    method: str, params: Json, declared: Json
-) -> tuple[tuple[str, ...], str]:
-    """Find the capability that a client must have declared for a question, and the
-    revision since which that exists. Raises ValueError for another method."""
-    row = method_row(method)
-    if row.sender != "server" or row.kind != "request":
-        raise ValueError(f"{method} is no question")
-    if "tools" in params or "toolChoice" in params:
-        return ("sampling", "tools"), "2025-11-25"
-    if params.get("mode") == "url":
-        return ("elicitation", "url"), "2025-11-25"
-    # "An empty capabilities object is equivalent to declaring support for `form` mode
-    # only". An object that has only the other mode is not.
-    modes = object_or_empty(declared.get("elicitation"))
-    if row.capability == ("elicitation",) and "url" in modes and "form" not in modes:
-        return ("elicitation", "form"), row.since
-    return row.capability, row.since
-
-
-def check_question(method: str, params: Json) -> None:
-    """Raise ValueError or TypeError for a question that must not be asked."""
-    if method != "elicitation/create":
-        return
-    if params.get("mode") == "url":
-        # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
-        check_uri("url", params.get("url"), "https", "http")
-        return
-    errors = Schema(_FORM).errors(params.get("requestedSchema"))
-    if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
-    # It raises ValueError for a pattern that is none.
-    Schema(params["requestedSchema"])
-
-
-# A form is one of "flat objects with primitive properties only", client/elicitation.md;
-# a list in it is one of choices.
-_FIELD = {
-    "type": "object",
-    # Some servers write an optional field as one of its type or null.
-    "anyOf": [{"required": ["type"]}, {"required": ["anyOf"]}],
-    "properties": {
-        "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
-        "items": {"anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]},
-        "oneOf": {"items": {"required": ["const", "title"]}},
-    },
-    "if": {"required": ["type"], "properties": {"type": {"const": "array"}}},
-    "then": {"required": ["items"]},
-}
-_FORM = {
-    "type": "object",
-    "required": ["type", "properties"],
-    "properties": {
-        "type": {"const": "object"},
-        "properties": {"type": "object", "additionalProperties": _FIELD},
-        "required": {"type": "array", "items": {"type": "string"}},
-    },
-}
-
-
-def fit_question(params: Json, version: str) -> Json:
-    """Write the parameters of a question as this revision has them. In a session, a
-    question with a URL has an id. Before 2025-11-25, the titles of choices in a form
-    are written in another way. Raises ValueError for what the revision does not have.
-    """
-    if params.get("mode") == "url" and version < FIRST_MODERN:
-        return {"elicitationId": os.urandom(16).hex(), **params}
-    if version >= "2025-11-25":
-        return params
-    for message in params.get("messages", ()):
-        content = message["content"]
-        if isinstance(content, list):
-            raise ValueError(f"messages: a list of content: not in {version}")
-        if version < BLOCK_SINCE.get(content["type"], OLDEST):
-            raise ValueError(f"messages: {content['type']}: not in {version}")
-    if "requestedSchema" not in params:
-        return params
-    form = dict(params["requestedSchema"])
-    fields = form["properties"].items()
-    form["properties"] = {name: _fit_field(field) for name, field in fields}
-    return {**params, "requestedSchema": form}
-
-
-def _fit_field(field: Json) -> Json:
-    if field.get("type") == "array":
-        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
-    fitted = dict(field)
-    choices = fitted.pop("oneOf", None)
-    if choices is not None:
-        fitted["enum"] = [choice["const"] for choice in choices]
-        fitted["enumNames"] = [choice["title"] for choice in choices]
-    return fitted
-
-
-def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
-    """Make the wire's requestedSchema of a JSON Schema, a dataclass or a TypedDict; and
-    the function that makes a Python value of the content that comes back."""
-    if isinstance(schema, dict):
-        return schema, lambda content: content
-    reader = HintReader({})
-    form = reader.root(reader.describe(schema))
-    for field in form.get("properties", {}).values():
-        # Optional[X] is an X that may be left empty.
-        drop_null(field)
-    # The answer may have more members than the form: they are ignored.
-    return dict(form), form.convert
-
-
-# "The URI MUST start with file://", client/roots.md, in any case of letters.
-_ROOT = {
-    "type": "object",
-    "required": ["uri"],
-    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
-}
-
-# The answers, by the method of the question. See also the questions' rows in METHODS.
-_ANSWERS: dict[str, Json] = {
-    "elicitation/create": {
-        "type": "object",
-        "required": ["action"],
-        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
-    },
-    "roots/list": {
-        "type": "object",
-        "required": ["roots"],
-        "properties": {"roots": {"type": "array", "items": _ROOT}},
-    },
-    "sampling/createMessage": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["user", "assistant"]},
-            "content": {
-                "type": ["object", "array"],
-                "items": {"type": "object", "required": ["type"]},
-            },
-        },
-    },
-}
-
-
-def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """Check a client's answer, and return it. Raises InvalidParams naming the member
-    that is wrong."""
-    errors = Schema(_ANSWERS[method]).errors(answer)
-    if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
-        content = {"content": params["requestedSchema"]}
-        form = Schema({"required": ["content"], "properties": content})
-        errors = form.errors(answer)
-    if errors:
-        told = "; ".join(errors[:TOLD_ERRORS])
-        raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
-    return answer
-
-
-def encode_roots(roots: Any) -> list[Json] | None:
-    """Make roots as on the wire of paths, URIs, or {"uri", "name"}; None if there are
-    none to declare. Raises ValueError or TypeError."""
-    if roots is None:
-        return None
-    if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
-        raise ValueError(f"roots: expected a list, got {show(roots)}")
-    return [encode_root(root) for root in roots]
-
-
-def encode_root(root: Any) -> Json:
-    """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
-    if isinstance(root, dict):
-        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
-    text = os.fspath(root)
-    # One letter before the colon would be a Windows drive.
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_uri("roots", text, "file")}
-    import pathlib
-
-    path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
-    return {"uri": path.as_uri(), "name": path.name or str(path)}
-
-
 # requestState: what it holds for, and how it is sealed
 #
 # The claims that identify a caller whose token has a subject: RFC 9068, section 2.2.
@@ -6549,15 +6559,6 @@ STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
-
-
-def shut(sock: Socket, how: int = 2) -> None:
-    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
-    thread that is blocked there wakes. TLS, if there is any, is passed over."""
-    import socket
-
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
 
 
 class StreamTransport(Transport):
@@ -12147,7 +12148,7 @@ class ClientEndpoint(Endpoint):
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """Declare a capability for each callback, as this revision spells it. The
-        server's counterpart is needed_capability(), in section 11."""
+        server's counterpart is needed_capability(), in section 8."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
