@@ -4650,8 +4650,8 @@ class Workers:
     it imports `logging`.
     """
 
-    # Whether the thread that does a job does another one right after it, so that their
-    # answers can share a write: only under a Deputy.
+    # True if the thread will run another job next, so that one write can carry both
+    # answers. Only a Deputy has that.
     has_more = False
 
     def __init__(self, name: str, limit: int) -> None:
@@ -4719,8 +4719,8 @@ class Workers:
         """Do jobs on this thread until none is left; close() waits for it as for the
         others. Returns whether more may follow: False after close()."""
         thread = threading.current_thread()
-        # Rule 9: register first, look afterwards. close() closes first, and then looks
-        # for guests. So one of the two sees the other.
+        # Rule 9: register as a guest before checking `_closed`. close() sets it before
+        # it lists the guests, so one of the two sees the other.
         self._guests.add(thread)
         while jobs and not self._closed:
             try:
@@ -4867,8 +4867,8 @@ class Inbox:
         self._about = about
         # Items with their sizes; (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
-        # The bytes of all that has come, and of all that has gone. One thread changes
-        # each of them.
+        # The bytes of all that was put in, and of all that was taken out. Threads that
+        # take at the same time may miscount; the bound is stricter then.
         self._came = 0
         self._gone = 0
         self._lost = BurstLog()
@@ -5136,8 +5136,8 @@ class LineOutbox(Outbox):
         self._flush(is_patient=True)
 
     def _flush(self, is_patient: bool = False) -> None:
-        # Rule 4: queue first, try afterwards; let go first, look afterwards. So one of
-        # two threads sees the line that one has queued while the other has written.
+        # Rule 4: queue before trying for the turn; release the turn before looking
+        # again. So a line queued during a write is seen by its sender or by the writer.
         while self._lines and self._writing.acquire(
             is_patient and len(self._lines) > MAX_LINES
         ):
@@ -5220,7 +5220,7 @@ class PendingRequest:
     id: RequestId = 0
     # Whether its request may be on the wire.
     sent = False
-    # Whether it was cancelled, and why.
+    # The reason of its cancellation, or None if it was not cancelled.
     abandoned: str | None = None
     # How it has ended: one of the two, or neither if it is not done.
     answer: Json | None = None
@@ -5262,8 +5262,8 @@ class PendingRequest:
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, None, error):
             return False
-        # Rule 2: set this first, then look whether it was sent. The thread that sends it
-        # does so first, then looks whether it was abandoned.
+        # Rule 2: cancel() sets `abandoned` before it checks `sent`; the sending thread
+        # sets `sent` before it checks `abandoned`.
         self.abandoned = reason or ""
         if self.sent:
             self.notify_cancelled()
@@ -6425,6 +6425,10 @@ def run_job(
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
+    def await_there(value: Any, run: Callable[[Any], Any]) -> Any:
+        with limit():
+            return await_value(ctx, value, run)
+
     def call() -> Job:
         """Return a function that gives the value, for the thread that waits: a loop
         that runs where run_on leads to must not wait for a task of its own."""
@@ -6436,15 +6440,14 @@ def run_job(
 
                 loop: Any = asyncio._get_running_loop()
                 if loop is not None:
-                    return partial(await_value, ctx, value, partial(run_in_loop, loop))
+                    return partial(await_there, value, partial(run_in_loop, loop))
                 value = await_value(ctx, value, asyncio.run)
             value = collected(value)
         return lambda: value
 
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
         finish = run_there(run_on, call, outcome, ctx._request.about)
-    with limit():
-        return finish()
+    return finish()
 
 
 def call_function(ctx: Context, job: Job) -> Any:
@@ -6722,9 +6725,9 @@ class Deputy:
                 signal = self._signals.wait(self.TICK)
                 continue
             if self._begun == begun:
-                # Rule 8: stop watching first, look for a reader afterwards. The reading
-                # thread lets go of the input first, and looks whether it is watched
-                # afterwards. So one of the two sees the other.
+                # Rule 8: clear `_is_watched` before trying for `_reading`. The reader
+                # releases `_reading` before it checks `_is_watched`, so one of the two
+                # sees the other.
                 self._is_watched = False
                 self._take_over()
                 signal = next_signal(self._connection, self._signals)
