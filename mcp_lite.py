@@ -4704,7 +4704,7 @@ class Workers:
     def _run(self, kept: object) -> None:
         while (job := self._jobs.get()) is not None:
             self._do(job)
-            # What it holds must not live until the next one.
+            # Free the job, and what it holds, before the wait for the next one.
             del job
             with self._lock:
                 self._unfinished -= 1
@@ -5209,8 +5209,8 @@ class PendingRequest:
         new --Connection.request()--> open --resolve(), or cancel()--> done
 
     While it is open it is in `protocol.pending`, under its id. The thread that takes it
-    out of there has ended it, and calls resolve(); so nobody else does. Any thread may
-    wait for it.
+    out of there owns its ending (rule 1), and calls resolve(). Any thread may wait for
+    it.
 
     Connection.register() opens one without a request. It waits for the connection's
     end.
@@ -5239,7 +5239,7 @@ class PendingRequest:
         self._connection = connection
         # It is called when this is done, on any thread, and must not block.
         self._on_done = on_done
-        # What comes before the end, such as progress.
+        # The items before the end, such as progress.
         self._inbox = Inbox(method)
         self.put = self._inbox.put
 
@@ -5315,7 +5315,7 @@ class PendingRequest:
                 if on_progress is not None:
                     on_progress(*map(progress.get, ("progress", "total", "message")))
         except BaseException as error:
-            # The peer is told its type, or a Timeout's message, and no more.
+            # The peer gets its type, or a Timeout's message, and no more.
             told = error.message if isinstance(error, Timeout) else type(error).__name__
             self.cancel(told)
             raise
@@ -5345,7 +5345,7 @@ class Connection:
     reason: BaseException | None = None
     # The reason why no answer comes any more, though the peer may still listen.
     silence: BaseException | None = None
-    # Whether the peer can be told of changes at any time.
+    # Whether the peer can be notified of changes at any time.
     carries_changes = True
     loop: Any = None
 
@@ -5728,7 +5728,7 @@ class Connection:
 MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
 HOST_SECONDS = 5.0  # before the log says that a host does not run what waits for it
-RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
+RETRY_MS = 1_000  # the default delay before a client comes back for an answer
 
 
 # requestState: what it holds for, and how it is sealed
@@ -5994,7 +5994,7 @@ class Context:
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
 
-        retry_ms: how long it waits before it does; a second, unless told
+        retry_ms: how long it waits before it does; one second by default
 
         Elsewhere, and before 2025-11-25, where a stream lasts until its answer, nothing
         happens.
@@ -6024,7 +6024,7 @@ class Context:
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
         """Ask the user to fill in a form: client/elicitation.md.
 
-        message: what the user is told
+        message: the text that the user sees
         schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
             what elicitation does not allow
         key: what the answer is known by if the handler runs again: another for each
@@ -6049,7 +6049,7 @@ class Context:
         """Ask the user to visit a URL, for what must not pass through the client: keys,
         payments, logins. See client/elicitation.md.
 
-        message: what the user is told
+        message: the text that the user sees
         url: where to go: https, or http; ValueError for another
         key: what the answer is known by if the handler runs again: another for each
             question; ValueError for one that was used
@@ -6641,7 +6641,7 @@ class Signals:
             return True
 
 
-# What it waits for besides the names of signals
+# The signals besides those of the system
 INPUT_ENDED = "the input has ended"
 PEER_STUCK = "the client reads nothing"
 BURST = "the reading thread serves"
@@ -11734,7 +11734,7 @@ class Server:
             return error_message(event.id, error)
         connection.act(event, outbox)
         self.disconnect(connection)
-        # What is offered must not be changed by whoever gets this: return a copy.
+        # Return a copy: a caller may change its answer, but not what is offered.
         copies: list[Json] = json.loads(encode_json(outbox.answers))
         return copies[0] if copies else None
 
@@ -12685,7 +12685,7 @@ class Client:
             seconds = min(PROBE_SECONDS, seconds / 2)
         try:
             version, result = self._probe(connection, wanted, seconds)
-            # What took longer was a login of the user's.
+            # Anything longer was the user's login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - began - seconds)
         except Timeout:
             if wanted != "auto":
@@ -12764,8 +12764,8 @@ class Client:
         params: Json,
         seconds: float | None = None,
     ) -> Json:
-        """Send a request that opens a conversation. Block for its result, for the rest
-        of the time that connect() has, unless told."""
+        """Send a request that opens a conversation. Block for its result, by default
+        for the rest of the time that connect() has."""
         if seconds is None:
             seconds = self._connect_until - time.monotonic()
         pending = connection.request(PendingRequest(connection, method), params)
