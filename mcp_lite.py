@@ -21,7 +21,7 @@
 no dependency.
 
 To use it, read README.md. To learn the protocol, run the ten programs in
-examples/lessons/, and then read this file along the path that is shown below.
+examples/lessons/, and then read Part I of this file.
 
 A server is functions; a client is calls:
     from mcp_lite import Client, Server
@@ -147,47 +147,41 @@ In memory it is the same without the pipe. Over HTTP, HttpTransport takes the pl
 LineOutbox and Child; on the server HttpServer and HttpEndpoint read, the thread of the
 connection works, and an Exchange takes the place of LineOutbox.
 
-A path through the protocol, of less than 3,000 lines:
-    sections 1 to 4  words, errors, messages, and the table of all that can be said
-    section 8        what may be said when
-    section 10       a conversation
-    in section 19    the class ServerEndpoint, which answers requests
-    in section 20    the class Call, which waits for an answer
-It can be walked without the other sections; the beginning of section 11 explains how a
-handler asks the client. At first, pass over what makes error texts safe to show, at the
-end of section 2, and the parsers of lines and events, at the end of section 3. The path
-borrows
-    Workers, log_line (9)          a pool of threads, a line of log
-    get_within, do_nothing (9)     a wait for an item, a function that does nothing
-    Signature, Output (7)          make arguments of JSON, and results of values
-    Context, Signer (11)           what a handler sees of its request, the seal on what
-                                   a server asks its client to keep
-    call_function and run_job (11)  run a handler
-    fit_result and the other functions of section 6  make values as on the wire
+The sections, in reading order, in five parts. A section uses those above it. Four doors
+lead down: run("http"), start_http() and wsgi_app() of a Server, and a Client for a URL.
 
-The sections, in reading order. Each uses only the sections above it.
+Part I, the protocol
      1. Words           revisions, `_meta` keys, log levels
      2. Errors          the exceptions, and what each is on the wire
-     3. Messages        bytes to lines, lines and events to messages and back
+     3. Messages        bytes to lines, lines to messages and back
      4. Methods         one table of all that can be said, by whom, in which revisions
-     5. JSON Schema     schemas, surveyed once and then interpreted; safe patterns
-     6. Content         values as JSON; text, images, links as blocks, by revision
-     7. Functions       hints and docstrings as schemas; arguments, results, URIs
-     8. Protocol        one conversation without I/O, locks or clocks: what may come now;
-                        what may be asked, and answered
-     9. Threads         one way to wait, one pool of threads, lines of log and trace
-    10. Connection      the conversation with threads; the seams Transport and Endpoint
-    11. Context         what a handler sees; how it asks the client; where it runs
-    12. stdio           clean standard streams; a server as a child process
-    13. HTTP messages   heads, chunks, headers that mirror
-    14. HTTP streams    one exchange: a request, and its answer as JSON or as events
-    15. HTTP endpoint   who may ask; the modern era, and below it that of sessions
-    16. HTTP server     the endpoint behind http.server, and behind WSGI
-    17. HTTP client     POSTs and events; below them sessions and the old HTTP+SSE
-    18. Authorization   OAuth: discovery, registration, tokens, step-up
-    19. Server          what is offered; the handlers of requests; the public face
-    20. Client          targets, a revision agreed, calls with their rounds, pages
-    21. Command line    python3 -m mcp_lite ...: servers from a terminal
+     5. Protocol        one conversation without I/O, locks or clocks: what may come now
+     6. Threads         one way to wait, one pool of threads, lines of log and trace
+     7. Connection      the conversation with threads; the seams Transport, Endpoint and
+                        Outbox
+Part II, a server
+     8. JSON Schema     schemas, surveyed once and then interpreted; safe patterns
+     9. Content         values as JSON; text, images, links as blocks, by revision
+    10. Functions       hints and docstrings as schemas; arguments, results, URIs
+    11. Questions       what a server may ask its client, and what is an answer
+    12. Context         what a handler sees; how it asks the client; where it runs
+    13. stdio           lines over byte streams; clean standard streams; a child process
+    14. Server          what is offered; the handlers of requests; the public face
+Part III, a client
+    15. Client          targets, a revision agreed, calls with their rounds, pages
+Part IV, HTTP
+    16. HTTP messages   heads, chunks, events, headers that mirror
+    17. HTTP streams    one exchange: a request, and its answer as JSON or as events
+    18. HTTP endpoint   who may ask; the modern era, and below it that of sessions
+    19. HTTP server     the endpoint behind http.server, and behind WSGI
+    20. HTTP client     POSTs and events; below them sessions and the old HTTP+SSE
+    21. Authorization   OAuth: discovery, registration, tokens, step-up
+Part V, the command line
+    22. Command line    python3 -m mcp_lite ...: servers from a terminal
+
+To learn the protocol, read Part I, in one piece. Then read two classes, each of which
+is one role: ServerEndpoint in the section Server, which answers requests, and Call in
+the section Client, which waits for an answer.
 
 There are seven kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them. In
@@ -202,7 +196,7 @@ There are seven kinds of threads. The names of all but yours begin with "mcp-":
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
-The head of section 9 has a table of every lock, queue and wait, and the rules by which
+The head of the section Threads has a table of every lock, queue and wait, and the rules by which
 no wake-up is lost.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
@@ -311,9 +305,9 @@ __all__ = [
 # several sections share; any other limit is defined in the one section that needs it.
 #
 # To add a revision, begin with these tuples. The tables of what differs between
-# revisions are METHODS (section 4), RETIRED_CODES (2), BLOCK_SINCE (6),
-# needed_capability (8) and ClientEndpoint.capabilities (20). TestTheNextRevision, in
-# the tests, adds one that is made up.
+# revisions are METHODS, RETIRED_CODES, BLOCK_SINCE, needed_capability() and
+# ClientEndpoint.capabilities(). TestTheNextRevision, in the tests, adds one that is
+# made up.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -357,6 +351,7 @@ MAX_QUEUED = 10_000  # notifications that wait for a slow peer, or a slow progra
 MAX_QUEUED_BYTES = 16 << 20  # of those that wait for a program
 MAX_WORKERS = 32  # handlers at once
 MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
+MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs take
 
 # Times, in seconds.
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
@@ -379,6 +374,8 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # data, and the status of an HTTP response. McpError and its subclasses say what went
 # wrong in the protocol; the others say what became of a call or a connection. At the
 # end stand the functions that make a text safe to show, whoever wrote it.
+
+MAX_SHOWN_NAME = 200  # characters of a name or a URI in an error, or in the log
 
 
 def add_given(wire: Json, **members: object) -> Json:
@@ -700,12 +697,10 @@ def error_text(error: object) -> str:
 # 3. Messages #################################################################
 ###############################################################################
 
-# This section turns bytes into lines, lines and server-sent events into messages, and
-# messages into bytes. check_envelope is the one check of what makes a message. The
-# section has pure functions and two small parsers, which know nothing of methods,
-# sessions or connections.
+# This section turns bytes into lines, lines into messages, and messages into bytes.
+# check_envelope is the one check of what makes a message. Nothing here knows of
+# methods, sessions or connections.
 
-MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 # A message may have so many `[` and `{`, and a longer one an eighth of its bytes. Each
 # becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
@@ -883,77 +878,6 @@ class LineFramer:
         self._line += begun
         del self._line[self.limit + 1 :]
         return lines
-
-
-class EventParser:
-    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
-
-    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
-    """
-
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.last_id = ""
-        self.retry = 1.0
-        self._limit = limit
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget what is unfinished: a stream begins, or begins again."""
-        self._line = bytearray()
-        self._is_behind_cr = False
-        self._begin_event()
-
-    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Take bytes, and yield the events that they complete, (type, data) each.
-        Raises ValueError for an event over the limit."""
-        # A line may end in CR LF, cut in two; in LF; or in CR.
-        if self._is_behind_cr and data.startswith(b"\n"):
-            data = data[1:]
-        self._is_behind_cr = data.endswith(b"\r")
-        first, *lines = re.split(b"\r\n|\r|\n", data)
-        self._line += first
-        if len(self._line) > self._limit + MAX_EVENT_ID:
-            raise ValueError(f"a line of more than {self._limit} bytes")
-        for line in lines:
-            event = self._take_line(bytes(self._line))
-            self._line = bytearray(line)
-            if event is not None:
-                yield event
-
-    def _begin_event(self) -> None:
-        self._kind = "message"
-        self._id = self.last_id
-        # With a line end behind each line.
-        self._data = bytearray()
-
-    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
-        if not line:
-            event = None
-            if self._data:
-                event = (self._kind, bytes(self._data[:-1]))
-            # Only now: a client that comes back must not miss an unfinished event.
-            self.last_id = self._id
-            self._begin_event()
-            return event
-        if line.startswith(b"\xef\xbb\xbf"):
-            # A byte order mark may stand before the first line.
-            line = line[3:]
-        name, _, value = line.partition(b":")
-        if value.startswith(b" "):
-            value = value[1:]
-        if name == b"data":
-            self._data += value + b"\n"
-            if len(self._data) > self._limit + 1:
-                raise ValueError(f"an event of more than {self._limit} bytes")
-        elif name == b"event":
-            self._kind = value.decode("utf-8", "replace")
-        elif name == b"id" and len(value) <= MAX_EVENT_ID and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
-            # A client must not come back at once, again and again, nor never.
-            seconds = int(value[:9]) / 1000
-            self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
-        return None
 
 
 ###############################################################################
@@ -1468,7 +1392,7 @@ UNKNOWN = Method("neither", "", kind="nothing")
 
 # A client may ask to hear of these changes. Each has a member of the parameters by
 # which subscriptions/listen asks for it, the notification that reports it, and the
-# capability that promises this. See also DECLARED, in section 19.
+# capability that promises this. See also DECLARED, in Server.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1511,7 +1435,1508 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 
 ###############################################################################
-# 5. JSON Schema ##############################################################
+# 5. Protocol #################################################################
+###############################################################################
+
+# This section is one side of a conversation, without I/O, locks or clocks. Each message
+# from the peer passes one gate, Protocol.receive, which decides whether the message may
+# come now, and what it means. A request is registered before a handler starts. The
+# thread that pops a request from the dict of open ones ends it, and only that thread
+# may still send messages about it.
+
+
+class Request:
+    """One request of the peer's, from its admission to its end.
+
+        admitted (in flight) --respond()--------> answered
+                           \\--cancel_request()--> cancelled, answered or not
+
+    respond() and cancel_request() are methods of Connection.
+
+    The defaults stand in the class, so that a request is cheap to make. None of them is
+    ever changed in place: a request gets its own value by an assignment.
+    """
+
+    modern = False
+    # It is an extension's notification: served as a request, but not answered.
+    is_notification = False
+    # Its handler must stop: the peer no longer wants the answer, or the conversation
+    # ends, or the handler took too long, and the server has answered without it.
+    cancelled = False
+    # The least level of log messages that a modern request wants; "" for none.
+    log_level = ""
+    # The token for progress notifications, and the last value sent: it must increase.
+    progress_token: RequestId | None = None
+    progress = float("-inf")
+    # Over HTTP: the claims of its bearer token, and its headers with names in lower
+    # case.
+    auth: Json | None = None
+    headers: dict[str, str] = {}
+    # Where all that is about it goes, if that is not where its connection's messages
+    # go: the stream that answers its POST, or what collects the answers to a batch.
+    outbox: Any = None
+
+    def __init__(self, message: Json, session: Protocol) -> None:
+        params = message.get("params") or {}
+        meta = params.get("_meta") or {}
+        if not isinstance(meta, dict):
+            raise InvalidParams(f"params._meta: expected object, got {show(meta)}")
+        self.id: RequestId = message["id"]
+        self.method: str = message["method"]
+        self.params: Json = params
+        self.meta: Json = meta
+        self.row = METHODS.get(self.method) or session.extension_row(self.method)
+        # Its name in errors and the log: that of the tool, resource or prompt, if any.
+        self.about: str = params.get(self.row.mirrored) or self.method
+        # These are the session's. A modern request brings its own: _admit_modern.
+        self.version = session.version
+        self.capabilities = session.peer_capabilities
+        self.client_info = session.peer_info
+        self.callbacks: list[Job] = []
+
+    def failure(self, error: McpError) -> Json | None:
+        """Return the error to answer with, if this is to be answered at all."""
+        if self.is_notification:
+            return None
+        return error_message(self.id, error)
+
+    def cancel(self) -> None:
+        """Tell its work to stop: each callback is called once, by the thread that pops
+        it. Never blocks."""
+        self.cancelled = True
+        while self.callbacks:
+            # RuntimeError: there is no thread to be had, or an event loop has ended.
+            with suppress(IndexError, RuntimeError):
+                self.callbacks.pop()()
+
+    def advance(self, progress: float) -> bool:
+        """Record its progress. Returns False for a value that does not increase."""
+        if not progress > self.progress:
+            return False
+        self.progress = progress
+        return True
+
+
+# A notification, with its row of METHODS, or UNKNOWN, and its size in bytes, where that
+# is known. To a server, the notification of an extension that it has is a Request.
+Notification = namedtuple("Notification", "method params row size", defaults=[0])
+# The end of a request of ours, and the PendingRequest that waits for it. It has a
+# result or an error: the peer's, or one of ours that says why no answer will come.
+Answer = namedtuple("Answer", "pending result error")
+# A refusal of something that is no message, or may not come now. `why` is the reason;
+# `reply` is the message to send, or None. `is_late` marks an answer to no open request,
+# which may simply be late. `is_stray` marks a line from a server that is no message,
+# such as one that it printed.
+Refusal = namedtuple(
+    "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
+)
+
+# Every modern request says the first two in `_meta`, and may say the third:
+# basic/index.md#meta.
+MODERN_META = _typed_members(
+    {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
+)
+
+
+def check_modern_version(version: object) -> None:
+    """Raise UnsupportedVersion unless this is a revision of the modern era."""
+    if version not in MODERN_VERSIONS:
+        raise UnsupportedVersion(
+            f"unsupported protocol version {show(version)}",
+            {"supported": list(MODERN_VERSIONS), "requested": version},
+        )
+
+
+class Protocol:
+    """One side of a conversation.
+
+    role: "client" or "server"
+    capabilities: a function that gives what this side declares now
+    extension_row: a function that gives the row of a method that is not in METHODS;
+        UNKNOWN for what is no extension's either
+
+    On a server, the handshake of the legacy era opens a session: `initialize` sets
+    `version`, `peer_info` and `peer_capabilities`, and the notification that follows
+    sets `initialized`. Modern requests change none of these. A client sets its own
+    `version` and `initialized`, in either era, and leaves the other two empty.
+    """
+
+    version = ""
+    initialized = False
+    # Until the client sends logging/setLevel, "the server MAY decide" this.
+    log_level = "info"
+
+    def __init__(
+        self,
+        role: str,
+        capabilities: Callable[[], Json],
+        extension_row: Callable[[str], Method] = method_row,
+    ) -> None:
+        self.role = role
+        self.capabilities = capabilities
+        self.extension_row = extension_row
+        self.peer_info: Json = {}
+        self.peer_capabilities: Json = {}
+        # Our requests that are not answered yet, by id. A request is registered here
+        # before its bytes leave: see PendingRequest, in Connection.
+        self.pending: dict[Any, Any] = {}
+        # The peer's requests that are not answered, by id.
+        self.in_flight: dict[RequestId, Request] = {}
+        # The ids of our next requests.
+        self.ids = itertools.count(1)
+        # The URIs of resources/subscribe.
+        self.subscribed: dict[str, object] = {}
+
+    def receive(self, message: Any) -> Event:
+        """Judge one decoded message. A Request that is returned is in flight."""
+        try:
+            kind = check_envelope(message)
+            if kind == "request":
+                return self._receive_request(message)
+            if kind == "notification":
+                return self._receive_notification(message)
+            return self._receive_response(message)
+        except McpError as error:
+            return self.refuse(object_or_empty(message), error)
+
+    def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
+        """Make an Answer or a Refusal of a message that is not as it should be."""
+        known_id = message.get("id")
+        if "result" in message or "error" in message:
+            # An answer is never answered; the wait for it ends here.
+            pending = self.pending.pop(known_id, None) if is_id(known_id) else None
+            if pending is None:
+                return Refusal(str(error))
+            kind = InvalidResponse if self.role == "client" else InternalError
+            failure = kind(f"not a valid answer: {error}", message.get("result"))
+            return Answer(pending, None, failure)
+        if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
+            # A server that prints to its stdout expects no answers to these lines.
+            return Refusal(str(error), is_stray=True)
+        is_notification = "method" in message and "id" not in message
+        if is_notification or not self._may_answer():
+            return Refusal(str(error))
+        if not is_id(known_id) or known_id in self.in_flight:
+            # An error with this id would answer the request that is in flight.
+            known_id = None
+        return Refusal(str(error), error_message(known_id, error))
+
+    def _may_answer(self) -> bool:
+        """Return whether this side answers requests at all.
+
+        In the modern era "the client MUST NOT send JSON-RPC _responses_":
+        basic/transports/streamable-http.md. Nor does a client answer before a revision
+        is agreed on.
+        """
+        return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
+
+    def _receive_request(self, message: Json) -> Request:
+        request = Request(message, self)
+        self._admit(request)
+        if self.in_flight.setdefault(request.id, request) is not request:
+            raise InvalidRequest(f"id {show(request.id)} is in flight already")
+        if request.row.handshake:
+            self._open_session(request)
+        return request
+
+    def _admit(self, request: Request) -> None:
+        """Check that this may come now: lifecycle, era, method, sender, revision,
+        capability, extension, parameters. Raises McpError if it may not."""
+        row = request.row
+        # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
+        # other than pings and logging".
+        is_open = self.initialized or row.early
+        if self.role == "client" and not (is_open and self._may_answer()):
+            raise InvalidRequest(f"{request.method}: there is no session")
+        # basic/versioning.md: "A request carrying modern per-request `_meta` is served
+        # statelessly". A method that only the modern era has must carry it.
+        meta = request.meta
+        is_modern = META_VERSION in meta or META_CAPABILITIES in meta
+        if is_modern or row.since >= FIRST_MODERN:
+            self._admit_modern(request)
+        elif self.role == "server" and not self.version and not row.early:
+            raise InvalidRequest(
+                f"{show(request.method)}: not initialized; initialize, or send "
+                f"{NEWEST} _meta"
+            )
+
+        # Before the handshake a `ping` may come, which each legacy revision has.
+        version = request.version or OLDEST
+        is_request = row.kind in ("request", "either")
+        is_known = is_request and row.sender != self.role
+        if not is_known or not row.is_in(version):
+            raise MethodNotFound(
+                f"{show(request.method)}: no request to a {self.role} in {version}"
+            )
+        if row.capability and not has_capability(self.capabilities(), row.capability):
+            needed = ".".join(row.capability)
+            raise row.undeclared(
+                f"{request.method}: this {self.role} did not declare {needed}"
+            )
+
+        # "Extensions are advertised in the `extensions` field": basic/versioning.md. No
+        # legacy revision has that field, but none closes its list of capabilities, so a
+        # legacy client may use it, too.
+        extension = ("extensions", row.extension)
+        if row.extension and not has_capability(request.capabilities, extension):
+            raise MissingCapability(
+                f"{request.method} is of the extension {row.extension}, which the "
+                "client did not declare",
+                {"requiredCapabilities": {"extensions": {row.extension: {}}}},
+            )
+        token = meta.get("progressToken")
+        if token is not None and not is_id(token):
+            raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
+        request.progress_token = token
+        check_members(row.params, request.params)
+
+    def _admit_modern(self, request: Request) -> None:
+        """Take what a modern request says of itself in `_meta`."""
+        meta = request.meta
+        check_members(MODERN_META, meta, "_meta.")
+        request.version = meta[META_VERSION]
+        check_modern_version(request.version)
+        level = meta.get(META_LOG_LEVEL) or ""
+        if level != "" and level not in LOG_LEVELS:
+            raise InvalidParams(
+                f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
+            )
+        request.modern = True
+        request.log_level = level
+        request.capabilities = meta[META_CAPABILITIES]
+        request.client_info = meta.get(META_CLIENT_INFO) or {}
+
+    def _open_session(self, request: Request) -> None:
+        """Take what the client says in `initialize`."""
+        # "MUST respond with the same version. Otherwise [...] another": the latest that
+        # has a handshake.
+        version = request.params["protocolVersion"]
+        if version not in LEGACY_VERSIONS:
+            version = LAST_LEGACY
+        self.version = request.version = version
+        self.peer_capabilities = request.capabilities = request.params["capabilities"]
+        self.peer_info = request.client_info = request.params["clientInfo"]
+        # Some clients keep a child alive, and open each later session with another
+        # `initialize`. It opens the session anew; what is in flight goes on.
+        self.initialized = False
+        self.log_level = Protocol.log_level
+        self.subscribed = {}
+
+    def _receive_notification(self, message: Json) -> Notification | Request:
+        method = message["method"]
+        params = message.get("params")
+        row = METHODS.get(method) or self.extension_row(method)
+        if row.kind == "request" or row.sender == self.role:
+            raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
+        if row.kind == "either":
+            # It is an extension's. It has no id, so a new object serves as its key.
+            request = Request({**message, "id": object()}, self)
+            request.is_notification = True
+            self._admit(request)
+            self.in_flight[request.id] = request
+            return request
+        if row.handshake:
+            self.initialized = bool(self.version)
+        return Notification(method, params or {}, row)
+
+    def _receive_response(self, message: Json) -> Answer | Refusal:
+        answer_id = message.get("id")
+        pending = self.pending.pop(answer_id, None)
+        if pending is None:
+            return Refusal(
+                f"an answer to no open request: {show(message, 200)}", None, True
+            )
+        if "error" in message:
+            return Answer(pending, None, McpError.from_wire(message["error"]))
+        return Answer(pending, message["result"], None)
+
+    def end(self, request: Request) -> bool:
+        """Take a request out of flight. Rule 1: only the caller that gets True may
+        still speak about it."""
+        # Its id may be another request's by now.
+        if self.in_flight.get(request.id) is not request:
+            return False
+        return self.in_flight.pop(request.id, None) is request
+
+
+###############################################################################
+# 6. Threads ##################################################################
+###############################################################################
+
+# This section waits, runs jobs on threads, and passes on lines of log and of trace. It
+# knows nothing of messages.
+#
+# Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
+# *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
+# no code of the user's. A turn is held by the one thread that reads, writes, prints or
+# logs in; most threads only try it.
+#
+#  what                              why                       what ends the wait for it
+#  6  Workers._jobs                  jobs, in order            submit(); close()
+#     Workers._lock                  threads, count, closed    leaf
+#     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
+#     time_limit()'s Timer           a limit                   cancel(); its time
+#     _PRINTING                      one prints to stderr      leaf: it prints only what
+#                                                              fits into the pipe
+#     Inbox._items                   what waits for a program  put(); close()
+#  7  Connection._lock               in flight, and queued     leaf but for an outbox's
+#     PendingRequest.result()        an answer                 resolve(); its deadline
+#  12 Context.sleep()                sleep                     a cancellation; its time
+#     MainThread._jobs               jobs for the host         __call__(); `wait`
+#     MainThread._running            turn: one runs jobs       never waited for
+#     outcome, in run_job()          what a host returns       the job; a cancellation
+#     EventLoop._lock, started       one loop                  the start of its thread;
+#                                                              DRAIN_SECONDS
+#     over, in EventLoop             the end of the loop       close()
+#     the future of a coroutine      an awaited result         its end; its task ends
+#                                                              with the request
+#  13 LineOutbox._lines              lines that wait           never waited for
+#     LineOutbox._writing            turn: one thread writes   the end of the write; on
+#                                                              a server's stdio,
+#                                                              WRITE_SECONDS end all;
+#                                                              drain() has a deadline
+#     Signals._queue                 signals, ends, jobs       a signal handler; the
+#                                                              reader; "mcp-end"; TICK
+#     Deputy._reading                turn: one thread reads    never waited for
+#     wait_for()                     the end of work           its job; a signal; its
+#                                                              deadline
+#     Child._has_ended(), join()     the end of a child        that; a deadline, then
+#                                                              SIGTERM, SIGKILL
+#  14 ServerEndpoint._slots          max_workers               a function that returns
+#  15 Call._waiting                  turn: one answers         the end of its result()
+#     Call: NOT_YET_SECONDS          "ask again later"         its time
+#     flush_callbacks()              all was heard             the thread for callbacks
+#     Client._lock                   the connection            leaf
+#  17 Exchange._writing              turn: one thread writes   the end of the write; the
+#                                                              deadline of its socket
+#     Exchange.bell                  what others queue         its put(); comment_seconds
+#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding,
+#                                                              behind a PAUSE
+#     SessionStream._lock            events that are kept      leaf
+#  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
+#  20 HttpCaller._lock               connections               leaf; shuts sockets
+#     HttpCaller.closed              retries                   close(); the delay
+#     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
+#     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
+#  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
+#     the store's lock file          one process writes        its end; LOCK_SECONDS
+#     arrived                        the browser's redirect    the listener; a deadline
+#
+# get_within() cuts each wait for a queue into slices, since Python runs signal handlers
+# only between them. Nothing else polls, but for ticks: of the Deputy, while requests
+# keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
+# store's lock file.
+#
+# The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
+# "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
+#
+# Ten rules keep wake-ups from being lost. Each stands where it is used:
+#     1  Whichever thread removes a request from `in_flight` or `pending` owns its
+#        ending. No other may send anything about it.
+#     2  Register first, then look for a reason to give up; a thread that ends the
+#        connection, or a request, sets the reason before it looks at what there is.
+#     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
+#     4  Queue first, then try for the turn to write; let go of the turn first, then
+#        look whether more was queued.
+#     5  Only flush() waits for a turn to write, and only workers and handlers call it.
+#        Readers, signals and close() use flush_soon() and drain().
+#     6  To queue and to flush are two steps: an acknowledgement is queued by its
+#        handler, and flushed when the subscription is in the table.
+#     7  Outboxes know nothing of each other. Everything about a request goes to
+#        `request.outbox`.
+#     8  The deputy clears `_is_watched` before it tries for `_reading`; the reader
+#        releases `_reading` before it checks `_is_watched`.
+#     9  Register as a guest first, then look whether the pool is closed; close the
+#        pool first, then look for guests.
+#     10 Check for completion before draining the queue; mark an exchange over only
+#        after writing.
+
+
+def do_nothing(*ignored: object, **options: object) -> None:
+    """A no-op callback."""
+
+
+def at_exit(fn: Job) -> ExitStack:
+    """Make a context manager that calls fn() at the end of its block.
+
+    A function with @contextmanager would set the traceback of an exception that passes
+    through, and the exceptions of some host programs refuse that.
+    """
+    stack = ExitStack()
+    stack.callback(fn)
+    return stack
+
+
+def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
+    """Block for the next item. Raises Empty after `seconds`.
+
+    The wait is cut into slices, between which Python looks whether a signal has come.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        # Up to Python 3.12, get(timeout=) may hang unless get_nowait() was tried first.
+        try:
+            return inbox.get_nowait()
+        except Empty:
+            left = until - time.monotonic()
+        if left <= 0:
+            raise Empty
+        with suppress(Empty):
+            return inbox.get(timeout=min(left, WAIT_SLICE))
+
+
+def start_thread(
+    name: str, job: Callable[..., object], *arguments: Any
+) -> threading.Thread:
+    """Call job(*arguments) on a new thread, which does not keep Python alive.
+
+    Raises RuntimeError if the system has no thread to give.
+    """
+    thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def time_limit(
+    seconds: float, job: Callable[..., object], *arguments: Any
+) -> ExitStack:
+    """Limit the time of a `with` block: after `seconds`, another thread calls
+    job(*arguments). Raises RuntimeError if the system has no thread to give."""
+    timer = threading.Timer(seconds, job, arguments)
+    timer.name = "mcp-timer"
+    timer.daemon = True
+    timer.start()
+    return at_exit(timer.cancel)
+
+
+def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
+    """Block until these threads have ended, for `seconds` in all. Return whether they
+    have."""
+    until = time.monotonic() + seconds
+    joined = list(threads)
+    for thread in joined:
+        thread.join(max(0.0, until - time.monotonic()))
+    return not any(map(threading.Thread.is_alive, joined))
+
+
+def is_ready(stream: Any, writing: bool = False) -> bool:
+    """Return whether a read can be done without blocking; with `writing`, whether a
+    write of 4 KiB can. Windows cannot tell that of a write: there it is always True."""
+    import select
+
+    try:
+        if not hasattr(select, "poll"):
+            return writing or bool(select.select([stream], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(stream, select.POLLOUT if writing else select.POLLIN)
+        return bool(poll.poll(0))
+    except (OSError, ValueError, TypeError):
+        # It is closed, as the next call says, or has no descriptor.
+        return True
+
+
+def shut(sock: Socket, how: int = 2) -> None:
+    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
+    thread that is blocked there wakes. TLS, if there is any, is passed over."""
+    import socket
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
+
+
+class Workers:
+    """Threads that do jobs, in order: `limit` at most, each started when all others are
+    busy.
+
+        submit(job) --> an idle thread, or a new one, does it --> the thread is idle
+        close() ------> the threads do what waits, and end
+
+    concurrent.futures has such a pool, but its threads keep a program from ending, and
+    it imports `logging`.
+    """
+
+    # True if the thread will run another job next, so that one write can carry both
+    # answers. Only a Deputy has that.
+    has_more = False
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        # The jobs that wait; None ends one thread.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # Guards all that follows.
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        # Other threads that do jobs, by run_here(). Each step on a set is atomic.
+        self._guests: set[threading.Thread] = set()
+        # How many jobs wait, or are being done by the pool's own threads.
+        self._unfinished = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many jobs wait."""
+        return self._jobs.qsize()
+
+    def is_closed(self) -> bool:
+        """Return whether no more jobs are taken."""
+        return self._closed
+
+    def is_idle(self) -> bool:
+        """Return whether no job waits, or is being done."""
+        return self._unfinished == 0 and not self._guests
+
+    def submit(self, job: Job) -> bool:
+        """Have a job done. Never waits for another one.
+
+        False after close(), and if there is no thread, and the system has none.
+        """
+        with self._lock:
+            if self._closed:
+                return False
+            if self._unfinished >= len(self._threads) < self._limit:
+                # If the system has no thread to give, those that there are do the job.
+                with suppress(RuntimeError):
+                    # A job may be in input() when Python ends: stdin must not be freed
+                    # under it.
+                    thread = start_thread(self._name, self._run, sys.stdin)
+                    self._threads.append(thread)
+            if not self._threads:
+                return False
+            self._unfinished += 1
+            self._jobs.put(job)
+            return True
+
+    def _run(self, kept: object) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._do(job)
+            # Free the job, and what it holds, before the wait for the next one.
+            del job
+            with self._lock:
+                self._unfinished -= 1
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:
+            log_line(ERROR, f"{self._name}: a job failed", error)
+
+    def run_here(self, jobs: deque[Job]) -> bool:
+        """Do jobs on this thread until none is left; close() waits for it as for the
+        others. Returns whether more may follow: False after close()."""
+        thread = threading.current_thread()
+        # Rule 9: register as a guest before checking `_closed`. close() sets it before
+        # it lists the guests, so one of the two sees the other.
+        self._guests.add(thread)
+        while jobs and not self._closed:
+            try:
+                job = jobs.popleft()
+            except IndexError:
+                # Another thread has taken the last one.
+                break
+            self._do(job)
+        self._guests.discard(thread)
+        return not self._closed
+
+    def close(self, seconds: float) -> bool:
+        """Take no more jobs. The threads do those that wait, then end. Block until all
+        but the calling one have ended, for `seconds` at most.
+
+        Returns whether they have ended. Idempotent.
+        """
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                for _ in self._threads:
+                    self._jobs.put(None)
+        threads = {*self._threads, *list(self._guests)}
+        return join_all(threads - {threading.current_thread()}, seconds)
+
+
+class SameThread:
+    """Workers that are none: submit() does the job at once, on the thread that calls
+    it. Over HTTP that is the thread of the request."""
+
+    has_more = False
+
+    def __len__(self) -> int:
+        return 0
+
+    def submit(self, job: Job) -> bool:
+        """Do a job."""
+        job()
+        return True
+
+    def close(self, seconds: float) -> bool:
+        """As Workers have it: nothing is left to do."""
+        return True
+
+
+# Levels of Python's logging, which is slow to import.
+DEBUG = 10
+INFO = 20
+WARNING = 30
+ERROR = 40
+
+# Bytes that one call prints to stderr: so much can be written to a pipe that is ready.
+MAX_STDERR = 4_000
+# Characters of a message that trace=True prints.
+MAX_TRACE = 160
+BURST_SECONDS = 5.0  # between two warnings of one kind
+# One thread at a time looks whether stderr is ready, and prints.
+_PRINTING = threading.Lock()
+
+
+def print_to_stderr(text: str) -> None:
+    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. It is
+    dropped if stderr is full, or closed."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) > MAX_STDERR:
+        # A traceback ends with what matters most.
+        data = data[: MAX_STDERR // 4] + b"\n...\n" + data[-MAX_STDERR // 2 :]
+    stream = sys.stderr
+    # A host program may have put a console of its own there. That is mostly a widget,
+    # which hangs, or crashes, when a thread other than the main one writes to it.
+    is_console = stream is not None and not isinstance(stream, io.TextIOBase)
+    if is_console and threading.current_thread() is not threading.main_thread():
+        stream = sys.__stderr__
+    with _PRINTING, suppress(OSError, ValueError):
+        if stream is not None and is_ready(2, writing=True):
+            print(data.decode("utf-8", "ignore"), file=stream, flush=True)
+
+
+def log_line(
+    level: int,
+    text: str,
+    error: BaseException | None = None,
+    logger: str = "mcp_lite",
+) -> None:
+    """Give a line to one of Python's loggers, with the traceback of an error.
+
+    Where the program has set up no handler, warnings and errors are printed to stderr.
+    """
+    if level < WARNING and "logging" not in sys.modules:
+        return
+    import logging
+
+    log = logging.getLogger(logger)
+    has_handlers = log.hasHandlers()
+    if not log.isEnabledFor(level) or (level < WARNING and not has_handlers):
+        return
+    text = printable(text)
+    raised: Any = None
+    traced = None
+    if error is not None:
+        # An exception may quote a peer. Indented, its lines are no lines of the log.
+        raised = (type(error), error, error.__traceback__)
+        lines = logging.Formatter().formatException(raised)
+        traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
+    if has_handlers:
+        record = log.makeRecord(logger, level, __file__, 0, "%s", (text,), raised)
+        record.exc_text = traced
+        log.handle(record)
+    else:
+        print_to_stderr("\n".join(filter(None, [text, traced])))
+
+
+class BurstLog:
+    """Logs a warning that may come in bursts: the first one at once, and from then on
+    one in BURST_SECONDS, with the count of those in between."""
+
+    def __init__(self) -> None:
+        # How many came in all, and how many had been logged then.
+        self.count = 0
+        self._logged = 0
+        # When the next one is logged, by time.monotonic().
+        self._next = float("-inf")
+
+    def add(self, text: str) -> None:
+        """Log the warning, or count it."""
+        self.count += 1
+        now = time.monotonic()
+        if now >= self._next:
+            passed_over = self.count - self._logged - 1
+            more = f" ({passed_over} more before this)" if passed_over else ""
+            self._logged = self.count
+            self._next = now + BURST_SECONDS
+            log_line(WARNING, text + more)
+
+
+class Inbox:
+    """What waits for a thread of the user's, the oldest first.
+
+    It holds MAX_QUEUED items and MAX_QUEUED_BYTES. Beyond that the oldest go, as the
+    log then says. close() ends it, for all threads that take items.
+    """
+
+    def __init__(self, about: str) -> None:
+        self._about = about
+        # Items with their sizes; (None, 0) is the end.
+        self._items: SimpleQueue[Any] = SimpleQueue()
+        # The bytes of all that was put in, and of all that was taken out. Threads that
+        # take at the same time may miscount; the bound is stricter then.
+        self._came = 0
+        self._gone = 0
+        self._lost = BurstLog()
+
+    def put(self, item: object, size: int = 0) -> None:
+        """Add an item. One thread at a time calls this; it never blocks."""
+        self._came += size
+        self._items.put((item, size))
+        while (
+            self._items.qsize() > MAX_QUEUED
+            or self._came - self._gone > MAX_QUEUED_BYTES
+        ):
+            with suppress(Empty):
+                _, size = self._items.get_nowait()
+                self._came -= size
+            self._lost.add(f"{self._about}: too many wait to be read; the oldest goes")
+
+    def get(self, seconds: float = float("inf")) -> Any:
+        """Block for the next item; None at the end. Raises Empty after `seconds`."""
+        item, size = get_within(self._items, seconds)
+        self._gone += size
+        if item is None:
+            # For the next thread, too.
+            self.close()
+        return item
+
+    def close(self) -> None:
+        """Let every thread know, behind what waits, that nothing more comes."""
+        self._items.put((None, 0))
+
+
+def tracer(trace: _Trace) -> Trace | None:
+    """Make the function (direction, line) that trace= stands for; None for no trace.
+
+    trace=None stands for the value of the variable MCP_LITE_TRACE. A function is
+    called. True, or 1, prints each line to stderr, shortened; a path appends each line,
+    behind its direction, to a file. A failure is logged, and breaks nothing.
+    """
+    if trace is None:
+        trace = os.environ.get("MCP_LITE_TRACE")
+    if trace in (None, False, "", "0"):
+        return None
+    if isinstance(trace, (str, os.PathLike)) and trace != "1":
+        # The program may go to another folder.
+        trace = os.path.abspath(trace)
+    return partial(_call_trace, trace)
+
+
+def _call_trace(trace: Any, direction: str, line: bytes) -> None:
+    """Show a line that passes, as tracer() says."""
+    try:
+        if callable(trace):
+            trace(direction, line)
+        elif trace in (True, "1"):
+            clock = time.strftime("%H:%M:%S")
+            text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
+            told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
+            print_to_stderr(told)
+        else:
+            # Messages may be anybody's data: a file made here is for this user only.
+            with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
+                file.write(b"%s %s\n" % (direction.encode(), line))
+    except Exception as error:
+        log_line(WARNING, f"trace: {error_text(error)}", error)
+
+
+###############################################################################
+# 7. Connection ###############################################################
+###############################################################################
+
+# A Connection is a Protocol with threads around it. One thread reads, and passes bytes
+# to feed(). Workers serve the requests. An Outbox takes what is said, and has it
+# written. There are three seams: a Transport carries bytes, an Outbox messages, and an
+# Endpoint knows what they mean. This section opens no file and no socket, and runs no
+# user code but through its Endpoint.
+
+MAX_BATCH = 1_000  # members of a batch
+# So many requests may wait for a worker; one more is refused.
+MAX_BACKLOG = 10_000
+# A trace tells the first of these about messages that this side sends, the second about
+# those that it receives. "-->" goes to the server.
+_DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
+
+
+def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
+    """Return an answer, and its bytes; an error in its place if it has what JSON cannot
+    say."""
+    try:
+        return answer, encode_message(answer)
+    except (ValueError, TypeError) as error:
+        about = "the answer" if request is None else request.about
+        why = printable(f"{about}: not valid JSON: {error}")
+    # The caller holds a lock, and a handler of the program's log may do anything.
+    start_thread("mcp-log", log_line, ERROR, why)
+    failure = error_message(answer.get("id"), InternalError(why))
+    return failure, json.dumps(failure).encode("ascii")
+
+
+class Transport:
+    """Carries the bytes of a Connection: each message is a line of them.
+
+    To write another one, derive from this class, and give an instance to Client as its
+    target; it carries one conversation (basic/transports.md#custom-transports). Write
+    `write`, `close`, and `read` unless it `feeds`. The library calls
+        start(connection)  once, on the thread of connect(), before all else. If it
+                           raises, so does connect(); only close() is called then
+        read()             to block for the next bytes, any number of them; b"" is the
+                           end. One thread of the client's own calls it, in a loop
+        write(data)        to send all of it, whole lines; it may block. One thread at a
+                           time calls it, while another one reads
+        details()          to tell what else is known of the other end; the text of a
+                           Timeout ends with that
+        describe_end(why)  to make the exception for those who still wait at the end; it
+                           may take a moment
+        close()            to end it, so that read() and write() return or raise soon.
+                           Any thread calls it, once, even if it has ended by itself
+    read() and write() raise OSError, or ValueError, as closed files do, when the other
+    end is gone: from then on, nothing more is read, or written.
+
+    A transport that `feeds` is not asked to read. It hands over what comes by itself,
+    on one thread at a time, by connection.feed(data), and tells of the end by
+    connection.close(self.describe_end(why)).
+
+    For a server it is easier to call Server.serve.
+    """
+
+    feeds = False
+    # Headers mirror arguments of tools. The client then reads the list of tools, which
+    # says of which, before the first call.
+    mirrors = False
+
+    def start(self, connection: Connection) -> None:
+        """Know the connection that this carries."""
+
+    def read(self) -> bytes:
+        """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        """Send lines. Raises OSError, or ValueError, when the other end is gone."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it. Called once, from any thread."""
+
+    def details(self) -> str:
+        """Tell what else is known of the other end: " (its name)", say."""
+        return ""
+
+    def describe_end(self, why: str) -> ConnectionClosed:
+        """Make the exception that tells how this ended, and all that is known of it."""
+        return ConnectionClosed(why)
+
+
+class Endpoint:
+    """Stands behind a Connection, and knows what its messages mean.
+
+    A server has one, a client has one. To write another, derive from this class, and
+    give an instance to a Connection. Only `serve_request` must be written. The Protocol
+    judges what the other end may say now: each message that comes here was admitted,
+    and has the members that its row of METHODS says. The Connection calls these
+    methods, none of which may raise:
+        serve_request       once for each request, on a thread that may take its time.
+                            If the row of the method says `inline`, the reading thread
+                            calls it, and it must not block. If the endpoint sets
+                            `may_block`, that holds for handshakes alone
+        serve_notification  on the reading thread, in order; it must not block. The
+                            Connection itself serves those about an open request
+    The Connection calls input_ended when the other end says no more, but may still
+    listen. HTTP also asks for header_parameters.
+
+    To answer, call connection.respond(request, result_message(request.id, {...})), or
+    the same with an error_message(), from any thread, now or later. The answer is
+    written when serve_request returns; if it has returned before, the thread that
+    answers calls connection.outbox.flush_soon(). A request that is never answered stays
+    open, until it is cancelled.
+    """
+
+    # The user's code may run for any request.
+    may_block = False
+
+    def serve_request(self, connection: Connection, request: Request) -> None:
+        """Work on a request and answer it, now or later."""
+        raise NotImplementedError
+
+    def serve_notification(
+        self, connection: Connection, notification: Notification
+    ) -> None:
+        """Take note of a notification that is not about an open request."""
+
+    def input_ended(self, connection: Connection) -> None:
+        """Take note that the other end says no more; it may still listen."""
+
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+        """Tell what HTTP headers mirror of a tool's arguments: see mirrored_headers."""
+        return []
+
+
+class Outbox:
+    """Takes what a Connection says, one message after another, and has it written.
+
+    To send is to queue: send() and finish() never block, as the Connection may hold its
+    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards the
+    caller has it written: rule 5, by flush() if it may wait for a slow peer, as workers
+    and handlers may, else by flush_soon(). Rule 7: no outbox knows what another one
+    holds.
+
+    This one drops all. It stands where nothing can be said but an answer.
+    """
+
+    # The Connection that it belongs to sets this.
+    connection: Any = None
+
+    def send(self, message: Json) -> None:
+        """Queue a message."""
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue the answer to a request, None if it gets none; or what answers no known
+        request, or the answers to a batch. If an answer has what JSON cannot say, an
+        error takes its place."""
+
+    def flush(self) -> None:
+        """Write what waits, or wait while the peer is slow."""
+
+    def flush_soon(self) -> None:
+        """Have another thread write what waits, unless this one need not wait."""
+
+    def drain(self, seconds: float) -> None:
+        """Block until all is written, for `seconds` at most. This is the end."""
+
+    def leave(self, retry_ms: int) -> None:
+        """Have the client of an HTTP stream come back for the rest."""
+
+
+class Batch(Outbox):
+    """Collects the answers to a batch, and sends them together when all are there. All
+    else goes where it goes without one.
+
+    size: how many answers it waits for; some requests get none, and count as well
+    """
+
+    def __init__(self, outbox: Outbox, size: int) -> None:
+        self.answers: list[Json] = []
+        self._outbox = outbox
+        self._open = size
+
+    def send(self, message: Json) -> None:
+        self._outbox.send(message)
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self.answers.append(encode_answer(answer, request)[0])
+        self._open -= 1
+        if self.answers and self._open == 0:
+            self._outbox.finish(None, self.answers)
+
+    def flush(self) -> None:
+        self._outbox.flush()
+
+    def flush_soon(self) -> None:
+        self._outbox.flush_soon()
+
+
+class PendingRequest:
+    """A request of ours, from the call that sends it to its end; a future.
+
+        new --Connection.request()--> open --resolve(), or cancel()--> done
+
+    While it is open it is in `protocol.pending`, under its id. The thread that takes it
+    out of there owns its ending (rule 1), and calls resolve(). Any thread may wait for
+    it.
+
+    Connection.register() opens one without a request. It waits for the connection's
+    end.
+    """
+
+    # The id of the request; no request has the id 0.
+    id: RequestId = 0
+    # Whether its request may be on the wire.
+    sent = False
+    # The reason of its cancellation, or None if it was not cancelled.
+    abandoned: str | None = None
+    # How it has ended: one of the two, or neither if it is not done.
+    answer: Json | None = None
+    error: BaseException | None = None
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        *,
+        wants_progress: bool = False,
+        on_done: Job = do_nothing,
+    ) -> None:
+        self.method = method
+        self.wants_progress = wants_progress
+        self._connection = connection
+        # It is called when this is done, on any thread, and must not block.
+        self._on_done = on_done
+        # The items before the end, such as progress.
+        self._inbox = Inbox(method)
+        self.put = self._inbox.put
+
+    def resolve(
+        self, answer: Json | None = None, error: BaseException | None = None
+    ) -> None:
+        """Set how it has ended, and wake those who wait. Never blocks."""
+        self.answer = answer
+        self.error = error
+        self._on_done()
+        self._inbox.close()
+
+    def done(self) -> bool:
+        """Return whether it has ended."""
+        return self.answer is not None or self.error is not None
+
+    def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
+        """End it by `error`, and tell the peer why: basic/patterns/cancellation.md.
+        Never blocks. False if it has ended before."""
+        error = error or Cancelled("the request was cancelled")
+        if not self._connection.resolve(self.id, None, error):
+            return False
+        # Rule 2: cancel() sets `abandoned` before it checks `sent`; the sending thread
+        # sets `sent` before it checks `abandoned`.
+        self.abandoned = reason or ""
+        if self.sent:
+            self.notify_cancelled()
+        return True
+
+    def notify_cancelled(self) -> None:
+        """Tell the peer to stop."""
+        # "The `initialize` request MUST NOT be cancelled by clients".
+        if not method_row(self.method).handshake:
+            # The reason may quote what cannot be said in UTF-8.
+            reason = sendable(self.abandoned or "") or None
+            params = add_given({"requestId": self.id}, reason=reason)
+            self._connection.notify("notifications/cancelled", params)
+
+    def take(
+        self, seconds: float = float("inf"), deadline: float = float("inf")
+    ) -> Any:
+        """Block for the next item that came before the end; None at the end.
+
+        Raises Timeout after `seconds`, but not while another thread answers a question
+        of the peer's, as a user may think for long; and at the `deadline`, by
+        time.monotonic(), all the same.
+        """
+        while True:
+            with suppress(Empty):
+                return self._inbox.get(min(seconds, deadline - time.monotonic()))
+            why = f"no answer within {seconds:g} seconds"
+            if time.monotonic() >= deadline:
+                why = "no answer by the deadline for all of it"
+            elif self._connection.is_answering():
+                continue
+            details = self._connection.details()
+            raise Timeout(f"{self.method}: {why}", details)
+
+    def result(
+        self,
+        seconds: float,
+        on_progress: Callback = None,
+        deadline: float = float("inf"),
+    ) -> Json:
+        """Block for the answer; on_progress(progress, total, message) runs here. Each
+        progress notification starts the `seconds` anew.
+
+        Raises McpError, Cancelled, ConnectionClosed, and Timeout as take() does. Any
+        exception cancels the request, be it Ctrl-C, or what on_progress has raised.
+        """
+        try:
+            while (progress := self.take(seconds, deadline)) is not None:
+                if on_progress is not None:
+                    on_progress(*map(progress.get, ("progress", "total", "message")))
+        except BaseException as error:
+            # The peer gets its type, or a Timeout's message, and no more.
+            told = error.message if isinstance(error, Timeout) else type(error).__name__
+            self.cancel(told)
+            raise
+        if self.error is not None:
+            # Other threads may raise the same one.
+            raise self.error.with_traceback(None)
+        return self.answer or {}
+
+
+class Connection:
+    """One conversation: a Protocol, its Endpoint, and the Outbox for what it says.
+
+        feed() --> receive() --> act() --> a worker: serve()
+                                             --> respond() --> the outbox --> the peer
+        request() --> PendingRequest.result() <-- act(): the answer
+
+    `workers` do what may block: a pool, or SameThread where each request has a thread.
+    `loop` runs `async def` handlers.
+
+    `trace` is called with each message that passes: see tracer(). The thread that takes
+    a request out of `protocol.in_flight`, or out of `protocol.pending`, has ended it,
+    and only that thread may still speak about it.
+    """
+
+    session_id: str | None = None
+    # The reason why nothing is said any more.
+    reason: BaseException | None = None
+    # The reason why no answer comes any more, though the peer may still listen.
+    silence: BaseException | None = None
+    # Whether the peer can be notified of changes at any time.
+    carries_changes = True
+    loop: Any = None
+
+    # Whether the peer may be anybody who reaches this machine.
+    is_remote = False
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        outbox: Outbox,
+        workers: Workers | SameThread | Deputy,
+        *,
+        transport: Transport | None = None,
+        tidiers: Workers | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.endpoint = endpoint
+        self.outbox = outbox
+        outbox.connection = self
+        self.workers = workers
+        self.transport = transport or Transport()
+        self.trace = trace
+        self._sends, self._receives = _DIRECTIONS[protocol.role]
+        self._framer = LineFramer(MAX_MESSAGE)
+        # For ctx.on_cancel(): all workers may be busy.
+        if tidiers is None:
+            tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
+        self.tidiers = tidiers
+        # Rule 3: it is held while a request of the peer's ends and its answer is
+        # queued, and while any other message about it is queued; for nothing that
+        # blocks.
+        self._lock = threading.Lock()
+        # Lines from a server that are no messages.
+        self._strays = BurstLog()
+        # The threads whose callbacks answer questions now.
+        self._answerers: set[int] = set()
+
+    # Reading. But for the trace, feed() runs the user's code only for the requests
+    # whose row is `inline`. It never blocks.
+    def read_all(self) -> None:
+        """Read until the input ends. This is all that a reading thread does."""
+        while self.read():
+            pass
+
+    def read(self) -> bool:
+        """Read once, and take what came. Returns False at the end of the input."""
+        try:
+            data = self.transport.read()
+        except (OSError, ValueError) as error:
+            # ValueError: the file was closed.
+            log_line(DEBUG, f"the input ended: {error_text(error)}")
+            data = b""
+        self.feed(data)
+        return bool(data)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that came in, b"" at their end, and have workers serve them."""
+        for line in self._framer.feed(data):
+            self.receive(line)
+
+    def receive(self, line: bytes | None) -> None:
+        """Take one line; None is one that was too long."""
+        try:
+            if line is None:
+                raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
+            if self.trace is not None:
+                self.trace(self._receives, line)
+            message = parse_message(line)
+            if isinstance(message, list):
+                self.receive_batch(message, self.outbox)
+                return
+            event = self.protocol.receive(message)
+            if isinstance(event, Notification):
+                event = event._replace(size=len(line))
+        except McpError as error:
+            # It may have been the answer to a request of ours. That ends here.
+            event = self.protocol.refuse(unread_answer(line or b""), error)
+        if isinstance(event, Refusal) and event.is_stray:
+            why = f"not a message, skipped (does the server print?): {event.why}"
+            self._strays.add(f"{why}: {(line or b'')[:200]!r}")
+        self.act(event)
+
+    def details(self) -> str:
+        """Say what is known of the other end, for the text of a Timeout."""
+        strays = self._strays.count
+        told = f"; {strays} lines were no messages; does the server print?"
+        return (told if strays else "") + self.transport.details()
+
+    def receive_batch(
+        self,
+        messages: list[Any],
+        outbox: Outbox,
+        prepare: Callable[[Event], object] = do_nothing,
+    ) -> None:
+        """Take the messages of a batch, whose answers go to an outbox together.
+        prepare(event) is called before each is served. Raises InvalidRequest."""
+        if self.protocol.version != BATCH_VERSION:
+            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+        if not 0 < len(messages) <= MAX_BATCH:
+            raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
+        # All are in flight before the first one is served: one may cancel another.
+        events = list(map(self.protocol.receive, messages))
+        answered = [each for each in events if isinstance(each, (Request, Refusal))]
+        batch = Batch(outbox, len(answered))
+        for event in sorted(events, key=lambda event: isinstance(event, Request)):
+            prepare(event)
+            self.act(event, batch)
+
+    def act(self, event: Event, outbox: Outbox | None = None) -> None:
+        """Act on what the Protocol made of a message. What it is answered with goes to
+        this outbox, if there is one."""
+        if isinstance(event, Request):
+            event.outbox = outbox
+            self._submit(event)
+        elif isinstance(event, Answer):
+            event.pending.resolve(event.result, event.error)
+        elif isinstance(event, Notification):
+            handler = event.row.handler
+            if not handler or not getattr(self, handler)(event):
+                self.endpoint.serve_notification(self, event)
+        else:
+            log_line(DEBUG, f"refused: {event.why}")
+            outbox = outbox or self.outbox
+            outbox.finish(None, event.reply)
+            outbox.flush_soon()
+
+    def _submit(self, request: Request) -> None:
+        row = request.row
+        if row.inline and (row.handshake or not self.endpoint.may_block):
+            # It is served here and now: what follows in the stream finds it done.
+            self.endpoint.serve_request(self, request)
+            self._outbox_of(request).flush_soon()
+            return
+        is_full = len(self.workers) >= MAX_BACKLOG
+        if is_full or not self.workers.submit(partial(self.serve, request)):
+            error = InternalError("too many requests wait")
+            self.cancel_request(request, request.failure(error))
+
+    def serve(self, request: Request) -> None:
+        """Serve a request, and write its answer, on a thread that may block."""
+        try:
+            # It may have been cancelled while it was queued.
+            if not request.cancelled:
+                self.endpoint.serve_request(self, request)
+        finally:
+            if not self.workers.has_more:
+                self._outbox_of(request).flush()
+
+    # The rows of METHODS name these two: they serve notifications about an open
+    # request. Each returns whether it was open.
+    def _cancelled(self, notification: Notification) -> bool:
+        params = notification.params
+        subject = notification.row.subject
+        request = find_by_id(self.protocol.in_flight, params.get(subject))
+        if request is None:
+            return False
+        answer = None
+        if notification.row.expects_answer:
+            answer = request.failure(RequestCancelled("request cancelled"))
+        # "Both parties SHOULD log cancellation reasons for debugging".
+        reason = show(params.get("reason"), 200)
+        log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
+        return self.cancel_request(request, answer)
+
+    def _progress(self, notification: Notification) -> bool:
+        params = notification.params
+        pending = find_by_id(self.protocol.pending, params.get("progressToken"))
+        is_number = type(params.get("progress")) in (int, float)
+        if pending is not None and pending.wants_progress and is_number:
+            pending.put(params, notification.size)
+        return True
+
+    # The peer's requests
+    def is_in_flight(self, request: Request) -> bool:
+        """Return whether a request of the peer's has not ended."""
+        return self.protocol.in_flight.get(request.id) is request
+
+    def respond(self, request: Request, answer: Json | None) -> bool:
+        """End a request of the peer's, and queue its answer, if it gets one. Never
+        blocks. False if it has ended before."""
+        with self._lock:
+            # basic/transports/stdio.md: "MUST NOT send any further messages for it"
+            if not self.protocol.end(request):
+                return False
+            self._outbox_of(request).finish(request, answer)
+        return True
+
+    def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
+        """End a request, with this answer if there is one, and tell its work to stop.
+
+        False if the request has ended before. Never blocks, but over HTTP it may write
+        the end of a stream, which a slow client holds up.
+        """
+        if not self.respond(request, answer):
+            return False
+        request.cancel()
+        self._outbox_of(request).flush_soon()
+        return True
+
+    def cancel_requests(self) -> None:
+        """Cancel every request of the peer's that is in flight."""
+        for request in list(self.protocol.in_flight.values()):
+            self.cancel_request(request)
+
+    # Saying
+    def _outbox_of(self, request: Request | None) -> Outbox:
+        if request is None or request.outbox is None:
+            return self.outbox
+        outbox: Outbox = request.outbox
+        return outbox
+
+    def send(
+        self,
+        message: Json,
+        about: Request | None = None,
+        progress: float | None = None,
+    ) -> Outbox:
+        """Queue a message, and return where; the caller flushes that. Never blocks.
+
+        One about a request of the peer's is sent only while that is in flight, and if
+        its `progress` increases.
+        """
+        outbox = self._outbox_of(about)
+        with self._lock if about is not None else nullcontext():
+            # progress: "MUST stop after completion".
+            is_over = about is not None and not self.is_in_flight(about)
+            if is_over or self.reason is not None:
+                return outbox
+            # "The `progress` value MUST increase with each notification".
+            if about is None or progress is None or about.advance(progress):
+                outbox.send(message)
+        return outbox
+
+    def notify(
+        self, method: str, params: Json | None, about: Request | None = None
+    ) -> None:
+        """Send a notification. Never blocks."""
+        self.send(call_message(method, params), about).flush_soon()
+
+    def tell_trace(self, line: bytes) -> None:
+        """Tell the trace, if there is one, what this side sends."""
+        if self.trace is not None:
+            self.trace(self._sends, line)
+
+    # Our own requests
+    def register(self, pending: PendingRequest, request_id: Any) -> None:
+        """Open the wait for the answer to the request with this id. Raises
+        ConnectionClosed."""
+        # Rule 2: register first, look afterwards. lose() and input_ended() set the
+        # reason before they look for pending requests, so one of the two threads sees
+        # the other.
+        pending.id = request_id
+        self.protocol.pending[request_id] = pending
+        reason = self.reason or self.silence
+        if reason is not None:
+            self.resolve(request_id, None, reason)
+            raise reason.with_traceback(None)
+
+    def resolve(
+        self,
+        request_id: Any,
+        answer: Json | None = None,
+        error: BaseException | None = None,
+    ) -> bool:
+        """End a request of ours. False if it has ended before."""
+        pending = self.protocol.pending.pop(request_id, None)
+        if pending is not None:
+            pending.resolve(answer, error)
+        return pending is not None
+
+    def request(
+        self,
+        pending: PendingRequest,
+        params: Json | None,
+        about: Request | None = None,
+    ) -> PendingRequest:
+        """Send a request, whose answer `pending` gets. Never blocks.
+
+        about: the peer's request that this one serves, if it serves one
+
+        Raises ConnectionClosed, Cancelled if `about` has ended, and as encode_message
+        does.
+        """
+        request_id = next(self.protocol.ids)
+        if pending.wants_progress:
+            params = dict(params or {})
+            meta = params.get("_meta", {})
+            params["_meta"] = {**meta, "progressToken": request_id}
+        self.register(pending, request_id)
+        try:
+            message = call_message(pending.method, params, request_id)
+            outbox = self.send(message, about)
+            pending.sent = True
+            outbox.flush_soon()
+            if pending.abandoned is not None:
+                pending.notify_cancelled()
+        except BaseException as error:
+            self.resolve(request_id, None, error)
+            raise
+        if about is not None and not self.is_in_flight(about):
+            pending.cancel("no longer needed")
+            raise Cancelled("the request was cancelled")
+        return pending
+
+    def cancel_pending(self, error: BaseException) -> None:
+        """Cancel every request of ours: it ends by `error`."""
+        for pending in list(self.protocol.pending.values()):
+            pending.cancel(str(error), error)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Inside, count this thread among those that answer a question of the
+        peer's."""
+        thread = threading.get_ident()
+        self._answerers.add(thread)
+        try:
+            yield
+        finally:
+            self._answerers.discard(thread)
+
+    def is_answering(self) -> bool:
+        """Return whether another thread answers a question of the peer's."""
+        return bool(self._answerers - {threading.get_ident()})
+
+    # Ending
+    def input_ended(self) -> None:
+        """Wait for no more answers, as the peer has said its last. Never blocks."""
+        self.silence = ConnectionClosed("the conversation is over")
+        self.cancel_pending(self.silence)
+        self.endpoint.input_ended(self)
+        self.outbox.flush_soon()
+
+    def lose(self, reason: BaseException) -> None:
+        """Say no more, as the peer has gone, and cancel all that is open. Never
+        blocks."""
+        self.reason = reason
+        self.cancel_requests()
+        self.cancel_pending(reason)
+
+    def finish(self, seconds: float) -> None:
+        """Block until the workers have ended, and all is written, for `seconds` at most
+        each. Nothing more is served."""
+        self.workers.close(seconds)
+        self.tidiers.close(seconds)
+        self.outbox.drain(seconds)
+
+    def close(self, reason: BaseException, seconds: float = 0.0) -> None:
+        """End the conversation; our own requests fail with `reason`. Idempotent, from
+        any thread. Blocks as finish() does."""
+        self.lose(reason)
+        self.finish(seconds)
+
+
+###############################################################################
+# 8. JSON Schema ##############################################################
 ###############################################################################
 
 # This section validates values by JSON Schema, draft 2020-12. It recognises the older
@@ -1597,7 +3022,7 @@ class Schema:
                 continue
             if not isinstance(schema, dict):
                 raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-            # A WireType, of section 7, is not checked by all that it shows.
+            # A WireType, of Functions, is not checked by all that it shows.
             checked = getattr(schema, "checked", schema)
             rules = self._check_keywords(place, checked)
             base = self._name(checked, base)
@@ -2388,8 +3813,41 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield (keyword,), argument
 
 
+# The name of a header: RFC 9110 calls it a token.
+HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+
+
+def header_parameters(schema: object) -> list[tuple[list[str], str]]:
+    """Return which arguments of a tool headers mirror: (path, header) each.
+
+    Raises ValueError for a schema that makes the tool invalid.
+    """
+    # By the name of the header, in lower case.
+    parameters: dict[str, tuple[list[str], str]] = {}
+    # Breadth first. A path is None where it does not lead through `properties` alone.
+    todo: deque[tuple[Any, Any]] = deque([(schema, [])])
+    while todo:
+        node, path = todo.popleft()
+        for steps, inner in inner_schemas(node):
+            is_property = steps[0] == "properties" and path is not None
+            todo.append((inner, [*path, steps[1]] if is_property else None))
+        header = object_or_empty(node).get("x-mcp-header")
+        if header is None:
+            continue
+        # "An annotation anywhere else makes the tool definition invalid".
+        is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
+        is_scalar = node.get("type") in ("string", "integer", "boolean")
+        if not (path and is_scalar and is_name) or header.lower() in parameters:
+            raise ValueError(
+                "x-mcp-header: expected a header's name, once, of a string, integer or "
+                f"boolean below `properties`; got {show(header)}"
+            )
+        parameters[header.lower()] = (path, header)
+    return list(parameters.values())
+
+
 ###############################################################################
-# 6. Content ##################################################################
+# 9. Content ##################################################################
 ###############################################################################
 
 # This section converts what tools, prompts and resources return into the wire's form.
@@ -2516,7 +3974,7 @@ def _encode_duration(value: Any) -> str:
 # The classes whose values are no containers. Each has its schema; the noun for error
 # texts, "" if values need no conversion; and both conversions: parse(class, wire), and
 # encode(value), None if a value is JSON already. As text, a Decimal keeps its digits.
-# See also _GENERICS, in section 7.
+# See also _GENERICS, in Functions.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -2837,7 +4295,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
 
 
 # The kinds of blocks that came later. A new kind is a row here, and a class above. See
-# also needed_capability(), in section 8: what a question may have, and since when.
+# also needed_capability(), in Questions: what a question may have, and since when.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -2906,7 +4364,7 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 
 
 ###############################################################################
-# 7. Functions ################################################################
+# 10. Functions ###############################################################
 ###############################################################################
 
 # This section describes a Python function on the wire, and binds arguments to it:
@@ -3949,332 +5407,15 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 
 ###############################################################################
-# 8. Protocol #################################################################
+# 11. Questions ###############################################################
 ###############################################################################
 
-# This section is one side of a conversation, without I/O, locks or clocks. Each message
-# from the peer passes one gate, Protocol.receive, which decides whether the message may
-# come now, and what it means. A request is registered before a handler starts. The
-# thread that pops a request from the dict of open ones ends it, and only that thread
-# may still send messages about it.
+# A server asks its client questions: to fill in a form, to sample a text, to list roots.
+# Both sides use these functions. The server checks a question before it is sent, and an
+# answer when it has come; the client checks what it is asked. In which revision a block
+# of content exists is in BLOCK_SINCE, in the section Content.
 
 
-class Request:
-    """One request of the peer's, from its admission to its end.
-
-        admitted (in flight) --respond()--------> answered
-                           \\--cancel_request()--> cancelled, answered or not
-
-    respond() and cancel_request() are methods of Connection.
-
-    The defaults stand in the class, so that a request is cheap to make. None of them is
-    ever changed in place: a request gets its own value by an assignment.
-    """
-
-    modern = False
-    # It is an extension's notification: served as a request, but not answered.
-    is_notification = False
-    # Its handler must stop: the peer no longer wants the answer, or the conversation
-    # ends, or the handler took too long, and the server has answered without it.
-    cancelled = False
-    # The least level of log messages that a modern request wants; "" for none.
-    log_level = ""
-    # The token for progress notifications, and the last value sent: it must increase.
-    progress_token: RequestId | None = None
-    progress = float("-inf")
-    # Over HTTP: the claims of its bearer token, and its headers with names in lower
-    # case.
-    auth: Json | None = None
-    headers: dict[str, str] = {}
-    # Where all that is about it goes, if that is not where its connection's messages
-    # go: the stream that answers its POST, or what collects the answers to a batch.
-    outbox: Any = None
-
-    def __init__(self, message: Json, session: Protocol) -> None:
-        params = message.get("params") or {}
-        meta = params.get("_meta") or {}
-        if not isinstance(meta, dict):
-            raise InvalidParams(f"params._meta: expected object, got {show(meta)}")
-        self.id: RequestId = message["id"]
-        self.method: str = message["method"]
-        self.params: Json = params
-        self.meta: Json = meta
-        self.row = METHODS.get(self.method) or session.extension_row(self.method)
-        # Its name in errors and the log: that of the tool, resource or prompt, if any.
-        self.about: str = params.get(self.row.mirrored) or self.method
-        # These are the session's. A modern request brings its own: _admit_modern.
-        self.version = session.version
-        self.capabilities = session.peer_capabilities
-        self.client_info = session.peer_info
-        self.callbacks: list[Job] = []
-
-    def failure(self, error: McpError) -> Json | None:
-        """Return the error to answer with, if this is to be answered at all."""
-        if self.is_notification:
-            return None
-        return error_message(self.id, error)
-
-    def cancel(self) -> None:
-        """Tell its work to stop: each callback is called once, by the thread that pops
-        it. Never blocks."""
-        self.cancelled = True
-        while self.callbacks:
-            # RuntimeError: there is no thread to be had, or an event loop has ended.
-            with suppress(IndexError, RuntimeError):
-                self.callbacks.pop()()
-
-    def advance(self, progress: float) -> bool:
-        """Record its progress. Returns False for a value that does not increase."""
-        if not progress > self.progress:
-            return False
-        self.progress = progress
-        return True
-
-
-# A notification, with its row of METHODS, or UNKNOWN, and its size in bytes, where that
-# is known. To a server, the notification of an extension that it has is a Request.
-Notification = namedtuple("Notification", "method params row size", defaults=[0])
-# The end of a request of ours, and the PendingRequest that waits for it. It has a
-# result or an error: the peer's, or one of ours that says why no answer will come.
-Answer = namedtuple("Answer", "pending result error")
-# A refusal of something that is no message, or may not come now. `why` is the reason;
-# `reply` is the message to send, or None. `is_late` marks an answer to no open request,
-# which may simply be late. `is_stray` marks a line from a server that is no message,
-# such as one that it printed.
-Refusal = namedtuple(
-    "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
-)
-
-# Every modern request says the first two in `_meta`, and may say the third:
-# basic/index.md#meta.
-MODERN_META = _typed_members(
-    {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
-)
-
-
-def check_modern_version(version: object) -> None:
-    """Raise UnsupportedVersion unless this is a revision of the modern era."""
-    if version not in MODERN_VERSIONS:
-        raise UnsupportedVersion(
-            f"unsupported protocol version {show(version)}",
-            {"supported": list(MODERN_VERSIONS), "requested": version},
-        )
-
-
-class Protocol:
-    """One side of a conversation.
-
-    role: "client" or "server"
-    capabilities: a function that gives what this side declares now
-    extension_row: a function that gives the row of a method that is not in METHODS;
-        UNKNOWN for what is no extension's either
-
-    On a server, the handshake of the legacy era opens a session: `initialize` sets
-    `version`, `peer_info` and `peer_capabilities`, and the notification that follows
-    sets `initialized`. Modern requests change none of these. A client sets its own
-    `version` and `initialized`, in either era, and leaves the other two empty.
-    """
-
-    version = ""
-    initialized = False
-    # Until the client sends logging/setLevel, "the server MAY decide" this.
-    log_level = "info"
-
-    def __init__(
-        self,
-        role: str,
-        capabilities: Callable[[], Json],
-        extension_row: Callable[[str], Method] = method_row,
-    ) -> None:
-        self.role = role
-        self.capabilities = capabilities
-        self.extension_row = extension_row
-        self.peer_info: Json = {}
-        self.peer_capabilities: Json = {}
-        # Our requests that are not answered yet, by id. A request is registered here
-        # before its bytes leave: see PendingRequest, in section 10.
-        self.pending: dict[Any, Any] = {}
-        # The peer's requests that are not answered, by id.
-        self.in_flight: dict[RequestId, Request] = {}
-        # The ids of our next requests.
-        self.ids = itertools.count(1)
-        # The URIs of resources/subscribe.
-        self.subscribed: dict[str, object] = {}
-
-    def receive(self, message: Any) -> Event:
-        """Judge one decoded message. A Request that is returned is in flight."""
-        try:
-            kind = check_envelope(message)
-            if kind == "request":
-                return self._receive_request(message)
-            if kind == "notification":
-                return self._receive_notification(message)
-            return self._receive_response(message)
-        except McpError as error:
-            return self.refuse(object_or_empty(message), error)
-
-    def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        """Make an Answer or a Refusal of a message that is not as it should be."""
-        known_id = message.get("id")
-        if "result" in message or "error" in message:
-            # An answer is never answered; the wait for it ends here.
-            pending = self.pending.pop(known_id, None) if is_id(known_id) else None
-            if pending is None:
-                return Refusal(str(error))
-            kind = InvalidResponse if self.role == "client" else InternalError
-            failure = kind(f"not a valid answer: {error}", message.get("result"))
-            return Answer(pending, None, failure)
-        if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
-            # A server that prints to its stdout expects no answers to these lines.
-            return Refusal(str(error), is_stray=True)
-        is_notification = "method" in message and "id" not in message
-        if is_notification or not self._may_answer():
-            return Refusal(str(error))
-        if not is_id(known_id) or known_id in self.in_flight:
-            # An error with this id would answer the request that is in flight.
-            known_id = None
-        return Refusal(str(error), error_message(known_id, error))
-
-    def _may_answer(self) -> bool:
-        """Return whether this side answers requests at all.
-
-        In the modern era "the client MUST NOT send JSON-RPC _responses_":
-        basic/transports/streamable-http.md. Nor does a client answer before a revision
-        is agreed on.
-        """
-        return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
-
-    def _receive_request(self, message: Json) -> Request:
-        request = Request(message, self)
-        self._admit(request)
-        if self.in_flight.setdefault(request.id, request) is not request:
-            raise InvalidRequest(f"id {show(request.id)} is in flight already")
-        if request.row.handshake:
-            self._open_session(request)
-        return request
-
-    def _admit(self, request: Request) -> None:
-        """Check that this may come now: lifecycle, era, method, sender, revision,
-        capability, extension, parameters. Raises McpError if it may not."""
-        row = request.row
-        # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
-        # other than pings and logging".
-        is_open = self.initialized or row.early
-        if self.role == "client" and not (is_open and self._may_answer()):
-            raise InvalidRequest(f"{request.method}: there is no session")
-        # basic/versioning.md: "A request carrying modern per-request `_meta` is served
-        # statelessly". A method that only the modern era has must carry it.
-        meta = request.meta
-        is_modern = META_VERSION in meta or META_CAPABILITIES in meta
-        if is_modern or row.since >= FIRST_MODERN:
-            self._admit_modern(request)
-        elif self.role == "server" and not self.version and not row.early:
-            raise InvalidRequest(
-                f"{show(request.method)}: not initialized; initialize, or send "
-                f"{NEWEST} _meta"
-            )
-
-        # Before the handshake a `ping` may come, which each legacy revision has.
-        version = request.version or OLDEST
-        is_request = row.kind in ("request", "either")
-        is_known = is_request and row.sender != self.role
-        if not is_known or not row.is_in(version):
-            raise MethodNotFound(
-                f"{show(request.method)}: no request to a {self.role} in {version}"
-            )
-        if row.capability and not has_capability(self.capabilities(), row.capability):
-            needed = ".".join(row.capability)
-            raise row.undeclared(
-                f"{request.method}: this {self.role} did not declare {needed}"
-            )
-
-        # "Extensions are advertised in the `extensions` field": basic/versioning.md. No
-        # legacy revision has that field, but none closes its list of capabilities, so a
-        # legacy client may use it, too.
-        extension = ("extensions", row.extension)
-        if row.extension and not has_capability(request.capabilities, extension):
-            raise MissingCapability(
-                f"{request.method} is of the extension {row.extension}, which the "
-                "client did not declare",
-                {"requiredCapabilities": {"extensions": {row.extension: {}}}},
-            )
-        token = meta.get("progressToken")
-        if token is not None and not is_id(token):
-            raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
-        request.progress_token = token
-        check_members(row.params, request.params)
-
-    def _admit_modern(self, request: Request) -> None:
-        """Take what a modern request says of itself in `_meta`."""
-        meta = request.meta
-        check_members(MODERN_META, meta, "_meta.")
-        request.version = meta[META_VERSION]
-        check_modern_version(request.version)
-        level = meta.get(META_LOG_LEVEL) or ""
-        if level != "" and level not in LOG_LEVELS:
-            raise InvalidParams(
-                f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
-            )
-        request.modern = True
-        request.log_level = level
-        request.capabilities = meta[META_CAPABILITIES]
-        request.client_info = meta.get(META_CLIENT_INFO) or {}
-
-    def _open_session(self, request: Request) -> None:
-        """Take what the client says in `initialize`."""
-        # "MUST respond with the same version. Otherwise [...] another": the latest that
-        # has a handshake.
-        version = request.params["protocolVersion"]
-        if version not in LEGACY_VERSIONS:
-            version = LAST_LEGACY
-        self.version = request.version = version
-        self.peer_capabilities = request.capabilities = request.params["capabilities"]
-        self.peer_info = request.client_info = request.params["clientInfo"]
-        # Some clients keep a child alive, and open each later session with another
-        # `initialize`. It opens the session anew; what is in flight goes on.
-        self.initialized = False
-        self.log_level = Protocol.log_level
-        self.subscribed = {}
-
-    def _receive_notification(self, message: Json) -> Notification | Request:
-        method = message["method"]
-        params = message.get("params")
-        row = METHODS.get(method) or self.extension_row(method)
-        if row.kind == "request" or row.sender == self.role:
-            raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
-        if row.kind == "either":
-            # It is an extension's. It has no id, so a new object serves as its key.
-            request = Request({**message, "id": object()}, self)
-            request.is_notification = True
-            self._admit(request)
-            self.in_flight[request.id] = request
-            return request
-        if row.handshake:
-            self.initialized = bool(self.version)
-        return Notification(method, params or {}, row)
-
-    def _receive_response(self, message: Json) -> Answer | Refusal:
-        answer_id = message.get("id")
-        pending = self.pending.pop(answer_id, None)
-        if pending is None:
-            return Refusal(
-                f"an answer to no open request: {show(message, 200)}", None, True
-            )
-        if "error" in message:
-            return Answer(pending, None, McpError.from_wire(message["error"]))
-        return Answer(pending, message["result"], None)
-
-    def end(self, request: Request) -> bool:
-        """Take a request out of flight. Rule 1: only the caller that gets True may
-        still speak about it."""
-        # Its id may be another request's by now.
-        if self.in_flight.get(request.id) is not request:
-            return False
-        return self.in_flight.pop(request.id, None) is request
-
-
-# Questions: which capability each needs, what a form may be, what a revision knows. See
-# also BLOCK_SINCE, in section 6.
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
@@ -4455,1254 +5596,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 9. Threads ##################################################################
-###############################################################################
-
-# This section waits, runs jobs on threads, and passes on lines of log and of trace. It
-# knows nothing of messages.
-#
-# Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
-# *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
-# no code of the user's. A turn is held by the one thread that reads, writes, prints or
-# logs in; most threads only try it.
-#
-#  what                              why                       what ends the wait for it
-#  9  Workers._jobs                  jobs, in order            submit(); close()
-#     Workers._lock                  threads, count, closed    leaf
-#     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
-#     time_limit()'s Timer           a limit                   cancel(); its time
-#     _PRINTING                      one prints to stderr      leaf: it prints only what
-#                                                              fits into the pipe
-#     Inbox._items                   what waits for a program  put(); close()
-#  10 LineOutbox._lines              lines that wait           never waited for
-#     LineOutbox._writing            turn: one thread writes   the end of the write; on
-#                                                              a server's stdio,
-#                                                              WRITE_SECONDS end all;
-#                                                              drain() has a deadline
-#     Connection._lock               in flight, and queued     leaf but for an outbox's
-#     PendingRequest.result()        an answer                 resolve(); its deadline
-#  11 Context.sleep()                sleep                     a cancellation; its time
-#     MainThread._jobs               jobs for the host         __call__(); `wait`
-#     MainThread._running            turn: one runs jobs       never waited for
-#     outcome, in run_job()          what a host returns       the job; a cancellation
-#     EventLoop._lock, started       one loop                  the start of its thread;
-#                                                              DRAIN_SECONDS
-#     over, in EventLoop             the end of the loop       close()
-#     the future of a coroutine      an awaited result         its end; its task ends
-#                                                              with the request
-#  12 Signals._queue                 signals, ends, jobs       a signal handler; the
-#                                                              reader; "mcp-end"; TICK
-#     Deputy._reading                turn: one thread reads    never waited for
-#     wait_for()                     the end of work           its job; a signal; its
-#                                                              deadline
-#     Child._has_ended(), join()     the end of a child        that; a deadline, then
-#                                                              SIGTERM, SIGKILL
-#  14 Exchange._writing              turn: one thread writes   the end of the write; the
-#                                                              deadline of its socket
-#     Exchange.bell                  what others queue         its put(); comment_seconds
-#  15 HttpEndpoint.decoding          turn: a large body        the end of the decoding,
-#                                                              behind a PAUSE
-#     SessionStream._lock            events that are kept      leaf
-#  16 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
-#  17 HttpCaller._lock               connections               leaf; shuts sockets
-#     HttpCaller.closed              retries                   close(); the delay
-#     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
-#     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
-#  18 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
-#     the store's lock file          one process writes        its end; LOCK_SECONDS
-#     arrived                        the browser's redirect    the listener; a deadline
-#  19 ServerEndpoint._slots          max_workers               a function that returns
-#  20 Call._waiting                  turn: one answers         the end of its result()
-#     Call: NOT_YET_SECONDS          "ask again later"         its time
-#     flush_callbacks()              all was heard             the thread for callbacks
-#     Client._lock                   the connection            leaf
-#
-# get_within() cuts each wait for a queue into slices, since Python runs signal handlers
-# only between them. Nothing else polls, but for ticks: of the Deputy, while requests
-# keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
-# store's lock file.
-#
-# The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
-# "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
-#
-# Ten rules keep wake-ups from being lost. Each stands where it is used:
-#     1  Whichever thread removes a request from `in_flight` or `pending` owns its
-#        ending. No other may send anything about it.
-#     2  Register first, then look for a reason to give up; a thread that ends the
-#        connection, or a request, sets the reason before it looks at what there is.
-#     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
-#     4  Queue first, then try for the turn to write; let go of the turn first, then
-#        look whether more was queued.
-#     5  Only flush() waits for a turn to write, and only workers and handlers call it.
-#        Readers, signals and close() use flush_soon() and drain().
-#     6  To queue and to flush are two steps: an acknowledgement is queued by its
-#        handler, and flushed when the subscription is in the table.
-#     7  Outboxes know nothing of each other. Everything about a request goes to
-#        `request.outbox`.
-#     8  The deputy clears `_is_watched` before it tries for `_reading`; the reader
-#        releases `_reading` before it checks `_is_watched`.
-#     9  Register as a guest first, then look whether the pool is closed; close the
-#        pool first, then look for guests.
-#     10 Check for completion before draining the queue; mark an exchange over only
-#        after writing.
-
-
-def do_nothing(*ignored: object, **options: object) -> None:
-    """A no-op callback."""
-
-
-def at_exit(fn: Job) -> ExitStack:
-    """Make a context manager that calls fn() at the end of its block.
-
-    A function with @contextmanager would set the traceback of an exception that passes
-    through, and the exceptions of some host programs refuse that.
-    """
-    stack = ExitStack()
-    stack.callback(fn)
-    return stack
-
-
-def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
-    """Block for the next item. Raises Empty after `seconds`.
-
-    The wait is cut into slices, between which Python looks whether a signal has come.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        # Up to Python 3.12, get(timeout=) may hang unless get_nowait() was tried first.
-        try:
-            return inbox.get_nowait()
-        except Empty:
-            left = until - time.monotonic()
-        if left <= 0:
-            raise Empty
-        with suppress(Empty):
-            return inbox.get(timeout=min(left, WAIT_SLICE))
-
-
-def start_thread(
-    name: str, job: Callable[..., object], *arguments: Any
-) -> threading.Thread:
-    """Call job(*arguments) on a new thread, which does not keep Python alive.
-
-    Raises RuntimeError if the system has no thread to give.
-    """
-    thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
-def time_limit(
-    seconds: float, job: Callable[..., object], *arguments: Any
-) -> ExitStack:
-    """Limit the time of a `with` block: after `seconds`, another thread calls
-    job(*arguments). Raises RuntimeError if the system has no thread to give."""
-    timer = threading.Timer(seconds, job, arguments)
-    timer.name = "mcp-timer"
-    timer.daemon = True
-    timer.start()
-    return at_exit(timer.cancel)
-
-
-def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
-    """Block until these threads have ended, for `seconds` in all. Return whether they
-    have."""
-    until = time.monotonic() + seconds
-    joined = list(threads)
-    for thread in joined:
-        thread.join(max(0.0, until - time.monotonic()))
-    return not any(map(threading.Thread.is_alive, joined))
-
-
-def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Return whether a read can be done without blocking; with `writing`, whether a
-    write of 4 KiB can. Windows cannot tell that of a write: there it is always True."""
-    import select
-
-    try:
-        if not hasattr(select, "poll"):
-            return writing or bool(select.select([stream], [], [], 0)[0])
-        poll = select.poll()
-        poll.register(stream, select.POLLOUT if writing else select.POLLIN)
-        return bool(poll.poll(0))
-    except (OSError, ValueError, TypeError):
-        # It is closed, as the next call says, or has no descriptor.
-        return True
-
-
-def shut(sock: Socket, how: int = 2) -> None:
-    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
-    thread that is blocked there wakes. TLS, if there is any, is passed over."""
-    import socket
-
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
-
-
-class Workers:
-    """Threads that do jobs, in order: `limit` at most, each started when all others are
-    busy.
-
-        submit(job) --> an idle thread, or a new one, does it --> the thread is idle
-        close() ------> the threads do what waits, and end
-
-    concurrent.futures has such a pool, but its threads keep a program from ending, and
-    it imports `logging`.
-    """
-
-    # True if the thread will run another job next, so that one write can carry both
-    # answers. Only a Deputy has that.
-    has_more = False
-
-    def __init__(self, name: str, limit: int) -> None:
-        self._name = name
-        self._limit = limit
-        # The jobs that wait; None ends one thread.
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # Guards all that follows.
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        # Other threads that do jobs, by run_here(). Each step on a set is atomic.
-        self._guests: set[threading.Thread] = set()
-        # How many jobs wait, or are being done by the pool's own threads.
-        self._unfinished = 0
-        self._closed = False
-
-    def __len__(self) -> int:
-        """Return how many jobs wait."""
-        return self._jobs.qsize()
-
-    def is_closed(self) -> bool:
-        """Return whether no more jobs are taken."""
-        return self._closed
-
-    def is_idle(self) -> bool:
-        """Return whether no job waits, or is being done."""
-        return self._unfinished == 0 and not self._guests
-
-    def submit(self, job: Job) -> bool:
-        """Have a job done. Never waits for another one.
-
-        False after close(), and if there is no thread, and the system has none.
-        """
-        with self._lock:
-            if self._closed:
-                return False
-            if self._unfinished >= len(self._threads) < self._limit:
-                # If the system has no thread to give, those that there are do the job.
-                with suppress(RuntimeError):
-                    # A job may be in input() when Python ends: stdin must not be freed
-                    # under it.
-                    thread = start_thread(self._name, self._run, sys.stdin)
-                    self._threads.append(thread)
-            if not self._threads:
-                return False
-            self._unfinished += 1
-            self._jobs.put(job)
-            return True
-
-    def _run(self, kept: object) -> None:
-        while (job := self._jobs.get()) is not None:
-            self._do(job)
-            # Free the job, and what it holds, before the wait for the next one.
-            del job
-            with self._lock:
-                self._unfinished -= 1
-
-    def _do(self, job: Job) -> None:
-        try:
-            job()
-        except BaseException as error:
-            log_line(ERROR, f"{self._name}: a job failed", error)
-
-    def run_here(self, jobs: deque[Job]) -> bool:
-        """Do jobs on this thread until none is left; close() waits for it as for the
-        others. Returns whether more may follow: False after close()."""
-        thread = threading.current_thread()
-        # Rule 9: register as a guest before checking `_closed`. close() sets it before
-        # it lists the guests, so one of the two sees the other.
-        self._guests.add(thread)
-        while jobs and not self._closed:
-            try:
-                job = jobs.popleft()
-            except IndexError:
-                # Another thread has taken the last one.
-                break
-            self._do(job)
-        self._guests.discard(thread)
-        return not self._closed
-
-    def close(self, seconds: float) -> bool:
-        """Take no more jobs. The threads do those that wait, then end. Block until all
-        but the calling one have ended, for `seconds` at most.
-
-        Returns whether they have ended. Idempotent.
-        """
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                for _ in self._threads:
-                    self._jobs.put(None)
-        threads = {*self._threads, *list(self._guests)}
-        return join_all(threads - {threading.current_thread()}, seconds)
-
-
-class SameThread:
-    """Workers that are none: submit() does the job at once, on the thread that calls
-    it. Over HTTP that is the thread of the request."""
-
-    has_more = False
-
-    def __len__(self) -> int:
-        return 0
-
-    def submit(self, job: Job) -> bool:
-        """Do a job."""
-        job()
-        return True
-
-    def close(self, seconds: float) -> bool:
-        """As Workers have it: nothing is left to do."""
-        return True
-
-
-# Levels of Python's logging, which is slow to import.
-DEBUG = 10
-INFO = 20
-WARNING = 30
-ERROR = 40
-
-# Bytes that one call prints to stderr: so much can be written to a pipe that is ready.
-MAX_STDERR = 4_000
-# Characters of a message that trace=True prints.
-MAX_TRACE = 160
-BURST_SECONDS = 5.0  # between two warnings of one kind
-# One thread at a time looks whether stderr is ready, and prints.
-_PRINTING = threading.Lock()
-
-
-def print_to_stderr(text: str) -> None:
-    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. It is
-    dropped if stderr is full, or closed."""
-    data = text.encode("utf-8", "backslashreplace")
-    if len(data) > MAX_STDERR:
-        # A traceback ends with what matters most.
-        data = data[: MAX_STDERR // 4] + b"\n...\n" + data[-MAX_STDERR // 2 :]
-    stream = sys.stderr
-    # A host program may have put a console of its own there. That is mostly a widget,
-    # which hangs, or crashes, when a thread other than the main one writes to it.
-    is_console = stream is not None and not isinstance(stream, io.TextIOBase)
-    if is_console and threading.current_thread() is not threading.main_thread():
-        stream = sys.__stderr__
-    with _PRINTING, suppress(OSError, ValueError):
-        if stream is not None and is_ready(2, writing=True):
-            print(data.decode("utf-8", "ignore"), file=stream, flush=True)
-
-
-def log_line(
-    level: int,
-    text: str,
-    error: BaseException | None = None,
-    logger: str = "mcp_lite",
-) -> None:
-    """Give a line to one of Python's loggers, with the traceback of an error.
-
-    Where the program has set up no handler, warnings and errors are printed to stderr.
-    """
-    if level < WARNING and "logging" not in sys.modules:
-        return
-    import logging
-
-    log = logging.getLogger(logger)
-    has_handlers = log.hasHandlers()
-    if not log.isEnabledFor(level) or (level < WARNING and not has_handlers):
-        return
-    text = printable(text)
-    raised: Any = None
-    traced = None
-    if error is not None:
-        # An exception may quote a peer. Indented, its lines are no lines of the log.
-        raised = (type(error), error, error.__traceback__)
-        lines = logging.Formatter().formatException(raised)
-        traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
-    if has_handlers:
-        record = log.makeRecord(logger, level, __file__, 0, "%s", (text,), raised)
-        record.exc_text = traced
-        log.handle(record)
-    else:
-        print_to_stderr("\n".join(filter(None, [text, traced])))
-
-
-class BurstLog:
-    """Logs a warning that may come in bursts: the first one at once, and from then on
-    one in BURST_SECONDS, with the count of those in between."""
-
-    def __init__(self) -> None:
-        # How many came in all, and how many had been logged then.
-        self.count = 0
-        self._logged = 0
-        # When the next one is logged, by time.monotonic().
-        self._next = float("-inf")
-
-    def add(self, text: str) -> None:
-        """Log the warning, or count it."""
-        self.count += 1
-        now = time.monotonic()
-        if now >= self._next:
-            passed_over = self.count - self._logged - 1
-            more = f" ({passed_over} more before this)" if passed_over else ""
-            self._logged = self.count
-            self._next = now + BURST_SECONDS
-            log_line(WARNING, text + more)
-
-
-class Inbox:
-    """What waits for a thread of the user's, the oldest first.
-
-    It holds MAX_QUEUED items and MAX_QUEUED_BYTES. Beyond that the oldest go, as the
-    log then says. close() ends it, for all threads that take items.
-    """
-
-    def __init__(self, about: str) -> None:
-        self._about = about
-        # Items with their sizes; (None, 0) is the end.
-        self._items: SimpleQueue[Any] = SimpleQueue()
-        # The bytes of all that was put in, and of all that was taken out. Threads that
-        # take at the same time may miscount; the bound is stricter then.
-        self._came = 0
-        self._gone = 0
-        self._lost = BurstLog()
-
-    def put(self, item: object, size: int = 0) -> None:
-        """Add an item. One thread at a time calls this; it never blocks."""
-        self._came += size
-        self._items.put((item, size))
-        while (
-            self._items.qsize() > MAX_QUEUED
-            or self._came - self._gone > MAX_QUEUED_BYTES
-        ):
-            with suppress(Empty):
-                _, size = self._items.get_nowait()
-                self._came -= size
-            self._lost.add(f"{self._about}: too many wait to be read; the oldest goes")
-
-    def get(self, seconds: float = float("inf")) -> Any:
-        """Block for the next item; None at the end. Raises Empty after `seconds`."""
-        item, size = get_within(self._items, seconds)
-        self._gone += size
-        if item is None:
-            # For the next thread, too.
-            self.close()
-        return item
-
-    def close(self) -> None:
-        """Let every thread know, behind what waits, that nothing more comes."""
-        self._items.put((None, 0))
-
-
-def tracer(trace: _Trace) -> Trace | None:
-    """Make the function (direction, line) that trace= stands for; None for no trace.
-
-    trace=None stands for the value of the variable MCP_LITE_TRACE. A function is
-    called. True, or 1, prints each line to stderr, shortened; a path appends each line,
-    behind its direction, to a file. A failure is logged, and breaks nothing.
-    """
-    if trace is None:
-        trace = os.environ.get("MCP_LITE_TRACE")
-    if trace in (None, False, "", "0"):
-        return None
-    if isinstance(trace, (str, os.PathLike)) and trace != "1":
-        # The program may go to another folder.
-        trace = os.path.abspath(trace)
-    return partial(_call_trace, trace)
-
-
-def _call_trace(trace: Any, direction: str, line: bytes) -> None:
-    """Show a line that passes, as tracer() says."""
-    try:
-        if callable(trace):
-            trace(direction, line)
-        elif trace in (True, "1"):
-            clock = time.strftime("%H:%M:%S")
-            text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
-            told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
-            print_to_stderr(told)
-        else:
-            # Messages may be anybody's data: a file made here is for this user only.
-            with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
-                file.write(b"%s %s\n" % (direction.encode(), line))
-    except Exception as error:
-        log_line(WARNING, f"trace: {error_text(error)}", error)
-
-
-###############################################################################
-# 10. Connection ##############################################################
-###############################################################################
-
-# A Connection is a Protocol with threads around it. One thread reads, and passes bytes
-# to feed(). Workers serve the requests. An Outbox takes what is said, and has it
-# written. There are three seams: a Transport carries bytes, an Outbox messages, and an
-# Endpoint knows what they mean. This section opens no file and no socket, and runs no
-# user code but through its Endpoint.
-
-MAX_BATCH = 1_000  # members of a batch
-# So many requests may wait for a worker; one more is refused.
-MAX_BACKLOG = 10_000
-# While one thread writes, others leave so many lines to it. Beyond that, a handler
-# waits until it is done.
-MAX_LINES = 100
-# A trace tells the first of these about messages that this side sends, the second about
-# those that it receives. "-->" goes to the server.
-_DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
-
-
-def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
-    """Return an answer, and its bytes; an error in its place if it has what JSON cannot
-    say."""
-    try:
-        return answer, encode_message(answer)
-    except (ValueError, TypeError) as error:
-        about = "the answer" if request is None else request.about
-        why = printable(f"{about}: not valid JSON: {error}")
-    # The caller holds a lock, and a handler of the program's log may do anything.
-    start_thread("mcp-log", log_line, ERROR, why)
-    failure = error_message(answer.get("id"), InternalError(why))
-    return failure, json.dumps(failure).encode("ascii")
-
-
-class Transport:
-    """Carries the bytes of a Connection: each message is a line of them.
-
-    To write another one, derive from this class, and give an instance to Client as its
-    target; it carries one conversation (basic/transports.md#custom-transports). Write
-    `write`, `close`, and `read` unless it `feeds`. The library calls
-        start(connection)  once, on the thread of connect(), before all else. If it
-                           raises, so does connect(); only close() is called then
-        read()             to block for the next bytes, any number of them; b"" is the
-                           end. One thread of the client's own calls it, in a loop
-        write(data)        to send all of it, whole lines; it may block. One thread at a
-                           time calls it, while another one reads
-        details()          to tell what else is known of the other end; the text of a
-                           Timeout ends with that
-        describe_end(why)  to make the exception for those who still wait at the end; it
-                           may take a moment
-        close()            to end it, so that read() and write() return or raise soon.
-                           Any thread calls it, once, even if it has ended by itself
-    read() and write() raise OSError, or ValueError, as closed files do, when the other
-    end is gone: from then on, nothing more is read, or written.
-
-    A transport that `feeds` is not asked to read. It hands over what comes by itself,
-    on one thread at a time, by connection.feed(data), and tells of the end by
-    connection.close(self.describe_end(why)).
-
-    For a server it is easier to call Server.serve.
-    """
-
-    feeds = False
-    # Headers mirror arguments of tools. The client then reads the list of tools, which
-    # says of which, before the first call.
-    mirrors = False
-
-    def start(self, connection: Connection) -> None:
-        """Know the connection that this carries."""
-
-    def read(self) -> bytes:
-        """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
-        raise NotImplementedError
-
-    def write(self, data: bytes) -> None:
-        """Send lines. Raises OSError, or ValueError, when the other end is gone."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End it. Called once, from any thread."""
-
-    def details(self) -> str:
-        """Tell what else is known of the other end: " (its name)", say."""
-        return ""
-
-    def describe_end(self, why: str) -> ConnectionClosed:
-        """Make the exception that tells how this ended, and all that is known of it."""
-        return ConnectionClosed(why)
-
-
-class Endpoint:
-    """Stands behind a Connection, and knows what its messages mean.
-
-    A server has one, a client has one. To write another, derive from this class, and
-    give an instance to a Connection. Only `serve_request` must be written. The Protocol
-    judges what the other end may say now: each message that comes here was admitted,
-    and has the members that its row of METHODS says. The Connection calls these
-    methods, none of which may raise:
-        serve_request       once for each request, on a thread that may take its time.
-                            If the row of the method says `inline`, the reading thread
-                            calls it, and it must not block. If the endpoint sets
-                            `may_block`, that holds for handshakes alone
-        serve_notification  on the reading thread, in order; it must not block. The
-                            Connection itself serves those about an open request
-    The Connection calls input_ended when the other end says no more, but may still
-    listen. HTTP also asks for header_parameters.
-
-    To answer, call connection.respond(request, result_message(request.id, {...})), or
-    the same with an error_message(), from any thread, now or later. The answer is
-    written when serve_request returns; if it has returned before, the thread that
-    answers calls connection.outbox.flush_soon(). A request that is never answered stays
-    open, until it is cancelled.
-    """
-
-    # The user's code may run for any request.
-    may_block = False
-
-    def serve_request(self, connection: Connection, request: Request) -> None:
-        """Work on a request and answer it, now or later."""
-        raise NotImplementedError
-
-    def serve_notification(
-        self, connection: Connection, notification: Notification
-    ) -> None:
-        """Take note of a notification that is not about an open request."""
-
-    def input_ended(self, connection: Connection) -> None:
-        """Take note that the other end says no more; it may still listen."""
-
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Tell what HTTP headers mirror of a tool's arguments: see mirrored_headers."""
-        return []
-
-
-class Outbox:
-    """Takes what a Connection says, one message after another, and has it written.
-
-    To send is to queue: send() and finish() never block, as the Connection may hold its
-    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards the
-    caller has it written: rule 5, by flush() if it may wait for a slow peer, as workers
-    and handlers may, else by flush_soon(). Rule 7: no outbox knows what another one
-    holds.
-
-    This one drops all. It stands where nothing can be said but an answer.
-    """
-
-    # The Connection that it belongs to sets this.
-    connection: Any = None
-
-    def send(self, message: Json) -> None:
-        """Queue a message."""
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue the answer to a request, None if it gets none; or what answers no known
-        request, or the answers to a batch. If an answer has what JSON cannot say, an
-        error takes its place."""
-
-    def flush(self) -> None:
-        """Write what waits, or wait while the peer is slow."""
-
-    def flush_soon(self) -> None:
-        """Have another thread write what waits, unless this one need not wait."""
-
-    def drain(self, seconds: float) -> None:
-        """Block until all is written, for `seconds` at most. This is the end."""
-
-    def leave(self, retry_ms: int) -> None:
-        """Have the client of an HTTP stream come back for the rest."""
-
-
-class LineOutbox(Outbox):
-    """Queues lines for a Transport. One thread at a time writes all that wait.
-
-    While it writes, the other threads leave their lines to it, so that many answers
-    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn: a
-    handler that has much to say is as slow as its peer. For threads that must not
-    block, another thread writes, which starts with the first of these.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._lines: deque[bytes] = deque()
-        # Held by the thread that writes.
-        self._writing = threading.Lock()
-        self._writer = Workers("mcp-writer", 1)
-
-    def send(self, message: Json) -> None:
-        line = encode_message(message)
-        # Notifications to a peer that reads nothing are dropped in the end.
-        if len(self._lines) < MAX_QUEUED or "id" in message:
-            self._lines.append(line)
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
-            self._lines.append(encode_answer(answer, request)[1])
-
-    def flush(self) -> None:
-        self._flush(is_patient=True)
-
-    def _flush(self, is_patient: bool = False) -> None:
-        # Rule 4: queue before trying for the turn; release the turn before looking
-        # again. So a line queued during a write is seen by its sender or by the writer.
-        while self._lines and self._writing.acquire(
-            is_patient and len(self._lines) > MAX_LINES
-        ):
-            try:
-                self._write_waiting()
-            finally:
-                self._writing.release()
-
-    def flush_soon(self) -> None:
-        if not self._writer.submit(self._flush):
-            self._flush()
-
-    def drain(self, seconds: float) -> None:
-        self._writer.submit(self._flush)
-        self._writer.close(seconds)
-        # Another thread may have taken the last lines, or have tried in vain while this
-        # one waits for its turn.
-        if self._writing.acquire(timeout=seconds):
-            self._writing.release()
-        if self._lines:
-            start_thread("mcp-writer", self._flush).join(seconds)
-
-    def _write_waiting(self) -> None:
-        # No other thread takes lines out.
-        lines = [self._lines.popleft() for _ in range(len(self._lines))]
-        if not lines or self.connection.reason is not None:
-            return
-        try:
-            for line in lines:
-                self.connection.tell_trace(line)
-            self._transport.write(b"\n".join([*lines, b""]))
-        except (OSError, ValueError) as error:
-            end = self._transport.describe_end(f"cannot write: {error}")
-            self.connection.lose(end)
-
-
-class Batch(Outbox):
-    """Collects the answers to a batch, and sends them together when all are there. All
-    else goes where it goes without one.
-
-    size: how many answers it waits for; some requests get none, and count as well
-    """
-
-    def __init__(self, outbox: Outbox, size: int) -> None:
-        self.answers: list[Json] = []
-        self._outbox = outbox
-        self._open = size
-
-    def send(self, message: Json) -> None:
-        self._outbox.send(message)
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
-            self.answers.append(encode_answer(answer, request)[0])
-        self._open -= 1
-        if self.answers and self._open == 0:
-            self._outbox.finish(None, self.answers)
-
-    def flush(self) -> None:
-        self._outbox.flush()
-
-    def flush_soon(self) -> None:
-        self._outbox.flush_soon()
-
-
-class PendingRequest:
-    """A request of ours, from the call that sends it to its end; a future.
-
-        new --Connection.request()--> open --resolve(), or cancel()--> done
-
-    While it is open it is in `protocol.pending`, under its id. The thread that takes it
-    out of there owns its ending (rule 1), and calls resolve(). Any thread may wait for
-    it.
-
-    Connection.register() opens one without a request. It waits for the connection's
-    end.
-    """
-
-    # The id of the request; no request has the id 0.
-    id: RequestId = 0
-    # Whether its request may be on the wire.
-    sent = False
-    # The reason of its cancellation, or None if it was not cancelled.
-    abandoned: str | None = None
-    # How it has ended: one of the two, or neither if it is not done.
-    answer: Json | None = None
-    error: BaseException | None = None
-
-    def __init__(
-        self,
-        connection: Connection,
-        method: str,
-        *,
-        wants_progress: bool = False,
-        on_done: Job = do_nothing,
-    ) -> None:
-        self.method = method
-        self.wants_progress = wants_progress
-        self._connection = connection
-        # It is called when this is done, on any thread, and must not block.
-        self._on_done = on_done
-        # The items before the end, such as progress.
-        self._inbox = Inbox(method)
-        self.put = self._inbox.put
-
-    def resolve(
-        self, answer: Json | None = None, error: BaseException | None = None
-    ) -> None:
-        """Set how it has ended, and wake those who wait. Never blocks."""
-        self.answer = answer
-        self.error = error
-        self._on_done()
-        self._inbox.close()
-
-    def done(self) -> bool:
-        """Return whether it has ended."""
-        return self.answer is not None or self.error is not None
-
-    def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
-        """End it by `error`, and tell the peer why: basic/patterns/cancellation.md.
-        Never blocks. False if it has ended before."""
-        error = error or Cancelled("the request was cancelled")
-        if not self._connection.resolve(self.id, None, error):
-            return False
-        # Rule 2: cancel() sets `abandoned` before it checks `sent`; the sending thread
-        # sets `sent` before it checks `abandoned`.
-        self.abandoned = reason or ""
-        if self.sent:
-            self.notify_cancelled()
-        return True
-
-    def notify_cancelled(self) -> None:
-        """Tell the peer to stop."""
-        # "The `initialize` request MUST NOT be cancelled by clients".
-        if not method_row(self.method).handshake:
-            # The reason may quote what cannot be said in UTF-8.
-            reason = sendable(self.abandoned or "") or None
-            params = add_given({"requestId": self.id}, reason=reason)
-            self._connection.notify("notifications/cancelled", params)
-
-    def take(
-        self, seconds: float = float("inf"), deadline: float = float("inf")
-    ) -> Any:
-        """Block for the next item that came before the end; None at the end.
-
-        Raises Timeout after `seconds`, but not while another thread answers a question
-        of the peer's, as a user may think for long; and at the `deadline`, by
-        time.monotonic(), all the same.
-        """
-        while True:
-            with suppress(Empty):
-                return self._inbox.get(min(seconds, deadline - time.monotonic()))
-            why = f"no answer within {seconds:g} seconds"
-            if time.monotonic() >= deadline:
-                why = "no answer by the deadline for all of it"
-            elif self._connection.is_answering():
-                continue
-            details = self._connection.details()
-            raise Timeout(f"{self.method}: {why}", details)
-
-    def result(
-        self,
-        seconds: float,
-        on_progress: Callback = None,
-        deadline: float = float("inf"),
-    ) -> Json:
-        """Block for the answer; on_progress(progress, total, message) runs here. Each
-        progress notification starts the `seconds` anew.
-
-        Raises McpError, Cancelled, ConnectionClosed, and Timeout as take() does. Any
-        exception cancels the request, be it Ctrl-C, or what on_progress has raised.
-        """
-        try:
-            while (progress := self.take(seconds, deadline)) is not None:
-                if on_progress is not None:
-                    on_progress(*map(progress.get, ("progress", "total", "message")))
-        except BaseException as error:
-            # The peer gets its type, or a Timeout's message, and no more.
-            told = error.message if isinstance(error, Timeout) else type(error).__name__
-            self.cancel(told)
-            raise
-        if self.error is not None:
-            # Other threads may raise the same one.
-            raise self.error.with_traceback(None)
-        return self.answer or {}
-
-
-class Connection:
-    """One conversation: a Protocol, its Endpoint, and the Outbox for what it says.
-
-        feed() --> receive() --> act() --> a worker: serve()
-                                             --> respond() --> the outbox --> the peer
-        request() --> PendingRequest.result() <-- act(): the answer
-
-    `workers` do what may block: a pool, or SameThread where each request has a thread.
-    `loop` runs `async def` handlers.
-
-    `trace` is called with each message that passes: see tracer(). The thread that takes
-    a request out of `protocol.in_flight`, or out of `protocol.pending`, has ended it,
-    and only that thread may still speak about it.
-    """
-
-    session_id: str | None = None
-    # The reason why nothing is said any more.
-    reason: BaseException | None = None
-    # The reason why no answer comes any more, though the peer may still listen.
-    silence: BaseException | None = None
-    # Whether the peer can be notified of changes at any time.
-    carries_changes = True
-    loop: Any = None
-
-    # Whether the peer may be anybody who reaches this machine.
-    is_remote = False
-
-    def __init__(
-        self,
-        protocol: Protocol,
-        endpoint: Endpoint,
-        outbox: Outbox,
-        workers: Workers | SameThread | Deputy,
-        *,
-        transport: Transport | None = None,
-        tidiers: Workers | None = None,
-        trace: Trace | None = None,
-    ) -> None:
-        self.protocol = protocol
-        self.endpoint = endpoint
-        self.outbox = outbox
-        outbox.connection = self
-        self.workers = workers
-        self.transport = transport or Transport()
-        self.trace = trace
-        self._sends, self._receives = _DIRECTIONS[protocol.role]
-        self._framer = LineFramer(MAX_MESSAGE)
-        # For ctx.on_cancel(): all workers may be busy.
-        if tidiers is None:
-            tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
-        self.tidiers = tidiers
-        # Rule 3: it is held while a request of the peer's ends and its answer is
-        # queued, and while any other message about it is queued; for nothing that
-        # blocks.
-        self._lock = threading.Lock()
-        # Lines from a server that are no messages.
-        self._strays = BurstLog()
-        # The threads whose callbacks answer questions now.
-        self._answerers: set[int] = set()
-
-    # Reading. But for the trace, feed() runs the user's code only for the requests
-    # whose row is `inline`. It never blocks.
-    def read_all(self) -> None:
-        """Read until the input ends. This is all that a reading thread does."""
-        while self.read():
-            pass
-
-    def read(self) -> bool:
-        """Read once, and take what came. Returns False at the end of the input."""
-        try:
-            data = self.transport.read()
-        except (OSError, ValueError) as error:
-            # ValueError: the file was closed.
-            log_line(DEBUG, f"the input ended: {error_text(error)}")
-            data = b""
-        self.feed(data)
-        return bool(data)
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes that came in, b"" at their end, and have workers serve them."""
-        for line in self._framer.feed(data):
-            self.receive(line)
-
-    def receive(self, line: bytes | None) -> None:
-        """Take one line; None is one that was too long."""
-        try:
-            if line is None:
-                raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
-            if self.trace is not None:
-                self.trace(self._receives, line)
-            message = parse_message(line)
-            if isinstance(message, list):
-                self.receive_batch(message, self.outbox)
-                return
-            event = self.protocol.receive(message)
-            if isinstance(event, Notification):
-                event = event._replace(size=len(line))
-        except McpError as error:
-            # It may have been the answer to a request of ours. That ends here.
-            event = self.protocol.refuse(unread_answer(line or b""), error)
-        if isinstance(event, Refusal) and event.is_stray:
-            why = f"not a message, skipped (does the server print?): {event.why}"
-            self._strays.add(f"{why}: {(line or b'')[:200]!r}")
-        self.act(event)
-
-    def details(self) -> str:
-        """Say what is known of the other end, for the text of a Timeout."""
-        strays = self._strays.count
-        told = f"; {strays} lines were no messages; does the server print?"
-        return (told if strays else "") + self.transport.details()
-
-    def receive_batch(
-        self,
-        messages: list[Any],
-        outbox: Outbox,
-        prepare: Callable[[Event], object] = do_nothing,
-    ) -> None:
-        """Take the messages of a batch, whose answers go to an outbox together.
-        prepare(event) is called before each is served. Raises InvalidRequest."""
-        if self.protocol.version != BATCH_VERSION:
-            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-        if not 0 < len(messages) <= MAX_BATCH:
-            raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        # All are in flight before the first one is served: one may cancel another.
-        events = list(map(self.protocol.receive, messages))
-        answered = [each for each in events if isinstance(each, (Request, Refusal))]
-        batch = Batch(outbox, len(answered))
-        for event in sorted(events, key=lambda event: isinstance(event, Request)):
-            prepare(event)
-            self.act(event, batch)
-
-    def act(self, event: Event, outbox: Outbox | None = None) -> None:
-        """Act on what the Protocol made of a message. What it is answered with goes to
-        this outbox, if there is one."""
-        if isinstance(event, Request):
-            event.outbox = outbox
-            self._submit(event)
-        elif isinstance(event, Answer):
-            event.pending.resolve(event.result, event.error)
-        elif isinstance(event, Notification):
-            handler = event.row.handler
-            if not handler or not getattr(self, handler)(event):
-                self.endpoint.serve_notification(self, event)
-        else:
-            log_line(DEBUG, f"refused: {event.why}")
-            outbox = outbox or self.outbox
-            outbox.finish(None, event.reply)
-            outbox.flush_soon()
-
-    def _submit(self, request: Request) -> None:
-        row = request.row
-        if row.inline and (row.handshake or not self.endpoint.may_block):
-            # It is served here and now: what follows in the stream finds it done.
-            self.endpoint.serve_request(self, request)
-            self._outbox_of(request).flush_soon()
-            return
-        is_full = len(self.workers) >= MAX_BACKLOG
-        if is_full or not self.workers.submit(partial(self.serve, request)):
-            error = InternalError("too many requests wait")
-            self.cancel_request(request, request.failure(error))
-
-    def serve(self, request: Request) -> None:
-        """Serve a request, and write its answer, on a thread that may block."""
-        try:
-            # It may have been cancelled while it was queued.
-            if not request.cancelled:
-                self.endpoint.serve_request(self, request)
-        finally:
-            if not self.workers.has_more:
-                self._outbox_of(request).flush()
-
-    # The rows of METHODS name these two: they serve notifications about an open
-    # request. Each returns whether it was open.
-    def _cancelled(self, notification: Notification) -> bool:
-        params = notification.params
-        subject = notification.row.subject
-        request = find_by_id(self.protocol.in_flight, params.get(subject))
-        if request is None:
-            return False
-        answer = None
-        if notification.row.expects_answer:
-            answer = request.failure(RequestCancelled("request cancelled"))
-        # "Both parties SHOULD log cancellation reasons for debugging".
-        reason = show(params.get("reason"), 200)
-        log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
-        return self.cancel_request(request, answer)
-
-    def _progress(self, notification: Notification) -> bool:
-        params = notification.params
-        pending = find_by_id(self.protocol.pending, params.get("progressToken"))
-        is_number = type(params.get("progress")) in (int, float)
-        if pending is not None and pending.wants_progress and is_number:
-            pending.put(params, notification.size)
-        return True
-
-    # The peer's requests
-    def is_in_flight(self, request: Request) -> bool:
-        """Return whether a request of the peer's has not ended."""
-        return self.protocol.in_flight.get(request.id) is request
-
-    def respond(self, request: Request, answer: Json | None) -> bool:
-        """End a request of the peer's, and queue its answer, if it gets one. Never
-        blocks. False if it has ended before."""
-        with self._lock:
-            # basic/transports/stdio.md: "MUST NOT send any further messages for it"
-            if not self.protocol.end(request):
-                return False
-            self._outbox_of(request).finish(request, answer)
-        return True
-
-    def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
-        """End a request, with this answer if there is one, and tell its work to stop.
-
-        False if the request has ended before. Never blocks, but over HTTP it may write
-        the end of a stream, which a slow client holds up.
-        """
-        if not self.respond(request, answer):
-            return False
-        request.cancel()
-        self._outbox_of(request).flush_soon()
-        return True
-
-    def cancel_requests(self) -> None:
-        """Cancel every request of the peer's that is in flight."""
-        for request in list(self.protocol.in_flight.values()):
-            self.cancel_request(request)
-
-    # Saying
-    def _outbox_of(self, request: Request | None) -> Outbox:
-        if request is None or request.outbox is None:
-            return self.outbox
-        outbox: Outbox = request.outbox
-        return outbox
-
-    def send(
-        self,
-        message: Json,
-        about: Request | None = None,
-        progress: float | None = None,
-    ) -> Outbox:
-        """Queue a message, and return where; the caller flushes that. Never blocks.
-
-        One about a request of the peer's is sent only while that is in flight, and if
-        its `progress` increases.
-        """
-        outbox = self._outbox_of(about)
-        with self._lock if about is not None else nullcontext():
-            # progress: "MUST stop after completion".
-            is_over = about is not None and not self.is_in_flight(about)
-            if is_over or self.reason is not None:
-                return outbox
-            # "The `progress` value MUST increase with each notification".
-            if about is None or progress is None or about.advance(progress):
-                outbox.send(message)
-        return outbox
-
-    def notify(
-        self, method: str, params: Json | None, about: Request | None = None
-    ) -> None:
-        """Send a notification. Never blocks."""
-        self.send(call_message(method, params), about).flush_soon()
-
-    def tell_trace(self, line: bytes) -> None:
-        """Tell the trace, if there is one, what this side sends."""
-        if self.trace is not None:
-            self.trace(self._sends, line)
-
-    # Our own requests
-    def register(self, pending: PendingRequest, request_id: Any) -> None:
-        """Open the wait for the answer to the request with this id. Raises
-        ConnectionClosed."""
-        # Rule 2: register first, look afterwards. lose() and input_ended() set the
-        # reason before they look for pending requests, so one of the two threads sees
-        # the other.
-        pending.id = request_id
-        self.protocol.pending[request_id] = pending
-        reason = self.reason or self.silence
-        if reason is not None:
-            self.resolve(request_id, None, reason)
-            raise reason.with_traceback(None)
-
-    def resolve(
-        self,
-        request_id: Any,
-        answer: Json | None = None,
-        error: BaseException | None = None,
-    ) -> bool:
-        """End a request of ours. False if it has ended before."""
-        pending = self.protocol.pending.pop(request_id, None)
-        if pending is not None:
-            pending.resolve(answer, error)
-        return pending is not None
-
-    def request(
-        self,
-        pending: PendingRequest,
-        params: Json | None,
-        about: Request | None = None,
-    ) -> PendingRequest:
-        """Send a request, whose answer `pending` gets. Never blocks.
-
-        about: the peer's request that this one serves, if it serves one
-
-        Raises ConnectionClosed, Cancelled if `about` has ended, and as encode_message
-        does.
-        """
-        request_id = next(self.protocol.ids)
-        if pending.wants_progress:
-            params = dict(params or {})
-            meta = params.get("_meta", {})
-            params["_meta"] = {**meta, "progressToken": request_id}
-        self.register(pending, request_id)
-        try:
-            message = call_message(pending.method, params, request_id)
-            outbox = self.send(message, about)
-            pending.sent = True
-            outbox.flush_soon()
-            if pending.abandoned is not None:
-                pending.notify_cancelled()
-        except BaseException as error:
-            self.resolve(request_id, None, error)
-            raise
-        if about is not None and not self.is_in_flight(about):
-            pending.cancel("no longer needed")
-            raise Cancelled("the request was cancelled")
-        return pending
-
-    def cancel_pending(self, error: BaseException) -> None:
-        """Cancel every request of ours: it ends by `error`."""
-        for pending in list(self.protocol.pending.values()):
-            pending.cancel(str(error), error)
-
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Inside, count this thread among those that answer a question of the
-        peer's."""
-        thread = threading.get_ident()
-        self._answerers.add(thread)
-        try:
-            yield
-        finally:
-            self._answerers.discard(thread)
-
-    def is_answering(self) -> bool:
-        """Return whether another thread answers a question of the peer's."""
-        return bool(self._answerers - {threading.get_ident()})
-
-    # Ending
-    def input_ended(self) -> None:
-        """Wait for no more answers, as the peer has said its last. Never blocks."""
-        self.silence = ConnectionClosed("the conversation is over")
-        self.cancel_pending(self.silence)
-        self.endpoint.input_ended(self)
-        self.outbox.flush_soon()
-
-    def lose(self, reason: BaseException) -> None:
-        """Say no more, as the peer has gone, and cancel all that is open. Never
-        blocks."""
-        self.reason = reason
-        self.cancel_requests()
-        self.cancel_pending(reason)
-
-    def finish(self, seconds: float) -> None:
-        """Block until the workers have ended, and all is written, for `seconds` at most
-        each. Nothing more is served."""
-        self.workers.close(seconds)
-        self.tidiers.close(seconds)
-        self.outbox.drain(seconds)
-
-    def close(self, reason: BaseException, seconds: float = 0.0) -> None:
-        """End the conversation; our own requests fail with `reason`. Idempotent, from
-        any thread. Blocks as finish() does."""
-        self.lose(reason)
-        self.finish(seconds)
-
-
-###############################################################################
-# 11. Context #################################################################
+# 12. Context #################################################################
 ###############################################################################
 
 # This section has a handler's view of its request, its questions to the client, and the
@@ -6550,13 +6444,16 @@ class EventLoop:
 
 
 ###############################################################################
-# 12. stdio ###################################################################
+# 13. stdio ###################################################################
 ###############################################################################
 
 # This section serves and calls over byte streams, with a message a line: any pair of
 # them, this process's own, or a child's (basic/transports/stdio.md). It moves bytes,
 # hears signals, and ends things. The Connection knows what the bytes mean.
 
+# While one thread writes, others leave so many lines to it. Beyond that, a handler
+# waits until it is done.
+MAX_LINES = 100
 WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
@@ -6606,6 +6503,74 @@ class StreamTransport(Transport):
         # The reader stays open: a thread in its read would hold up its close().
         with suppress(OSError, ValueError):
             self._writer.close()
+
+
+class LineOutbox(Outbox):
+    """Queues lines for a Transport. One thread at a time writes all that wait.
+
+    While it writes, the other threads leave their lines to it, so that many answers
+    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn: a
+    handler that has much to say is as slow as its peer. For threads that must not
+    block, another thread writes, which starts with the first of these.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._lines: deque[bytes] = deque()
+        # Held by the thread that writes.
+        self._writing = threading.Lock()
+        self._writer = Workers("mcp-writer", 1)
+
+    def send(self, message: Json) -> None:
+        line = encode_message(message)
+        # Notifications to a peer that reads nothing are dropped in the end.
+        if len(self._lines) < MAX_QUEUED or "id" in message:
+            self._lines.append(line)
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self._lines.append(encode_answer(answer, request)[1])
+
+    def flush(self) -> None:
+        self._flush(is_patient=True)
+
+    def _flush(self, is_patient: bool = False) -> None:
+        # Rule 4: queue before trying for the turn; release the turn before looking
+        # again. So a line queued during a write is seen by its sender or by the writer.
+        while self._lines and self._writing.acquire(
+            is_patient and len(self._lines) > MAX_LINES
+        ):
+            try:
+                self._write_waiting()
+            finally:
+                self._writing.release()
+
+    def flush_soon(self) -> None:
+        if not self._writer.submit(self._flush):
+            self._flush()
+
+    def drain(self, seconds: float) -> None:
+        self._writer.submit(self._flush)
+        self._writer.close(seconds)
+        # Another thread may have taken the last lines, or have tried in vain while this
+        # one waits for its turn.
+        if self._writing.acquire(timeout=seconds):
+            self._writing.release()
+        if self._lines:
+            start_thread("mcp-writer", self._flush).join(seconds)
+
+    def _write_waiting(self) -> None:
+        # No other thread takes lines out.
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        if not lines or self.connection.reason is not None:
+            return
+        try:
+            for line in lines:
+                self.connection.tell_trace(line)
+            self._transport.write(b"\n".join([*lines, b""]))
+        except (OSError, ValueError) as error:
+            end = self._transport.describe_end(f"cannot write: {error}")
+            self.connection.lose(end)
 
 
 class Signals:
@@ -7123,3435 +7088,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 13. HTTP messages ###########################################################
-###############################################################################
-
-# The parts of an HTTP message that are not the body: a request's head, the sizes of
-# chunks, and the headers of basic/transports/streamable-http.md that mirror what a
-# gateway would otherwise have to read in the body. Functions of bytes and values.
-
-MAX_HEAD = 64 << 10  # bytes of a head
-# "Integer values MUST be within the safe range for JavaScript": beyond it, programs
-# that keep them as floats take two of them for one.
-MAX_INTEGER = 2**53 - 1
-
-# RFC 9110 calls it a token.
-HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-
-
-def header_parameters(schema: object) -> list[tuple[list[str], str]]:
-    """Return which arguments of a tool headers mirror: (path, header) each.
-
-    Raises ValueError for a schema that makes the tool invalid.
-    """
-    # By the name of the header, in lower case.
-    parameters: dict[str, tuple[list[str], str]] = {}
-    # Breadth first. A path is None where it does not lead through `properties` alone.
-    todo: deque[tuple[Any, Any]] = deque([(schema, [])])
-    while todo:
-        node, path = todo.popleft()
-        for steps, inner in inner_schemas(node):
-            is_property = steps[0] == "properties" and path is not None
-            todo.append((inner, [*path, steps[1]] if is_property else None))
-        header = object_or_empty(node).get("x-mcp-header")
-        if header is None:
-            continue
-        # "An annotation anywhere else makes the tool definition invalid".
-        is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
-        is_scalar = node.get("type") in ("string", "integer", "boolean")
-        if not (path and is_scalar and is_name) or header.lower() in parameters:
-            raise ValueError(
-                "x-mcp-header: expected a header's name, once, of a string, integer or "
-                f"boolean below `properties`; got {show(header)}"
-            )
-        parameters[header.lower()] = (path, header)
-    return list(parameters.values())
-
-
-# Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
-_TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
-
-
-def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """Return the headers that mirror a message: {header: value, or None for none}.
-
-    `parameters(tool)` gives a tool's header_parameters().
-    """
-    row = method_row(message.get("method"))
-    params = object_or_empty(message.get("params"))
-    headers: Json = {"Mcp-Method": message.get("method")}
-    mirrored = row.mirrored or _TASK_ID.get(str(message.get("method")))
-    if mirrored:
-        headers["Mcp-Name"] = params.get(mirrored)
-    if row.mirrors_arguments:
-        for path, header in parameters(str(headers["Mcp-Name"])):
-            value = params.get("arguments")
-            for name in path:
-                # A text in place of an object stands for all of it: the handler may
-                # get the object that it is the JSON of.
-                if not isinstance(value, str):
-                    value = object_or_empty(value).get(name)
-            headers["Mcp-Param-" + header] = value
-    return headers
-
-
-# Printable ASCII that neither begins nor ends with a space goes as it is, unless it
-# looks like text that is encoded.
-_PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
-_INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
-
-
-def encode_header(value: object) -> str:
-    """Write a value as a header has it. Raises ValueError if no header mirrors it.
-
-    See basic/transports/streamable-http.md#value-encoding.
-    """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, (str, int)):
-        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
-    text = encode_text(value)
-    if re.fullmatch(_PLAIN_VALUE, text) and not text.startswith("=?base64?"):
-        return text
-    return f"=?base64?{_base64(text.encode('utf-8'))}?="
-
-
-def is_mirrored(text: str, value: object) -> bool:
-    """Return whether Mcp-Name, or an Mcp-Param, says this value."""
-    if text.startswith("=?base64?") and text.endswith("?="):
-        try:
-            text = _parse_base64(text[9:-2]).decode("utf-8")
-        except ValueError:
-            return False
-    # Raw bytes beyond ASCII are refused, even if the body has the same.
-    elif not text.isascii():
-        return False
-    if isinstance(value, (str, bool)):
-        return text == encode_text(value)
-    # "Servers SHOULD compare the header value and the body value numerically [...]
-    # (e.g., 42.0 and 42 are considered equal)".
-    number = re.fullmatch(_INTEGER_VALUE, text)
-    return number is not None and int(number[1]) == value
-
-
-class HttpError(InvalidRequest):
-    """A request that is refused for its HTTP side; `headers` go into the answer."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.http_status = status
-        self.headers = headers or {}
-
-
-# The part of a request before its body: RFC 9112. The names of `fields` are in lower
-# case; `size` is the length of the body, None for one in chunks; `last` says that the
-# answer ends the connection.
-Head = namedtuple("Head", "method target version fields size last")
-
-# A whole head. No control character but the tab is in a field.
-_HEAD = (
-    rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
-    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
-)
-_CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
-# These fields must not repeat: a proxy might use the other value. The values of any
-# other field are a list.
-_SINGLE = "host|origin|authorization|content-.*|transfer-encoding|mcp-.*"
-_LENGTH = "[0-9]{1,18}"
-
-
-def parse_head(data: bytes) -> Head:
-    """Parse the head of a request, the blank line included.
-
-    Raises HttpError for whatever could be read in two ways. Its text quotes nothing: a
-    head that cannot be read may hold a token anywhere.
-
-    The standard library parses heads as those of e-mails. That takes 52 us a head, and
-    this 8; and it accepts folded lines, lines without CR and NUL, and drops all fields
-    behind a line that it does not like.
-    """
-    head = re.fullmatch(_HEAD, data)
-    if head is None:
-        raise HttpError(400, "this is not the head of a request of HTTP/1.1")
-    fields: dict[str, str] = {}
-    for line in head[4].decode("latin-1").split("\r\n")[:-1]:
-        name, _, value = line.partition(":")
-        name = name.lower()
-        value = value.strip(" \t")
-        if name in fields:
-            if re.fullmatch(_SINGLE, name):
-                raise HttpError(400, f"{name}: came twice")
-            value = f"{fields[name]}, {value}"
-        fields[name] = value
-    version = head[3].decode("ascii")
-    last = version == "1.0" or "close" in fields.get("connection", "").lower()
-    return Head(
-        head[1].decode("ascii"),
-        head[2].decode("ascii"),
-        version,
-        fields,
-        _body_size(fields, version),
-        last,
-    )
-
-
-def _body_size(fields: dict[str, str], version: str) -> int | None:
-    """Return the length of the body; None for one in chunks. Raises HttpError."""
-    coding = fields.get("transfer-encoding")
-    if coding is None:
-        length = fields.get("content-length", "0")
-        if not re.fullmatch(_LENGTH, length):
-            raise HttpError(400, f"Content-Length: {show(length)}")
-        return int(length)
-    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how
-    # requests are smuggled.
-    is_chunked = coding.lower() == "chunked" and version != "1.0"
-    if "content-length" in fields or not is_chunked:
-        raise HttpError(400, "expected one Content-Length, or chunks")
-    return None
-
-
-###############################################################################
-# 14. HTTP streams ############################################################
-###############################################################################
-
-# An Exchange is one HTTP request with its answer: JSON, or a stream of events. It is
-# the Outbox of the JSON-RPC request that it brings. An HttpConnection is the
-# conversation of one POST. Nothing here knows of sockets, of WSGI, or of sessions.
-
-# A stream that its client does not read keeps its latest messages.
-MAX_EVENTS = 1_000
-# All large messages at work may hold so many bytes, by estimate: a body while it
-# arrives; four times that when it is decoded, and MEMBER_SIZE for each comma, since
-# what stands behind it becomes a Python object; an answer twice, until it is sent. For
-# a small body there is always room, and for a large one that is alone.
-MAX_LOAD = 256 << 20
-SMALL_BODY = 16 << 10
-MEMBER_SIZE = 150
-PAUSE = 4e-10  # seconds for each such byte, before it is decoded
-
-JSON_TYPE = "application/json"
-EVENT_TYPE = "text/event-stream"
-_JSON = {"Content-Type": JSON_TYPE}
-_EVENTS = {
-    "Content-Type": EVENT_TYPE,
-    "Cache-Control": "no-cache, no-transform",
-    "X-Accel-Buffering": "no",
-}
-# Made once: each modern request ends with it.
-_OVER = ConnectionClosed("the conversation is over")
-
-
-class Exchange(Outbox):
-    """One HTTP request, and its answer:
-
-        OPENING --events--> STREAMING --the last event--> OVER
-           +-------- reply(), or a lone answer ------------^
-           +-------- client_left() ------------------------^
-
-    The answer to a JSON-RPC request is JSON if it comes alone; else events, the answer
-    last. Any thread may queue a message, and flush; one at a time writes. If the client
-    leaves, the rest is dropped.
-
-    The names of `headers` are in lower case. A carrier brings exchanges from an HTTP
-    server: it derives a class from this one, and implements these methods; hung_up()
-    may be left out. All but that raise OSError when the client is gone:
-        read_body()                   returns the whole body; it calls claim() before it
-                                      reads, and raises HttpError for a body that is not
-                                      whole
-        start(status, headers, body)  sends the answer; if `body` is None, only the head
-                                      that comes before events
-        put(events, ending)           sends events, without delay
-        hung_up()                     returns whether the client is gone, without
-                                      blocking
-    """
-
-    OPENING = "opening"
-    STREAMING = "streaming"
-    OVER = "over"
-    # The methods of a carrier
-    read_body: Callable[[], bytes]
-    start: Callable[[int, dict[str, str], bytes | None], None]
-    put: Callable[[bytes, bool], None]
-    # The client's address.
-    peer = ""
-    state = OPENING
-    # The status of the answer; 0 until there is one.
-    status = 0
-    # The reason why it was refused, if that is not in its body.
-    reason = ""
-    # Whether the TCP connection ends with this answer: its thread is busy until the
-    # handler returns, so no HTTP request can follow.
-    is_last = False
-    # The claims of its token.
-    auth: Json | None = None
-    # What its body says; None when that was taken.
-    message: Any = None
-    # The estimate of what it holds.
-    load = 0
-    # The id of the JSON-RPC request in its body.
-    request_id: RequestId | None = None
-    # The parts of its message that its headers mirror.
-    mirrored: Json = {}
-    trace: Trace | None = None
-    # The HttpEndpoint that answers it.
-    endpoint: Any = None
-    # The status of an answer that comes alone.
-    answer_status = 200
-    # Whether the last message was queued.
-    complete = False
-    # Whether its own thread waits, and writes what others queue.
-    is_waiting = False
-    # Whether the answer came, or began, as events; and what these begin with.
-    is_stream = False
-    primer = b""
-
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        headers: dict[str, str],
-    ) -> None:
-        self.method = method
-        self.path, _, self.query = target.partition("?")
-        self.headers = headers
-        self.thread = threading.get_ident()
-        self.began = time.monotonic()
-        # Headers that its answer gets, whichever answer that is.
-        self.extra: dict[str, str] = {}
-        # The latest messages that wait, each behind the line of its id, if it has one.
-        self.events: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
-        # Held by the thread that writes events.
-        self._writing = threading.Lock()
-        # An item here wakes its thread, which then looks again.
-        self.bell: SimpleQueue[None] = SimpleQueue()
-
-    # The request
-    def read_message(self) -> None:
-        """Read the message, or batch. Raises InvalidRequest, of which HttpError is one,
-        ParseError, OSError."""
-        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON_TYPE:
-            raise HttpError(
-                415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
-            )
-        body = self.read_body()
-        if self.trace is not None:
-            self.trace("-->", body)
-        self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
-        with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
-            # While a large body is decoded, no other thread runs. Now they may.
-            if self.load > SMALL_BODY:
-                time.sleep(self.load * PAUSE)
-            self.message = parse_message(body)
-        envelope = object_or_empty(self.message)
-        if "method" in envelope and is_id(envelope.get("id")):
-            self.request_id = envelope["id"]
-
-    def claim(self, size: int) -> None:
-        """Make room for a body of so many bytes. Raises HttpError."""
-        if size > self.endpoint.max_body:
-            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
-        self._take(size)
-
-    def _take(self, size: int) -> None:
-        self.load = size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, size):
-            raise HttpError(503, "too much at once", {"Retry-After": "1"})
-
-    # The answer
-    def reply(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes = b"",
-    ) -> None:
-        """Answer with this and no more."""
-        if status != 204:
-            headers = {**headers, "Content-Length": str(len(body))}
-        if self.method == "HEAD":
-            body = b""
-        # Rule 10: write first, be over afterwards. Its own thread closes the connection
-        # as soon as it is over.
-        try:
-            self._start(status, headers, body)
-        finally:
-            self.state = self.OVER
-        if self.trace is not None and body and self.method == "POST":
-            self.trace("<--", body)
-        self.bell.put(None)
-
-    def send(self, message: Json) -> None:
-        self.add(encode_message(message))
-
-    def add(self, message: bytes, event_id: bytes = b"") -> None:
-        """Queue an encoded message. Beyond MAX_EVENTS, the oldest is dropped."""
-        self.events.append((event_id, message))
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, the last event of a POST. Some errors set the HTTP status,
-        which counts if no event went before."""
-        if answer is not None:
-            self.add(encode_answer(answer, request)[1])
-            if request is not None and request.modern and "error" in answer:
-                code = answer["error"]["code"]
-                self.answer_status = _ANSWER_STATUS.get(code, 200)
-        self.complete = self.method == "POST"
-
-    def end(self) -> None:
-        """End the answer, whether it was given or not."""
-        self.complete = True
-        self.flush_soon()
-
-    def flush_soon(self) -> None:
-        """Have its own thread write. If that is in a handler, this one writes the end,
-        and so does the handler itself."""
-        is_own = threading.get_ident() == self.thread
-        if (self.complete or is_own) and not self.is_waiting:
-            self.flush()
-        else:
-            self.bell.put(None)
-
-    def flush(self, more: bytes = b"") -> None:
-        """Write the messages that wait; then `more`, raw bytes such as a comment. May
-        block for a slow client, whose deadline bounds that."""
-        # Checked twice: when the client has left, do not wait for a thread that still
-        # writes.
-        if self.state == self.OVER:
-            return
-        try:
-            with self._writing:
-                if self.state != self.OVER:
-                    self._write_waiting(more)
-        except OSError:
-            self.connection.client_left(self)
-
-    def _write_waiting(self, more: bytes) -> None:
-        # Rule 10: check `complete` first. If all was queued before, all is in the
-        # queue.
-        ending = self.complete
-        queue = self.events
-        events = [queue.popleft() for _ in range(len(queue))]
-        if not (events or more or ending):
-            return
-        size = 2 * sum(len(message) for _, message in events)
-        load = self.load + size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
-            self.answer_status = 503
-            why = "the answer is dropped: too many large ones wait for their clients"
-            failure = error_message(self.request_id, InternalError(why))
-            events = [(b"", encode_message(failure))] if ending else []
-        is_opening = self.state == self.OPENING
-        is_alone = ending and not more and len(events) == 1
-        # "The server MUST either return `Content-Type: text/event-stream` in response
-        # to this HTTP GET": only a POST may be answered with JSON.
-        if is_alone and is_opening and self.method == "POST":
-            self.reply(self.answer_status, _JSON, events[0][1])
-            return
-        if is_opening:
-            self.is_stream = True
-            self._start(200, _EVENTS, None)
-            self.state = self.STREAMING
-        primer = self.primer if is_opening else b""
-        self.put(primer + self._encode(events) + more, ending)
-        if ending:
-            self.state = self.OVER
-            self.bell.put(None)
-
-    def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
-        """Take events out of a list, as a slow client must not hold them twice."""
-        parts = []
-        while events:
-            event_id, message = events.pop(0)
-            if self.trace is not None:
-                self.trace("<--", message)
-            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
-        return b"".join(parts)
-
-    def _start(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        self.status = status
-        if self.trace is not None:
-            told = f"HTTP {status} {headers.get('Content-Type', '')}"
-            self.trace("<--", told.strip().encode("utf-8", "replace"))
-        self.start(status, {**headers, **self.extra}, body)
-
-    def client_left(self) -> None:
-        """Write nothing more. Never blocks."""
-        self.state = self.OVER
-        self.is_last = True
-        self.bell.put(None)
-
-    def wait_until_over(self, comment_seconds: float) -> None:
-        """Write what others queue, until the answer is over. While nothing comes, a
-        comment keeps the stream open."""
-        self.is_waiting = True
-        while self.state != self.OVER:
-            comment = b""
-            try:
-                get_within(self.bell, comment_seconds)
-            except Empty:
-                # Before the answer begins, a comment would make events of it.
-                comment = b":\n\n" if self.status else b""
-            self.flush(comment)
-
-    def hung_up(self) -> bool:
-        """Return whether the client is gone, without blocking."""
-        return False
-
-
-ACCESS_LOGGER = "mcp_lite.http"
-MAX_SHOWN_NAME = 200
-
-
-def log_access(exchange: Exchange) -> None:
-    """Log a line for an exchange that is over, to the logger "mcp_lite.http":
-
-        127.0.0.1 POST /mcp 200 3.1 tools/call forecast ada
-        127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
-
-    That is the client's address, method, path, status, milliseconds, the method and
-    name of the message, and the caller, as the claim `sub` of its token names it. The
-    level is INFO; it is WARNING for a status from 400 on. "-" stands for a part that is
-    missing, such as the status if the client left before it got one, or method and path
-    of a request that did not come whole. The line shows no query, no token, and nothing
-    else of a body. Nothing is logged while that logger has no handler.
-    """
-    logging = sys.modules.get("logging")
-    if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
-        return
-    columns = [
-        # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
-        exchange.peer.rpartition("::ffff:")[2],
-        exchange.method,
-        exchange.path,
-        exchange.status,
-        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
-        exchange.mirrored.get("Mcp-Method"),
-        # The rest of a URI may be secret.
-        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
-            :MAX_SHOWN_NAME
-        ],
-        str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
-    ]
-    # No peer adds another column, or line.
-    line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
-    if exchange.reason:
-        line += ": " + exchange.reason
-    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
-
-
-# When a handler answers with one of these errors, the HTTP status says so as well. The
-# specification wants "404 Not Found and a JSON-RPC error with code -32601" for an
-# unknown method, and "400 Bad Request" for a missing capability.
-_ANSWER_STATUS = {
-    each.code: each.http_status for each in (MethodNotFound, MissingCapability)
-}
-
-
-class HttpConnection(Connection):
-    """The conversation of one POST: its message, and the answer. The thread that brings
-    the exchange serves it, so there are no workers. If the client leaves, its request
-    is cancelled."""
-
-    is_remote = True
-    # When it was used last, by time.monotonic().
-    used = 0.0
-
-    def __init__(self, http: HttpEndpoint, outbox: Outbox) -> None:
-        super().__init__(
-            Protocol("server", http.server.capabilities, http.server.extension_row),
-            http.server,
-            outbox,
-            SameThread(),
-            tidiers=http.tidiers,
-        )
-        self.loop = http.loop
-        self.http = http
-
-    def take(self, exchange: Exchange) -> None:
-        """Serve the message of a POST, on its thread. A request gets its answer, a
-        refusal the status of its error; all else gets 202. Raises InvalidRequest."""
-        event = self.protocol.receive(exchange.message)
-        # What stays open must not hold it.
-        exchange.message = None
-        self.prepare(exchange, event)
-        if isinstance(event, Request):
-            self._take_request(event, exchange)
-        elif isinstance(event, Refusal):
-            self.refuse(event, exchange)
-        else:
-            self.act(event)
-            exchange.reply(202, {})
-
-    def prepare(self, exchange: Exchange, event: Event) -> None:
-        """Tell a request who makes it."""
-        if isinstance(event, Request):
-            event.auth = exchange.auth
-            event.headers = exchange.headers
-
-    def _take_request(self, request: Request, exchange: Exchange) -> None:
-        outbox = self.outbox_for(request, exchange)
-        if outbox is None:
-            exchange.is_last = True
-            # The request has come, even if its client does not stay for the 202.
-            with suppress(OSError):
-                exchange.reply(202, {})
-        self.act(request, outbox)
-        if request.row.stays_open:
-            # A subscription keeps nothing of its message but what it was granted.
-            request.params = request.meta = {}
-            request.capabilities = request.client_info = {}
-            exchange.load = 0
-            self.http.loads.pop(exchange, None)
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        """Return what takes the messages about a request. None: its POST gets 202."""
-        return None if request.is_notification else exchange
-
-    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
-        """Answer a message that was refused."""
-        reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
-        status = McpError.from_wire(reply["error"]).http_status
-        exchange.reply(status, _JSON, encode_answer(reply, None)[1])
-
-    def client_left(self, exchange: Exchange) -> None:
-        """Take note that the client of an exchange has hung up. Never blocks."""
-        exchange.client_left()
-        self.cancel_requests()
-
-    def retire(self) -> None:
-        """End what only listens: the server closes."""
-        self.http.server.input_ended(self)
-        self.cancel_pending(ConnectionClosed("the server was closed"))
-
-    def end(self) -> None:
-        """End the conversation, and cancel what is at work in it."""
-        self.http.server.disconnected(self)
-        self.lose(_OVER)
-
-
-###############################################################################
-# 15. HTTP endpoint ###########################################################
-###############################################################################
-
-# One endpoint for every revision (basic/transports/streamable-http.md and its
-# predecessors). HttpEndpoint judges who may ask, and serves the modern era: one POST,
-# one answer. All that only the legacy era has stands below it, from SessionStream on:
-# sessions, streams that a client comes back to, batches, and HTTP+SSE.
-
-MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
-
-_METHODS = "POST, GET, DELETE"
-_PREFLIGHT = {
-    "Access-Control-Allow-Methods": _METHODS,
-    "Access-Control-Max-Age": "600",
-    "Access-Control-Allow-Headers": "*, Authorization",
-}
-_WELL_KNOWN = "/.well-known/oauth-protected-resource"
-# The values of MCP-Protocol-Version in the legacy era; "" stands for no header.
-_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
-
-
-class HttpEndpoint:
-    """The HTTP side of a server: it answers exchanges. The options are start_http's."""
-
-    # Between the comments that keep a silent stream open.
-    comment_seconds = 15.0
-
-    def __init__(
-        self,
-        server: ServerEndpoint,
-        *,
-        path: str | None = None,
-        verify: Verify | None = None,
-        resource_metadata: Json | None = None,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
-        stateless: bool = True,
-        health: str | None = None,
-        routes: Mapping[str, Route] | None = None,
-        public_routes: Mapping[str, Route] | None = None,
-        max_body: int = MAX_BODY,
-    ) -> None:
-        self.server = server
-        self.loop = EventLoop()
-        self.max_body = max_body
-        # What large messages hold, up to MAX_LOAD in all. Here and below, each
-        # operation on a dict is atomic.
-        self.loads: dict[Exchange, int] = {}
-        # Held by the thread that decodes a large body.
-        self.decoding = threading.Lock()
-        # Told of what is refused because there is no room for it.
-        self.refusals = BurstLog()
-        # For ctx.on_cancel(), as the thread of a request is in its handler.
-        self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
-        self._verify: Any = verify
-        if verify is not None and not callable(verify):
-            # A look-up compares hashes first, whose key is random: its time tells
-            # nothing.
-            self._verify = dict(verify).get
-        self.hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self.hosts |= set(map(_host_name, _check_names("allowed_hosts", allowed_hosts)))
-        self._origins = _check_names("allowed_origins", allowed_origins)
-        # The exchanges that are being served.
-        self.serving: dict[Exchange, HttpConnection] = {}
-        # {path: {method: what answers it}}; None is any path.
-        place = None if path is None else path.rstrip("/")
-        self.routes: dict[str | None, Json] = {place: {"POST": self._post}}
-        self.legacy = LegacyEndpoint(self, stateless, place)
-        # What any client may read: without a token, under any name of this host, from
-        # any page.
-        public = dict(public_routes or {})
-        if health is not None:
-            public[health] = lambda request: (200, {"Cache-Control": "no-store"}, b"")
-        self._metadata = resource_metadata or {}
-        if resource_metadata:
-            # RFC 9728, section 3.1: it stands between the host and the path.
-            url = re.sub(
-                "(?<=://)[^/]*",
-                rf"\g<0>{_WELL_KNOWN}",
-                resource_metadata["resource"],
-                count=1,
-            )
-            self._metadata_url = url.rstrip("/")
-            named = self._metadata_url.partition(_WELL_KNOWN)[2]
-            for each in ("", place or "", named):
-                public[_WELL_KNOWN + each] = lambda request: (
-                    200,
-                    {**_JSON, "Access-Control-Allow-Origin": "*"},
-                    encode_message(self._metadata),
-                )
-        self._public = {each.rstrip("/") for each in public}
-        for each, fn in {**(routes or {}), **public}.items():
-            serve = partial(_answer_route, fn)
-            self.routes[each.rstrip("/")] = {"GET": serve, "HEAD": serve}
-
-    def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
-        """Answer one HTTP request, and return when nothing more will be written. An
-        `error` refuses it. Never raises."""
-        exchange.endpoint = self
-        exchange.trace = self.server.trace
-        try:
-            # What any client may read, such as `health`, is told in any case.
-            if error is not None and exchange.path.rstrip("/") not in self._public:
-                raise error
-            if exchange.trace is not None:
-                asked = f"{exchange.method} {exchange.path}"
-                exchange.trace("-->", asked.encode("utf-8", "replace"))
-            self._find(exchange)(exchange)
-        except McpError as refusal:
-            headers = _JSON
-            if isinstance(refusal, HttpError):
-                exchange.reason = str(refusal)
-                headers = {**_JSON, **refusal.headers}
-            reply = error_message(exchange.request_id, refusal)
-            with suppress(OSError):
-                body = encode_answer(reply, None)[1]
-                exchange.reply(refusal.http_status, headers, body)
-        except OSError as failure:
-            log_line(DEBUG, f"the client left: {error_text(failure)}")
-        except BaseException as failure:
-            log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
-            if exchange.state == exchange.OPENING:
-                with suppress(OSError):
-                    exchange.reply(500, {})
-        self.loads.pop(exchange, None)
-        log_access(exchange)
-
-    # What there is room for
-    def has_room(self, exchange: Exchange, size: int) -> bool:
-        """Count how much an exchange holds from now on. If there is no room, return
-        False, and count nothing for it."""
-        self.loads[exchange] = size
-        loads = list(self.loads.values())
-        if len(loads) == 1 or sum(loads) <= MAX_LOAD:
-            return True
-        self.loads.pop(exchange, None)
-        self.refusals.add("HTTP: too many large messages at once: refused (503)")
-        return False
-
-    # Admission: by the head alone, before a byte of the body is read
-    def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
-        """Return the method that answers this request. Raises HttpError if the request
-        may not be made."""
-        path = exchange.path.rstrip("/")
-        route = self.routes.get(path) or self.routes.get(None, {})
-        serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
-        if path in self._public and serve is not None:
-            return serve
-        self._check_place(exchange)
-        if serve is not None:
-            if self._verify is not None:
-                exchange.auth = self._authorize(exchange.headers, self._verify)
-            return serve
-        if not route:
-            raise HttpError(404, f"nothing at {show(exchange.path)}")
-        allow = {"Allow": ", ".join(route)}
-        if exchange.method == "OPTIONS" and exchange.extra:
-            return lambda exchange: exchange.reply(204, {**_PREFLIGHT, **allow})
-        raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
-
-    def _check_place(self, exchange: Exchange) -> None:
-        """Raise HttpError unless this host is asked, and by no page of another one: "to
-        prevent DNS rebinding attacks"."""
-        headers = exchange.headers
-        host = headers.get("host", "")
-        if _host_name(host) not in self.hosts and "*" not in self.hosts:
-            raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
-        origin = headers.get("origin", "").lower()
-        if not origin:
-            # Browsers tell no origin for what a page only shows, such as an image.
-            site = headers.get("sec-fetch-site", "none")
-            if site not in ("none", "same-origin"):
-                raise HttpError(403, f"a page elsewhere asks: {show(site)}")
-        elif origin in self._origins or "*" in self._origins:
-            # Its pages may read what comes. No head has a line end inside a header.
-            exchange.extra = {
-                "Access-Control-Allow-Origin": headers["origin"],
-                "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
-                "Vary": "Origin",
-            }
-        else:
-            named = re.fullmatch("https?://([^/]+)", origin)
-            if named is None or _host_name(named[1]) not in self.hosts:
-                raise HttpError(
-                    403, f"origin {show(origin)} is not allowed; see allowed_origins"
-                )
-
-    def _authorize(
-        self,
-        headers: dict[str, str],
-        verify: Callable[[str], Json | None],
-    ) -> Json:
-        """Return the claims of the token in these headers. Raises HttpError."""
-        bearer = re.fullmatch(
-            "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
-        )
-        if bearer is None:
-            raise self._challenge(401)
-        try:
-            claims: object = verify(bearer[1])
-        except Exception as error:
-            # A PermissionError with a number is the system's: it tells no scope.
-            if isinstance(error, PermissionError) and error.errno is None:
-                raise self._challenge(403, "insufficient_scope", str(error)) from None
-            log_line(ERROR, f"verify: {error_text(error)}", error)
-            raise HttpError(500, "the token could not be checked") from None
-        if not isinstance(claims, dict) or not claims:
-            raise self._challenge(401, "invalid_token")
-        return dict(claims)
-
-    def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """Make the refusal that tells a client which token would do, and where to get
-        it."""
-        parameters = {"error": problem}
-        if self._metadata:
-            parameters["resource_metadata"] = self._metadata_url
-            scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
-        # RFC 6749, section 3.3, says which characters a scope has.
-        parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
-        told = [f'{name}="{value}"' for name, value in parameters.items() if value]
-        challenge = f"Bearer {', '.join(told)}".strip()
-        return HttpError(
-            status,
-            problem or "a bearer token is needed",
-            {"WWW-Authenticate": challenge},
-        )
-
-    # POST: basic/transports/streamable-http.md#sending-messages
-    def _post(self, exchange: Exchange) -> None:
-        exchange.read_message()
-        # The era is that of the message, whatever its client has sent before.
-        told = member_at(exchange.message, ("params", "_meta", META_VERSION))
-        row = method_row(object_or_empty(exchange.message).get("method"))
-        header = exchange.headers.get("mcp-protocol-version", "")
-        is_modern = told is not None or row.since >= FIRST_MODERN
-        if not is_modern and header in _SESSION_VERSIONS:
-            self.legacy.post(exchange)
-            return
-        self._check_modern(exchange, told)
-        connection = HttpConnection(self, exchange)
-        try:
-            self.serve(connection, exchange, connection.take, exchange)
-        finally:
-            connection.end()
-
-    def _check_modern(self, exchange: Exchange, told: Any) -> None:
-        """Raise McpError unless the headers of a modern message are right; `told` is
-        the version in its `_meta`."""
-        header = exchange.headers.get("mcp-protocol-version")
-        is_request = exchange.request_id is not None
-        is_needed = is_request or header is not None
-        if is_needed and told not in (None, header):
-            raise HeaderMismatch(
-                f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
-            )
-        if header or told is not None:
-            check_modern_version(header or told)
-        if is_request and told is None:
-            meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
-            check_members(MODERN_META, meta, "_meta.")
-        self.check_mirrors(exchange, is_request)
-
-    def check_mirrors(
-        self,
-        exchange: Exchange,
-        required: bool = False,
-        code: int = HeaderMismatch.code,
-    ) -> None:
-        """Raise HeaderMismatch, with this code, if headers contradict the message, or
-        are missing where they are `required`."""
-        message = object_or_empty(exchange.message)
-        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
-        for name, value in exchange.mirrored.items():
-            header = exchange.headers.get(name.lower())
-            is_missing = required and value is not None and header is None
-            if is_missing or not (header is None or is_mirrored(header, value)):
-                mismatch = HeaderMismatch(
-                    f"{name}: {show(header)}, but {show(value)} in the body"
-                )
-                mismatch.code = code
-                raise mismatch
-
-    def serve(
-        self,
-        connection: HttpConnection,
-        exchange: Exchange,
-        begin: Callable[..., object],
-        *given: object,
-    ) -> None:
-        """Begin an answer by begin(*given), and keep this thread until nothing more
-        will be written; meanwhile it writes what others queue."""
-        exchange.connection = connection
-        self.serving[exchange] = connection
-        try:
-            begin(*given)
-            exchange.wait_until_over(self.comment_seconds)
-        finally:
-            del self.serving[exchange]
-            connection.used = time.monotonic()
-
-    # Looking after what is open
-    def find_departed(self) -> None:
-        """Find clients that have hung up. The carrier calls this now and then. Never
-        blocks."""
-        for exchange, connection in list(self.serving.items()):
-            if exchange.state != exchange.OVER and exchange.hung_up():
-                connection.client_left(exchange)
-
-    def close(self, final: bool) -> None:
-        """End what only listens; if `final`, also sessions and what still runs, but for
-        what this thread itself is in."""
-        serving = list(self.serving.items())
-        mine = {
-            connection
-            for exchange, connection in serving
-            if exchange.thread == threading.get_ident()
-        }
-        connections = {connection for _, connection in serving}
-        connections.update(self.legacy.sessions.copy().values())
-        for connection in connections:
-            connection.retire()
-            if final and connection not in mine:
-                connection.end()
-
-
-def _answer_route(fn: Route, exchange: Exchange) -> None:
-    """Answer with what a function of the program's says."""
-    status, headers, body = fn(exchange)
-    # A text of a peer's, repeated here, makes no other header.
-    headers = {name: printable(value) for name, value in headers.items()}
-    exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
-
-
-def _host_name(host: str) -> str:
-    """Return a host without its port, in lower case."""
-    name, _, port = host.lower().rpartition(":")
-    return name if port.isdecimal() else host.lower()
-
-
-def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
-    """Return names in lower case. Raises ValueError."""
-    if isinstance(names, str) and names != "*":
-        raise ValueError(f"{option}: expected a list, got {show(names)}")
-    return {name.lower().rstrip("/") for name in names or ()}
-
-
-# The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. It stands
-# on what is above. Above, HttpEndpoint.legacy alone needs it: to drop the era, delete
-# from here to the end of the section, and each statement with that name.
-
-# "If the server does not receive an `MCP-Protocol-Version` header [...] the server
-# SHOULD assume protocol version `2025-03-26`": basic/transports.md.
-ASSUMED_VERSION = "2025-03-26"
-MAX_SESSIONS = 1_000  # open at once
-# The estimate of a message that opens a session: what it says is kept as long as that.
-MAX_HELLO = 256 << 10
-# Streams that are over are kept for clients that come back: the latest ones of all
-# sessions, at most so many, with at most so many bytes of events.
-MAX_STREAMS = 1_000
-MAX_KEPT = 32 << 20
-
-
-class SessionStream(Outbox):
-    """A stream of a session, which a client may come back to: an event's id is the name
-    of the stream and the event's number, such as 2-7, and the latest MAX_EVENTS stay
-    here after they were sent. One exchange at a time carries it; while the client is
-    away, that is one which is over. The next exchange gets what the client has missed.
-    """
-
-    # Whether its last message was queued, and the number of that.
-    complete = False
-    added = 0
-
-    def __init__(self, session: Session, exchange: Exchange) -> None:
-        self.connection: Session = session
-        self.exchange = exchange
-        self.name = next(session.names)
-        session.streams[self.name] = self
-        # It guards what follows, and which exchange gets it.
-        self._lock = threading.Lock()
-        # (number, message) each.
-        self.kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)
-        # "to prime the client to reconnect", a stream begins with an id, since then.
-        self._is_primed = session.protocol.version >= "2025-11-25"
-        if self._is_primed:
-            exchange.primer = self._line(0) + b"data: \n\n"
-
-    def _line(self, number: int) -> bytes:
-        return f"id: {self.name}-{number}\n".encode("ascii")
-
-    def send(self, message: Json) -> None:
-        self._add(encode_message(message))
-
-    def _add(self, message: bytes, is_last: bool = False) -> None:
-        with self._lock:
-            self.added += 1
-            self.kept.append((self.added, message))
-            self.exchange.add(message, self._line(self.added))
-            if is_last:
-                self.complete = self.exchange.complete = True
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer. It is the last event, but of what a GET listens to. The
-        answer to a handshake names the session."""
-        is_last = self is not self.connection.outbox
-        if answer is None:
-            self.complete = self.exchange.complete = is_last
-            return
-        if request is not None and request.row.handshake and "error" not in answer:
-            self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
-        self._add(encode_answer(answer, request)[1], is_last)
-
-    def flush(self) -> None:
-        self.exchange.flush()
-        if self.complete:
-            self.connection.legacy.keep(self)
-
-    def flush_soon(self) -> None:
-        self.exchange.flush_soon()
-
-    def end(self) -> None:
-        """End it, whether its request was answered or not."""
-        self.complete = True
-        self.exchange.end()
-
-    def attach(self, exchange: Exchange, after: int | None) -> None:
-        """Write to this exchange from now on: all behind the event with the number
-        `after`; without one, what was not sent yet."""
-        with self._lock:
-            before = self.exchange
-            if after is None:
-                after = self.added - len(before.events)
-            before.events = deque()
-            for number, message in self.kept:
-                if number > after:
-                    exchange.add(message, self._line(number))
-            exchange.complete = self.complete
-            self.exchange = exchange
-        before.complete = True
-        before.bell.put(None)
-
-    def leave(self, retry_ms: int) -> None:
-        """End the response, and have the client come back for the answer after
-        `retry_ms`. Do nothing if it has no id to come back to."""
-        if self._is_primed:
-            self.exchange.is_last = True
-            self.exchange.complete = True
-            self.exchange.flush(b"retry: %d\n\n" % retry_ms)
-
-
-class Session(HttpConnection):
-    """A conversation of the legacy era, which lasts for many POSTs. What is about a
-    request goes to the stream of its POST, all else to the session's outbox, which the
-    client hears by a GET. Where there are no sessions, this serves one POST, has no id,
-    and drops all else."""
-
-    outbox: Any
-
-    def __init__(
-        self, legacy: LegacyEndpoint, exchange: Exchange, session_id: str | None
-    ) -> None:
-        self.legacy = legacy
-        self.session_id = session_id
-        # The principal that may use it.
-        self.owner = principal(exchange.auth)
-        self.used = time.monotonic()
-        # The streams that a client may come back to, and the names of the next ones.
-        self.streams: dict[str, SessionStream] = {}
-        self.names = map(str, itertools.count())
-        nobody = Exchange("GET", "", {})
-        nobody.client_left()
-        super().__init__(legacy.http, nobody)
-        # The server's questions get ids that begin at a random number. Else a late
-        # answer to a question of a lost session could pass for one in its successor.
-        self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
-        self.carries_changes = session_id is not None
-        if self.carries_changes:
-            self.outbox = SessionStream(self, nobody)
-
-    def take(self, exchange: Exchange) -> None:
-        """Serve what a POST brought, as HttpConnection does; or a batch, of which no
-        event has an id."""
-        if not isinstance(exchange.message, list):
-            super().take(exchange)
-            return
-        self.receive_batch(exchange.message, exchange, partial(self.prepare, exchange))
-        if exchange.state == exchange.OPENING and not exchange.complete:
-            exchange.reply(202, {})
-        exchange.end()
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        if self.session_id is None or request.is_notification:
-            return super().outbox_for(request, exchange)
-        request.outbox = stream = SessionStream(self, exchange)
-        if request.cancelled:
-            # Another POST has cancelled it, before it had its stream.
-            stream.finish(request, None)
-        return stream
-
-    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
-        """Answer what was refused: with the status 200 if that is the answer to a
-        request. An answer to no open question may just be late."""
-        if refusal.is_late and self.session_id is not None:
-            exchange.reply(202, {})
-        elif "id" in (refusal.reply or {}) and self.protocol.version:
-            exchange.reply(200, _JSON, encode_answer(refusal.reply, None)[1])
-        else:
-            super().refuse(refusal, exchange)
-
-    def client_left(self, exchange: Exchange) -> None:
-        """Take note that the client has hung up. "Disconnection SHOULD NOT be
-        interpreted as the client cancelling": it may come back, where there is a
-        session."""
-        exchange.client_left()
-        if self.session_id is None:
-            self.cancel_requests()
-
-    def retire(self) -> None:
-        super().retire()
-        self.outbox.end()
-
-    def end(self) -> None:
-        self.legacy.sessions.pop(self.session_id, None)
-        super().end()
-        for stream in [self.outbox, *self.streams.values()]:
-            stream.end()
-
-
-class SseSession(Session):
-    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. The answer to the GET
-    that opens it takes all that the server says; a POST that is taken gets 202. When
-    that answer ends, so does the session."""
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        return None
-
-    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
-        self.act(refusal)
-        exchange.reply(202, {})
-
-    def retire(self) -> None:
-        HttpConnection.retire(self)
-        if not self.protocol.in_flight:
-            self.outbox.end()
-
-
-class LegacyEndpoint:
-    """The legacy era of an HttpEndpoint: it finds, opens and closes sessions."""
-
-    # An idle session may be closed after this.
-    session_seconds = SESSION_SECONDS
-
-    def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
-        self.http = http
-        self._stateless = stateless
-        # -32001, as in drafts of 2026-07-28: what a session's client is told.
-        self._check_mirrors = partial(http.check_mirrors, code=-32001)
-        # By id. Here and below, each operation on a dict is atomic.
-        self.sessions: dict[str | None, Session] = {}
-        # The streams that are over, the oldest first, with the bytes of their events.
-        self._kept: dict[SessionStream, int] = {}
-        if stateless:
-            return
-        if place in ("/sse", "/messages"):
-            raise ValueError(f"path: {place} is where HTTP+SSE is served")
-        http.routes[place].update(GET=self._get, DELETE=self._delete)
-        http.routes["/sse"] = {"GET": self._get_sse}
-        http.routes["/messages"] = {"POST": self._post_sse}
-
-    # Sessions
-    def _open(self, kind: type[Session], exchange: Exchange) -> Session:
-        """Open a session; close those that are idle for too long, and the one that is
-        idle for the longest time if there are too many."""
-        served = set(self.http.serving.copy().values())
-        idle = [each for each in self.sessions.copy().values() if each not in served]
-        oldest = time.monotonic() - self.session_seconds
-        for each in sorted(idle, key=lambda each: each.used):
-            if each.used < oldest or len(self.sessions) >= MAX_SESSIONS:
-                each.end()
-        # "The session ID SHOULD be globally unique and cryptographically secure".
-        session = kind(self, exchange, os.urandom(24).hex())
-        self.sessions[session.session_id] = session
-        return session
-
-    def _find(self, exchange: Exchange) -> Session:
-        """Find the session that a request names, if it is its own. Raises HttpError."""
-        name = exchange.headers.get("mcp-session-id")
-        if name is None:
-            raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
-        session = self._owned(Session, name, exchange)
-        version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", session.protocol.version):
-            raise HttpError(
-                400,
-                f"MCP-Protocol-Version: expected {session.protocol.version}, "
-                f"got {show(version)}",
-            )
-        return session
-
-    def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
-        session = self.sessions.get(name)
-        if type(session) is not kind or session.owner != principal(exchange.auth):
-            raise HttpError(404, "no such session; initialize again")
-        session.used = time.monotonic()
-        return session
-
-    def keep(self, stream: SessionStream) -> None:
-        """Keep a stream that is over for a client that comes back, if that has seen an
-        event of it. The oldest go."""
-        if not stream.exchange.is_stream:
-            self._drop(stream)
-            return
-        self._kept[stream] = sum(len(message) for _, message in stream.kept.copy())
-        while len(self._kept) > MAX_STREAMS or sum(self._kept.values()) > MAX_KEPT:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, stream: SessionStream) -> None:
-        self._kept.pop(stream, None)
-        stream.connection.streams.pop(stream.name, None)
-
-    # Streamable HTTP: basic/transports.md of 2025-03-26 to 2025-11-25
-    def post(self, exchange: Exchange) -> None:
-        """Serve what a POST brought: in the session that it names, or opens; where
-        there are no sessions, alone."""
-        self._check_mirrors(exchange)
-        row = method_row(object_or_empty(exchange.message).get("method"))
-        opens = row.handshake and exchange.request_id is not None
-        if opens and exchange.load > MAX_HELLO:
-            raise HttpError(413, "initialize: too large to be kept")
-        if self._stateless:
-            session = Session(self, exchange, None)
-            told = exchange.headers.get("mcp-protocol-version")
-            session.protocol.version = "" if opens else told or ASSUMED_VERSION
-        else:
-            session = self._open(Session, exchange) if opens else self._find(exchange)
-        try:
-            self.http.serve(session, exchange, session.take, exchange)
-        finally:
-            if self._stateless:
-                session.end()
-
-    def _get(self, exchange: Exchange) -> None:
-        """Listen; or, with Last-Event-ID, go on with the stream of that event."""
-        exchange.read_body()  # behind it, the end of the connection can be seen
-        session = self._find(exchange)
-        last_id = exchange.headers.get("last-event-id", "0-")
-        name, _, number = last_id.rpartition("-")
-        stream = session.streams.get(name)
-        after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        is_heard = stream is not None and after is not None and after >= stream.added
-        if stream is None or (stream.complete and is_heard):
-            raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
-        exchange.connection = session
-        stream.attach(exchange, after)
-        self.http.serve(session, exchange, exchange.flush, b":\n\n")
-
-    def _delete(self, exchange: Exchange) -> None:
-        self._find(exchange).end()
-        exchange.reply(200, {})
-
-    # HTTP+SSE: basic/transports.md of 2024-11-05
-    def _get_sse(self, exchange: Exchange) -> None:
-        exchange.read_body()
-        session = self._open(SseSession, exchange)
-        session.outbox = exchange
-        place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
-        try:
-            self.http.serve(session, exchange, exchange.flush, place.encode("ascii"))
-        finally:
-            session.end()
-
-    def _post_sse(self, exchange: Exchange) -> None:
-        name = exchange.query.rpartition("session_id=")[2]
-        session = self._owned(SseSession, name, exchange)
-        exchange.read_message()
-        self._check_mirrors(exchange)
-        if isinstance(exchange.message, list):
-            raise InvalidRequest("a batch: not over HTTP+SSE")
-        session.take(exchange)
-
-
-###############################################################################
-# 16. HTTP server #############################################################
-###############################################################################
-
-# Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
-# standard library's http.server and socketserver, with a thread for each connection.
-# This section knows no messages, and the endpoint knows no sockets.
-
-MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
-MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
-TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
-# What stands for a head that could not be read.
-_NO_HEAD = Head("", "", "1.0", {}, None, True)
-
-
-@lru_cache(None)
-def _status_line(status: int) -> str:
-    from http import HTTPStatus
-
-    return f"{status} {HTTPStatus(status).phrase}"
-
-
-def answer_wsgi(
-    endpoint: HttpEndpoint, environ: Json, start_response: Callable[..., Write]
-) -> list[bytes]:
-    """Answer one request as a WSGI application does (PEP 3333), on this thread."""
-    exchange = _WsgiExchange(environ, start_response)
-    endpoint.answer(exchange)
-    if exchange.state == exchange.OPENING:
-        exchange.reply(400, {})  # the body could not be read
-    return [exchange.result]
-
-
-class _WsgiExchange(Exchange):
-    result = b""
-    # None where a host, such as Starlette, has no write().
-    _write: Write | None = None
-
-    def __init__(self, environ: Json, start_response: Callable[..., Write]) -> None:
-        headers = {
-            name[5:].replace("_", "-").lower(): str(value)
-            for name, value in environ.items()
-            if name.startswith("HTTP_")
-        }
-        headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
-        path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
-        path += f"?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
-        self.peer = str(environ.get("REMOTE_ADDR") or "")
-        self._environ = environ
-        self._start_response = start_response
-
-    def read_body(self) -> bytes:
-        length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
-        size = told = _body_size(length, "1.1") or 0
-        # Some servers mark the end of a body whose length they do not know; to read on
-        # behind the end of any other blocks.
-        if self._environ.get("wsgi.input_terminated") and size == 0:
-            size = self.endpoint.max_body + 1
-        self.claim(told)
-        body: bytes = self._environ["wsgi.input"].read(size)
-        self.claim(len(body))
-        if len(body) < told:
-            raise HttpError(400, "the body ended early")
-        return body
-
-    def start(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        self.result = body or b""
-        self._write = self._start_response(_status_line(status), list(headers.items()))
-
-    def put(self, events: bytes, ending: bool) -> None:
-        if self._write is None:
-            # They wait for the end.
-            self.result += events
-            return
-        try:
-            self._write(events)
-        except Exception as error:
-            # Each server has exceptions of its own for a client that has hung up.
-            raise OSError(error_text(error)) from error
-
-
-class _SocketExchange(Exchange):
-    _is_probed = False
-
-    def __init__(self, handler: _Handler, head: Head) -> None:
-        super().__init__(head.method, head.target, head.fields)
-        self._handler = handler
-        self._size = head.size
-        self._sock = handler.connection
-        self._is_chunked = head.version == "1.1"
-        self.peer = str(handler.client_address[0])
-        self.is_last = head.last
-        # Whether nothing of the request is left to be read.
-        self.is_read = head.size == 0
-
-    def read_body(self) -> bytes:
-        body = b""
-        if not self.is_read:
-            self.claim(self._size or 0)
-            if "expect" in self.headers:
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body = self._read_chunks() if self._size is None else self._read(self._size)
-            self.is_read = True
-        self._handler.set_deadline()
-        return body
-
-    def _read(self, size: int) -> bytes:
-        data: bytes = self._handler.rfile.read(size)
-        if len(data) < size:
-            raise HttpError(400, "the body ended early")
-        return data
-
-    def _read_chunks(self) -> bytes:
-        body = bytearray()
-        size = -1
-        while size != 0:
-            line = self._handler.rfile.readline(MAX_HEAD)
-            chunk = re.fullmatch(_CHUNK_LINE, line)
-            if chunk is None:
-                raise HttpError(400, "expected the size of a chunk")
-            size = int(chunk[1], 16)
-            self.claim(len(body) + size)
-            body += self._read(size)
-            # Trailers are refused, too: nobody sends any with a message.
-            if self._read(2) != b"\r\n":
-                raise HttpError(400, "a chunk without an end")
-        return bytes(body)
-
-    def start(
-        self,
-        status: int,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        if body is None and self._is_chunked:
-            headers["Transfer-Encoding"] = "chunked"
-        # No request can follow a body that was not read, or while its own thread is in
-        # a handler.
-        self.is_last |= threading.get_ident() != self.thread or not self.is_read
-        if self.is_last:
-            headers["Connection"] = "close"
-        fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
-        head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
-        self._send(head.encode("latin-1", "replace") + (body or b""), body is not None)
-
-    def put(self, events: bytes, ending: bool) -> None:
-        data = events
-        if self._is_chunked:
-            data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
-            data += b"0\r\n\r\n" if ending else b""
-        self._send(data, ending)
-
-    def _send(self, data: bytes, ending: bool) -> None:
-        # The client must take each piece in time, and then send the next request.
-        handler = self._handler
-        try:
-            for start in range(0, len(data), MAX_PIECE):
-                handler.set_deadline(handler.server.idle_seconds)
-                self._sock.sendall(data[start : start + MAX_PIECE])
-        except OSError:
-            # No other answer can follow one that was half written.
-            self.is_last = True
-            raise
-        if not ending:
-            handler.set_deadline()
-            return
-        self.is_last |= threading.get_ident() != self.thread
-        if self.is_last:
-            shut(self._sock, 1)
-
-    def hung_up(self) -> bool:
-        """A client that says no more may still wait for the answer to its POST. What is
-        sent to it then, and ignored, resets the connection if it has gone; the next
-        look sees that."""
-        import select
-        import socket
-
-        if sys.platform != "linux":
-            try:
-                return is_ready(self._sock) and not socket.socket.recv(
-                    self._sock, 1, socket.MSG_PEEK
-                )
-            except OSError:
-                return True
-        # This is seen behind what is still unread, such as TLS's own end.
-        poll = select.poll()
-        poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
-        seen = sum(event for _, event in poll.poll(0))
-        may_listen = self._is_chunked and self.state == self.OPENING
-        if seen & (select.POLLHUP | select.POLLERR) or not (seen and may_listen):
-            return bool(seen)
-        if not self._is_probed and self._writing.acquire(False):
-            self._is_probed = True
-            with suppress(OSError):
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._writing.release()
-        return False
-
-
-# Their modules are slow to import, so listen_http() mixes them in.
-if not TYPE_CHECKING:
-    BaseHTTPRequestHandler = ThreadingTCPServer = object
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Reads the requests of a connection, one after another, on a thread of its own:
-
-        idle --a byte--> a request comes --all of it--> at work --answered--> idle
-          +-- idle_seconds --+-- request_seconds --+             |
-                             v                     v             v
-                          cut off               cut off     ended, if it is the last
-
-    It is mixed with http.server's BaseHTTPRequestHandler, but has its own parser of
-    heads: parse_head() says why. The server cuts it off at the `deadline`.
-    """
-
-    rfile: io.BufferedReader
-    server: HttpServer
-    _head = _NO_HEAD
-    _head_bytes = b""
-    _problem: HttpError | None = None
-    # When the server cuts the connection off, by time.monotonic().
-    deadline = float("inf")
-
-    def setup(self) -> None:
-        self.thread = threading.current_thread()
-        self.thread.name = "mcp-http-connection"
-        self.server.connections[self.request] = self
-        if self.server.closing.is_set():
-            shut(self.request)
-        if len(self.server.connections) > self.server.max_connections:
-            self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-            self.server.endpoint.refusals.add(
-                "HTTP: too many connections: refused (503)"
-            )
-        # A timeout of the socket's own would double the system calls; but on Windows, a
-        # thread may not notice the server's cut.
-        self.request.settimeout(
-            None if os.name == "posix" else self.server.idle_seconds
-        )
-        if hasattr(self.request, "do_handshake"):
-            self.set_deadline(self.server.request_seconds)
-            self.request.do_handshake()
-        self.set_deadline(self.server.idle_seconds)
-        super().setup()
-
-    def set_deadline(self, seconds: float = float("inf")) -> None:
-        """Have the connection cut off in so many seconds, unless this is set anew."""
-        self.deadline = time.monotonic() + seconds
-
-    def handle_one_request(self) -> None:
-        """Read a request, and have it answered."""
-        self.close_connection = True
-        if not self.rfile.peek(1):
-            return
-        self.set_deadline(self.server.request_seconds)
-        problem = self._problem
-        head = _NO_HEAD
-        try:
-            head = self._read_head()
-        except HttpError as error:
-            problem = error
-        exchange = _SocketExchange(self, head)
-        exchange.is_last |= problem is not None
-        self.server.endpoint.answer(exchange, problem)
-        if not exchange.is_read:
-            # If this end closed now, the client could lose the answer. So the client or
-            # the deadline ends it.
-            shut(self.connection, 1)
-            while self.rfile.read1(CHUNK):
-                pass
-        self.close_connection = exchange.is_last or self.server.closing.is_set()
-
-    def _read_head(self) -> Head:
-        # Mostly, all of it has come at once; else this reads 3 bytes, then lines.
-        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
-        data = self.rfile.read(end + 4)
-        while not data.endswith(b"\r\n\r\n"):
-            line = self.rfile.readline(MAX_HEAD + 1)
-            data += line
-            if len(data) > MAX_HEAD:
-                raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
-            if not line.endswith(b"\r\n"):
-                raise HttpError(400, "the head ended early, or a line has no CR")
-        # A client says the same again and again.
-        if data != self._head_bytes:
-            self._head = parse_head(data)
-            self._head_bytes = data
-        return self._head
-
-
-class HttpServer(ThreadingTCPServer):
-    """A server on a port, as `Server.start_http` returns it; a context manager.
-
-        url, port   where clients find it
-        close()     take no more requests, and end what there is
-        request_seconds, idle_seconds   deadlines, to be changed before a client comes
-
-    It is mixed with socketserver's ThreadingTCPServer: one thread accepts, and each
-    connection has its own. Every TICK_SECONDS the accepting thread cuts off the
-    connections that are late, and looks which clients have hung up. It goes on with
-    that until close() returns, which therefore needs no thread.
-    """
-
-    daemon_threads = True
-    # All of a request must arrive within this time.
-    request_seconds = 60.0
-    # A client must send a request, or take what is written, within this time.
-    idle_seconds = 30.0
-
-    def begin_serving(
-        self,
-        endpoint: HttpEndpoint,
-        url: str,
-        port: int,
-        is_shared: bool,
-        max_connections: int,
-    ) -> None:
-        # Whether another process may listen at the same socket.
-        self._is_shared = is_shared
-        self.endpoint = endpoint
-        self.url = url
-        self.port = port
-        self.max_connections = max_connections
-        self.closing = threading.Event()
-        self._is_closed = threading.Event()
-        # Each operation on it is atomic by itself.
-        self.connections: dict[Socket, _Handler] = {}
-        # When close() waits, the connections that are cut off at the limit.
-        self._others: dict[Socket, _Handler] = {}
-        self._limit = float("inf")
-        start_thread("mcp-http", self._accept)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def serve_until(self, stop: Signals, grace: float) -> None:
-        """Block until a signal comes; then close, and wait for handlers."""
-        signal = "SIGINT"
-        with suppress(KeyboardInterrupt):
-            signal = stop.wait()
-        self.close(0.0 if signal == "SIGINT" else grace, stop)
-
-    def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
-        """Take no more requests, end what listens, and wait for handlers. Those that
-        still run after `grace` are cancelled. Idempotent, from any thread."""
-        if self.closing.is_set():
-            return
-        self.closing.set()
-        if not self._is_shared:
-            shut(self.socket)  # on Linux, this wakes the accepting thread
-        self.shutdown()
-        self.server_close()  # the port is free
-        self.endpoint.find_departed()  # a client that has hung up is not waited for
-        self.endpoint.close(False)
-        me = threading.current_thread()
-        connections = self.connections.copy().items()
-        self._others = {
-            sock: each for sock, each in connections if each.thread is not me
-        }
-        for sock in self._others:
-            shut(sock, 0)  # no more requests
-        threads = [each.thread for each in self._others.values()]
-        cancel_at = time.monotonic() + grace
-        # A client that reads nothing holds up the end no longer than this.
-        self._limit = cancel_at + TIDY_SECONDS
-        is_hurried = False
-        while not join_all(threads, TICK_SECONDS) and not is_hurried:
-            now = time.monotonic()
-            is_hurried = now > self._limit or (stop is not None and not stop.empty())
-            self.endpoint.close(now > cancel_at)
-        self.endpoint.close(True)
-        self._limit = 0.0
-        self.service_actions()
-        self._is_closed.set()
-        self.endpoint.tidiers.close(0.0)
-        self.endpoint.loop.close()
-
-    def _accept(self) -> None:
-        self.serve_forever(TICK_SECONDS)
-        # Meanwhile close() waits for handlers.
-        while not self._is_closed.wait(TICK_SECONDS):
-            self.service_actions()
-
-    # socketserver calls these, on the accepting thread.
-    def get_request(self) -> Any:
-        try:
-            sock, address = super().get_request()
-        except OSError:
-            self.closing.wait(0.05)  # out of descriptors, say: until some are closed
-            raise
-        return sock, address or ("", 0)
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        return len(self.connections) <= self.max_connections + MAX_SURPLUS
-
-    def shutdown_request(self, request: Any) -> None:
-        self.connections.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        error = sys.exc_info()[1]
-        log_line(DEBUG, f"an HTTP connection ended: {error_text(error)}")
-
-    def service_actions(self) -> None:
-        now = time.monotonic()
-        for sock, handler in self.connections.copy().items():
-            is_late = self._limit < now and sock in self._others
-            if is_late or handler.deadline < now:
-                shut(sock)
-        try:
-            self.endpoint.find_departed()
-        except Exception as error:
-            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
-
-
-def listen_http(
-    endpoint: HttpEndpoint,
-    host: str,
-    port: int,
-    sock: Socket | None,
-    path: str,
-    max_connections: int,
-    ssl_context: SSLContext | None,
-) -> HttpServer:
-    """Start a server on a port, or a socket, in the background. Raises OSError."""
-    import socket
-    from http.server import BaseHTTPRequestHandler
-    from socketserver import ThreadingTCPServer
-
-    is_shared = sock is not None
-    if sock is None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.create_server(
-            (host, port),
-            family=family,
-            backlog=MAX_CONNECTIONS,
-            dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
-        )
-    # Another process may share it, and take the connection that this one was told of.
-    sock.setblocking(False)
-    scheme = "http"
-    if ssl_context is not None:
-        scheme = "https"
-        # The handshake is for the connection's own thread.
-        sock = ssl_context.wrap_socket(
-            sock, server_side=True, do_handshake_on_connect=False
-        )
-    address = sock.getsockname()
-    place = "localhost"
-    is_unix = isinstance(address, (str, bytes))
-    port = 0
-    if not is_unix:
-        host, port = address[:2]
-        # For every address, one that is always there.
-        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
-        endpoint.hosts.add(f"[{host}]" if ":" in host else host)
-    handler = type(
-        "Handler",
-        (_Handler, BaseHTTPRequestHandler),
-        {"disable_nagle_algorithm": not is_unix},
-    )
-    listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
-    server: HttpServer = listener(address, handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = sock
-    server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
-    )
-    if hasattr(os, "register_at_fork"):
-        from weakref import ref
-
-        os.register_at_fork(after_in_child=partial(_let_go_of_sockets, ref(server)))
-    return server
-
-
-def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
-    """In the child of a fork, close the sockets: they are of use to its parent alone. A
-    child that lives on would keep the port, and the connections, open."""
-    server = reference()
-    for sock in (server.socket, *server.connections) if server else ():
-        with suppress(OSError):
-            os.close(sock.detach())
-
-
-###############################################################################
-# 17. HTTP client #############################################################
-###############################################################################
-
-# This section is a client's way to an HTTP server. It has URLs and proxies, a small
-# pool of connections, the challenges of a server that wants a login, and the two
-# Transports that POST messages. It feeds the Connection (section 10) with what comes,
-# and looks at little of a message: its method, its ids, its revision, and what headers
-# mirror.
-#
-# An HTTP request is kept with its response, and sent again after a redirect or a login.
-# To abort one, look it up by its key, which mostly is the id of the JSON-RPC request in
-# it. A server that wants a login refuses with 401 or 403. Then the Authorizer gets what
-# lets the next try in, by a login, say. After too many refusals there is no next try.
-
-KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
-REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
-MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
-# An established listening stream retries forever.
-MAX_FAILURES = 3
-MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
-MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
-# The examples of SDKs say this, with status 400, where the specification says 404.
-_NO_SESSION = "(?i)no valid session|server not initialized"
-
-
-def parse_url(text: str) -> SplitResult:
-    """Return an HTTP URL without its fragment. Raises ValueError, which shows nothing
-    of the URL: it may hold secrets."""
-    from urllib.parse import urlsplit
-
-    with suppress(ValueError):
-        url = urlsplit(text.strip())
-        is_http = url.scheme in ("http", "https") and url.username is None
-        # To ask for a port is to have it checked.
-        if is_http and url.hostname and (url.port or True):
-            return url._replace(fragment="")
-    raise ValueError(
-        "url: expected http:// or https://, a host without a user (see headers=), "
-        "and maybe a port and a path"
-    )
-
-
-def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with *** in place of each word of these secrets. The name of a
-    scheme, such as Bearer, stays, and so does a word of three characters or less."""
-    for word in " ".join(secrets).split():
-        if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
-            text = text.replace(word, "***")
-    return text
-
-
-def show_url(url: SplitResult) -> str:
-    """Return a URL for an error text: without its query, which may be a secret."""
-    return f"{url.scheme}://{url.netloc}{url.path}"
-
-
-def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers. If several have the same name, in upper or lower case, the last
-    one counts. Raises ValueError for a header that no request can have; the text leaves
-    its value out, which may be secret."""
-    merged = {}
-    for part in parts:
-        for name, value in part.items():
-            if not re.fullmatch(_HEADER, f"{name}: {value}"):
-                raise ValueError(
-                    f"headers: {show(name)}: expected text of Latin-1, in one line"
-                )
-            merged[name.lower()] = (name, value)
-    return dict(merged.values())
-
-
-def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
-    """Return the proxy that the environment, or the system's settings, have for a URL,
-    as host:port, and the headers that it wants; ("", {}) if there is none."""
-    if url.hostname in _LOOPBACK:
-        return "", {}
-
-    from urllib.parse import unquote
-    from urllib.request import getproxies, proxy_bypass
-
-    is_direct = proxy_bypass(str(url.hostname))
-    address = "" if is_direct else getproxies().get(url.scheme, "")
-    place = address.rpartition("//")[2].rstrip("/")
-    login, _, place = place.rpartition("@")
-    headers = {}
-    if login:
-        headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
-    return place, headers
-
-
-def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
-    """Return where a reference leads from a URL. Return None if it is no URL, or leads
-    to another scheme, host or port, which must not see our headers, as they may hold
-    secrets."""
-    from urllib.parse import urljoin
-
-    with suppress(ValueError):
-        target = parse_url(urljoin(url.geturl(), reference.strip()))
-        place = (target.scheme, target.hostname, target.port)
-        if place == (url.scheme, url.hostname, url.port):
-            return target
-    return None
-
-
-def open_connection(
-    url: SplitResult,
-    proxy: str,
-    proxy_headers: dict[str, str],
-    ssl_context: SSLContext | None,
-    timeout: float,
-) -> HTTPConnection:
-    """Return a new connection; what is read from it has no timeout: the thread that
-    gives up has it shut. Raises OSError, and HTTPException if the proxy's address is
-    none."""
-    import http.client
-
-    place = proxy or url.netloc
-    connection = http.client.HTTPConnection(place, timeout=timeout)
-    if url.scheme == "https":
-        connection = http.client.HTTPSConnection(
-            place, timeout=timeout, context=ssl_context
-        )
-        if proxy:
-            connection.set_tunnel(url.netloc, headers=proxy_headers)
-    try:
-        connection.connect()
-    except (OSError, http.client.HTTPException) as error:
-        if proxy:
-            why = f"the proxy {proxy} does not lead there: {error_text(error)}"
-            raise ConnectionError(why) from None
-        raise
-    connection.sock.settimeout(None)
-    return connection
-
-
-class _HttpRequest:
-    """One HTTP request on its way, its response, and the secrets that no text may
-    show. It is sent again after a redirect or a login."""
-
-    connection: HTTPConnection | None = None
-    # Its head is read.
-    response: Any = None
-
-    def __init__(
-        self, method: str, url: SplitResult | None, server: SplitResult, key: object
-    ) -> None:
-        self.method = method
-        # With another URL than the server's, no redirect is followed.
-        self.is_redirected = url is not None
-        self.url = url or server
-        # The Authorizer knows the server by this URL.
-        self.server = server
-        # A thread that gives up the request knows it by this.
-        self.key = key
-        self.secrets: list[str] = []
-        # The statuses with which it was refused.
-        self.refused: list[int] = []
-
-    def describe(self, text: str, reason: int | str) -> str:
-        """Return a text about this request, for an exception. `reason` is a status, or
-        the name of an exception; if there is a remedy for it, the text offers that."""
-        text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
-        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
-
-    def failure(
-        self,
-        body: bytes,
-        words: str = "",
-        kind: type[HttpFailure] = HttpFailure,
-    ) -> HttpFailure:
-        """Return the exception for a response that is no answer."""
-        response = self.response
-        challenge = challenge_in(response.headers)
-        words += f"HTTP {response.status} {response.reason[:100]}".strip()
-        location = response.headers.get("Location", "").partition("?")[0]
-        if location:
-            words += f" to {show(location, 300)}"
-        if challenge.get("error") == "insufficient_scope":
-            words += f": it wants the scope {show(challenge.get('scope', '?'), 300)}"
-        said = body[:500].decode("utf-8", "replace").strip()
-        if said:
-            words += f": {said}"
-        told = response.headers.get("Retry-After", "")
-        return kind(
-            self.describe(words, response.status),
-            show_url(self.url),
-            response.status,
-            challenge,
-            # It may be a date, too: few servers say one, and few clocks agree.
-            float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
-        )
-
-    def follow_redirect(self) -> bool:
-        """Go where the response says, once. False if that is nowhere, or at another
-        host."""
-        if self.response.status not in (307, 308) or self.is_redirected:
-            return False
-        target = follow_reference(self.url, self.response.headers.get("Location", ""))
-        if target is not None:
-            self.is_redirected = True
-            self.url = self.server = target
-        return target is not None
-
-    def is_refused(self) -> bool:
-        """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
-        ends a session, does not count: it asks no user to log in."""
-        status = self.response.status
-        error = (
-            challenge_in(self.response.headers).get("error") if status == 403 else ""
-        )
-        is_refused = status == 401 or error == "insufficient_scope"
-        return is_refused and self.method != "DELETE"
-
-
-def content_type(response: HTTPResponse) -> str:
-    """Return the media type of a body, in lower case, without parameters; or ""."""
-    header: str = response.headers.get("Content-Type", "")
-    return header.partition(";")[0].strip().lower()
-
-
-# The remedy that an error text offers, by the status of a response, or the name of an
-# exception.
-_WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
-_NO_REDIRECT = "only 307 and 308 within the same host are followed: use that URL"
-_REMEDIES = {
-    301: _NO_REDIRECT,
-    302: _NO_REDIRECT,
-    303: _NO_REDIRECT,
-    307: _NO_REDIRECT,
-    308: _NO_REDIRECT,
-    401: "see Client(auth=), or headers=",
-    403: "which hosts, origins and tokens does the server allow?",
-    404: _WRONG_PATH,
-    405: _WRONG_PATH,
-    407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
-    "gaierror": "the name does not resolve; is a proxy needed?",
-    "ConnectionRefusedError": "nobody listens there: is it running, is the port right?",
-    "SSLCertVerificationError": "see Client(ssl_context=)",
-}
-
-
-# A parameter of a challenge: its name, and a quoted value or a bare one.
-_CHALLENGE_PART = (
-    r"""(?<![\w-])([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
-)
-
-
-def challenge_in(headers: Any) -> dict[str, str]:
-    """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
-    11.6.1.
-
-    The dict has the challenge's "scheme", its parameters, by names in lower case, and
-    the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
-    unless it has them. Without a challenge, the dict has the nonce at most.
-    """
-    text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
-    challenge: dict[str, str] = {}
-    scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
-    if scheme:
-        challenge["scheme"] = scheme[0].lower()
-        for part in re.finditer(_CHALLENGE_PART, text[scheme.end() :]):
-            challenge.setdefault(part[1].lower(), part[3] or part[2])
-    return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
-
-
-class Authorizer:
-    """Has a client's requests let in: the seam between HTTP and OAuth.
-
-        headers(method, url)    returns the headers that let a request in. The URL is
-                                that of the server, without its query
-        handle_unauthorized(refusal, shown, refused, asking)
-                                is called after a 401, or a 403 for want of scope, and
-                                returns whether to send the request again. `refusal` is
-                                the AuthorizationError that is raised if not; it has the
-                                server's `url`, and its `challenge`. `shown` are the
-                                headers that it had, `refused` the statuses that it got
-                                before. Inside `with asking():` the user thinks, and
-                                no call's timeout runs
-    Both are called on the thread of the request, and may raise AuthorizationError. This
-    class calls the program's function auth(challenge).
-    """
-
-    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
-        self._ask = ask
-        self._headers: dict[str, str] = {}
-        # Held while the program's function is asked.
-        self._turn = threading.Lock()
-
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that the program's function gave last."""
-        return self._headers
-
-    def handle_unauthorized(
-        self,
-        refusal: AuthorizationError,
-        shown: dict[str, str],
-        refused: list[int],
-        asking: Callable[[], Any],
-    ) -> bool:
-        """Ask the program's function, unless another thread has asked meanwhile."""
-        with self._turn:
-            if shown is not self._headers:
-                return True
-            with asking():
-                headers = self._ask(refusal.challenge)
-            self._headers = dict(headers or {})
-            return headers is not None
-
-
-def authorizer_for(auth: Any) -> Any:
-    """Return the Authorizer that Client(auth=) stands for."""
-    if hasattr(auth, "handle_unauthorized"):
-        return auth
-    if auth is not None and not callable(auth):
-        raise TypeError(
-            "auth: expected an OAuth or a function; for a token of your own, write "
-            'headers={"Authorization": "Bearer ..."}'
-        )
-    return Authorizer(auth or do_nothing)
-
-
-class HttpCaller:
-    """Sends HTTP requests to one server: over connections that are kept alive, with
-    what lets them in.
-
-    headers() gives the program's headers for each request; authorizer is an Authorizer.
-    `timeout` bounds connecting, a notification, and the opening of a session. Any
-    thread may cut off a request by its key: the id of the JSON-RPC request in it, or
-    any other object.
-    """
-
-    connection: Connection
-
-    def __init__(
-        self,
-        url: str,
-        headers: Callable[[], dict[str, str]],
-        authorizer: Any,
-        ssl_context: SSLContext | None,
-        timeout: float,
-    ) -> None:
-        # After a redirect that has led to a success, this is its target.
-        self.url = parse_url(url)
-        self.timeout = timeout
-        self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
-        # It takes the messages in turn.
-        self.writer = Workers("mcp-writer", 1)
-        self.closed = threading.Event()
-        self._headers = headers
-        self._authorizer = authorizer
-        self._ssl_context = ssl_context
-        self._proxy, self._proxy_headers = find_proxy(self.url)
-        # Guards what follows, so that no thread shuts the next request on the same
-        # connection.
-        self._lock = threading.Lock()
-        # (since when, connection), the latest last.
-        self._idle: list[tuple[float, HTTPConnection]] = []
-        # The HTTP requests that have a connection, each with its socket: http.client lets go of
-        # the socket when the server is going to close the connection.
-        self._busy: dict[_HttpRequest, Socket] = {}
-
-    def close(self) -> None:
-        """Cut off every HTTP request. Blocks for EXIT_SECONDS at most."""
-        with self._lock:
-            self.closed.set()
-            for sock in self._busy.values():
-                shut(sock)
-            while self._idle:
-                self._idle.pop()[1].close()
-        self.writer.close(0.0)
-        self.workers.close(EXIT_SECONDS)
-
-    def cut_off(self, key: object) -> None:
-        """Cut off the HTTP requests that have this key."""
-        with self._lock:
-            for http_request, sock in self._busy.items():
-                if http_request.key == key:
-                    shut(sock)
-
-    def is_wanted(self, key: object) -> bool:
-        """Return whether the answer to a request is still waited for. For a key that is
-        no request's, return whether the client is open."""
-        is_request = isinstance(key, (int, str))
-        is_over = is_request and key not in self.connection.protocol.pending
-        return not is_over and not self.closed.is_set()
-
-    def trace(self, direction: str, line: bytes) -> None:
-        """Give the trace, if there is one, what was sent or received."""
-        if self.connection.trace is not None:
-            self.connection.trace(direction, line)
-
-    @contextmanager
-    def send(
-        self,
-        method: str,
-        headers: dict[str, str],
-        body: bytes | None = None,
-        key: object = None,
-        url: SplitResult | None = None,
-    ) -> Iterator[_HttpRequest]:
-        """Send an HTTP request, and yield it. The head of the response is read.
-        Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
-        an McpError, which passes."""
-        http_request = _HttpRequest(method, url, self.url, key)
-        try:
-            while not self._is_let_in(http_request, headers, body):
-                self._give_back(http_request)
-            yield http_request
-        except (McpError, HttpFailure):
-            raise
-        except Exception as error:
-            # A response that breaks off looks like one that was read to its end.
-            if http_request.connection is not None:
-                http_request.connection.close()
-            # http.client has exceptions of its own, beside OSError.
-            text = http_request.describe(error_text(error)[:500], type(error).__name__)
-            raise HttpFailure(text, show_url(http_request.url)) from None
-        finally:
-            self._give_back(http_request)
-
-    def _is_let_in(
-        self,
-        http_request: _HttpRequest,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> bool:
-        """Send a request. Return False if it is to be sent again, as it was led
-        elsewhere, or as there is something now that lets it in."""
-        given = self._headers()
-        shown = self._authorizer.headers(
-            http_request.method, show_url(http_request.server)
-        )
-        words = map(str, [*given.values(), *shown.values()])
-        http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
-        self._send_once(http_request, merge_headers(given, shown, headers), body)
-        if http_request.follow_redirect():
-            return False
-        if http_request.is_refused():
-            self._mend(http_request, shown)
-            return False
-        if http_request.response.status < 300:
-            self.url = http_request.server
-        return True
-
-    def _mend(self, http_request: _HttpRequest, shown: dict[str, str]) -> None:
-        """Have the Authorizer get what lets the next try in, or raise the refusal."""
-        refusal = http_request.failure(
-            http_request.response.read(MAX_ERROR), kind=AuthorizationError
-        )
-        refusal.url = show_url(http_request.server)
-        is_last = len(http_request.refused) == MAX_FAILURES
-        if is_last or not self._authorizer.handle_unauthorized(
-            refusal, shown, http_request.refused, self.connection.answering
-        ):
-            raise refusal
-        http_request.refused.append(http_request.response.status)
-
-    def _send_once(
-        self,
-        http_request: _HttpRequest,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> None:
-        url = http_request.url
-        target = url.path or "/"
-        self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
-        connection = self._take(http_request)
-        # A thread that gives up after this look finds it among the busy ones.
-        if not self.is_wanted(http_request.key):
-            raise ConnectionError("given up")
-        if url.query:
-            target += f"?{url.query}"
-        if self._proxy and url.scheme == "http":
-            target = f"http://{url.netloc}{target}"
-            headers = {**headers, **self._proxy_headers}
-        # A server that refuses a large body may answer before it has read it.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(http_request.method, target, body, headers)
-        http_request.response = connection.getresponse()
-        kind = content_type(http_request.response)
-        self.trace(
-            "<--", f"HTTP {http_request.response.status} {kind}".strip().encode("utf-8")
-        )
-
-    # Connections
-    def _take(self, http_request: _HttpRequest) -> HTTPConnection:
-        """Give a request the latest idle connection that still lives, else a new one."""
-        with self._lock:
-            oldest = time.monotonic() - KEEP_SECONDS
-            while http_request.connection is None and self._idle:
-                since, http_request.connection = self._idle.pop()
-                # Between requests a server says nothing, unless it ends the connection.
-                if since < oldest or is_ready(http_request.connection.sock):
-                    http_request.connection.close()
-                    http_request.connection = None
-        connection = http_request.connection or open_connection(
-            self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
-        )
-        http_request.connection = connection
-        with self._lock:
-            self._busy[http_request] = connection.sock
-        return connection
-
-    def _give_back(self, http_request: _HttpRequest) -> None:
-        """Keep a connection whose response was read to its end; close any other."""
-        connection = http_request.connection
-        if connection is None:
-            return
-        is_over = False
-        # If no response came, `response` is None. If the server closes the connection,
-        # or a response broke off, `sock` is None. Both raise here.
-        with suppress(Exception), closing(http_request.response) as response:
-            # After the answer, a stream mostly has no more than its end.
-            connection.sock.settimeout(REST_SECONDS)
-            is_over = not response.read1(CHUNK)
-            connection.sock.settimeout(None)
-        http_request.connection = None
-        with self._lock:
-            self._busy.pop(http_request, None)
-            if is_over and not self.closed.is_set():
-                self._idle.append((time.monotonic(), connection))
-                return
-        connection.close()
-
-
-def read_body(response: HTTPResponse) -> bytes:
-    """Return a body. Of one beyond the limit, the rest stays unread."""
-    # Old Pythons make room at once for all that read() may return.
-    body = bytearray()
-    while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
-        body += data
-    if response.length and len(body) <= MAX_MESSAGE:
-        raise ConnectionError(f"the answer broke off after {len(body)} bytes")
-    return bytes(body)
-
-
-def read_events(
-    response: HTTPResponse, stream: EventParser
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the events of a response, (type, data) each, until it ends."""
-    stream.begin()
-    # A stream that breaks off is resumed as one that ends.
-    with suppress(Exception):
-        while data := response.read1(CHUNK):
-            yield from stream.feed(data)
-
-
-class _Post:
-    """A message on its way to the server."""
-
-    # Its session, in the legacy era.
-    session: str | None = None
-
-    def __init__(self, message: Json) -> None:
-        self.message = message
-        self.body = encode_message(message)
-        self.params = object_or_empty(message.get("params"))
-        self.row = method_row(message.get("method"))
-        self.is_answer = "method" not in message
-        # None: the message is no request.
-        self.request_id: RequestId | None = None
-        if not self.is_answer:
-            self.request_id = message.get("id")
-        self.opens_session = self.row.handshake and self.request_id is not None
-        self.headers = {
-            "Content-Type": JSON_TYPE,
-            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-        }
-        # The pool knows its connection by this.
-        self.key: object = self if self.request_id is None else self.request_id
-
-
-class HttpTransport(Transport, Outbox):
-    """POSTs each message to a URL, and feeds what comes back, JSON or events:
-    basic/transports/streamable-http.md. The writer POSTs notifications itself, so that
-    nothing overtakes them, and gives any other message to a worker. A POST is never
-    sent twice, unless the server has refused it: else the tool may have run.
-
-    What belongs to a session alone is in LegacyHttp.
-    """
-
-    feeds = True
-    mirrors = True
-
-    def __init__(self, caller: HttpCaller) -> None:
-        self.caller = caller
-
-    def start(self, connection: Connection) -> None:
-        self.connection = connection
-        self.caller.connection = connection
-
-    def details(self) -> str:
-        return f" (url: {show_url(self.caller.url)})"
-
-    def close(self) -> None:
-        """Cut off every request. Blocks for EXIT_SECONDS at most."""
-        self.caller.close()
-
-    # The Outbox
-    def send(self, message: Json) -> None:
-        post = _Post(message)
-        if post.row.cancels:
-            # In the modern era, this is the cancellation.
-            self.caller.cut_off(post.params.get("requestId"))
-        self.caller.writer.submit(partial(self._write, post))
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
-            self.send(encode_answer(answer, request)[0])
-
-    def drain(self, seconds: float) -> None:
-        self.caller.writer.close(seconds)
-
-    def _write(self, post: _Post) -> None:
-        self.connection.tell_trace(post.body)
-        if post.is_answer or post.request_id is not None:
-            self.caller.workers.submit(partial(self._send, post))
-        else:
-            self.post_notification(post)
-
-    def post_notification(self, post: _Post) -> None:
-        """POST what no other thread would give up: the timeout cuts it off. It does so
-        once: what is sent again, after a login, waits for its response without end."""
-        with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
-            self._send(post)
-
-    def _send(self, post: _Post) -> None:
-        """POST a message. A request's failure is its answer."""
-        try:
-            self._post(post)
-        except Exception as error:
-            error.__context__ = None
-            if not self.connection.resolve(post.request_id, None, error):
-                log_line(DEBUG, f"HTTP: {error_text(error)}")
-
-    def _post(self, post: _Post) -> None:
-        # "The client MUST NOT send JSON-RPC responses", and the end of its connection
-        # is what cancels a request.
-        if not (post.row.cancels or post.is_answer):
-            self.post(post, {})
-
-    # One message
-    def post(self, post: _Post, more_headers: dict[str, str]) -> None:
-        """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
-        headers = {**post.headers, **more_headers, **self._mirrors(post)}
-        stream = EventParser()
-        body = b""
-        why = "no answer: "
-        with self.caller.send("POST", headers, post.body, post.key) as http_request:
-            response = http_request.response
-            if response.status >= 300:
-                raise self._rejection(http_request, post)
-            self.begin(post, response.headers)
-            if post.request_id is None:
-                return
-            if content_type(response) == EVENT_TYPE:
-                why = "the events broke off before the answer: "
-                self.feed_events(response, post.request_id, stream)
-            else:
-                body = read_body(response)
-        # Only now, when the next call may have the connection.
-        if body and content_type(response) == JSON_TYPE:
-            self.connection.receive(body)
-        self.resume(post, stream)
-        if self.caller.is_wanted(post.request_id):
-            raise http_request.failure(body, why)
-
-    def begin(self, post: _Post, headers: Any) -> None:
-        """Take note of a response's headers, before anything of it is fed."""
-
-    def resume(self, post: _Post, stream: EventParser) -> None:
-        """Go on with a stream that has ended, if that can be."""
-
-    def feed_events(
-        self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
-    ) -> None:
-        """Feed events, until the response ends, or the request is answered."""
-        for kind, text in read_events(response, stream):
-            if kind == "message" and text:
-                self.connection.receive(text)
-            if not self.caller.is_wanted(request_id):
-                return
-
-    def _rejection(self, http_request: _HttpRequest, post: _Post) -> Exception:
-        """Return the exception for a response that refuses a message."""
-        status = http_request.response.status
-        body = http_request.response.read(MAX_ERROR)
-        answer: Any = None
-        with suppress(McpError):
-            answer = parse_message(body)
-        error = object_or_empty(member_at(answer, ["error"]))
-        # An error without our id is for us if its status is 400: it is about the POST.
-        is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
-        if "code" not in error or not is_ours or status in (401, 403):
-            return http_request.failure(body)
-        self.caller.trace("<--", body)
-        rejection = McpError.from_wire(error)
-        rejection.http_status = status
-        return rejection
-
-    def _mirrors(self, post: _Post) -> dict[str, str]:
-        """Return the headers that mirror a message. A value that no header can mirror,
-        or that is not there, is left to the server's judgement."""
-        values = mirrored_headers(
-            post.message, self.connection.endpoint.header_parameters
-        )
-        meta = object_or_empty(post.params.get("_meta"))
-        values["MCP-Protocol-Version"] = meta.get(META_VERSION)
-        headers = {}
-        for name, value in values.items():
-            with suppress(ValueError):
-                headers[name] = encode_header(value)
-        return headers
-
-
-# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs
-# what follows: to drop the era, delete it, and have the client make an HttpTransport.
-
-
-class LegacyHttp(HttpTransport):
-    """An HttpTransport that speaks of sessions, too, once an `initialize` was sent:
-
-        POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
-        POST --> 404 --> initialize --> the same POST again
-        POST --> 4xx to `initialize`: an SseTransport takes the place of this one
-
-    What the server says by itself is the answer to a GET, which is sent again as long
-    as the session lasts.
-
-    When a session is lost, one thread opens a new one for all. It passes the result of
-    `initialize` to set_server_info(), and a worker then calls on_new_session().
-    """
-
-    def __init__(
-        self,
-        caller: HttpCaller,
-        set_server_info: Callable[[Json], Any],
-        on_new_session: Job,
-    ) -> None:
-        super().__init__(caller)
-        self._set_server_info = set_server_info
-        self._on_new_session = on_new_session
-        # The id of the session. None before `initialize` is answered, and where a
-        # server gives none.
-        self._session: str | None = None
-        # The latest `initialize`; without one, this is the modern era.
-        self._opening: Json = {}
-        # Held by the thread that opens a session in place of a lost one.
-        self._renewing = threading.Lock()
-
-    def close(self) -> None:
-        """End the session, if there is one, then cut off every request. Blocks for
-        twice EXIT_SECONDS at most."""
-        if self._session is not None:
-            start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
-        super().close()
-
-    def _delete_session(self) -> None:
-        with suppress(Exception), self.caller.send(
-            "DELETE", self._headers(self._session)
-        ):
-            pass
-
-    def _headers(self, session: str | None) -> dict[str, str]:
-        """Return the headers that every request has, but the first of a session."""
-        headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
-        return add_given(headers, **{"Mcp-Session-Id": session})
-
-    def _post(self, post: _Post) -> None:
-        """POST a message, in the session that there is."""
-        if post.opens_session:
-            self._opening = post.message
-        if not self._opening:
-            super()._post(post)
-            return
-        session = self._session
-        try:
-            self._post_once(post, session)
-        except (McpError, HttpFailure) as error:
-            if self._is_lost(session, post, error):
-                self._renew(session)
-                self._post_once(post, self._session)
-            elif not self._fall_back(post, error):
-                raise
-        if post.row.handshake and post.request_id is None:
-            # "notifications/initialized": now the server may speak.
-            self.caller.workers.submit(partial(self._listen, self._session))
-
-    def _post_once(self, post: _Post, session: str | None) -> None:
-        post.session = session
-        self.post(post, {} if post.opens_session else self._headers(session))
-
-    def begin(self, post: _Post, headers: Any) -> None:
-        if post.opens_session:
-            self._session = post.session = headers.get("Mcp-Session-Id")
-
-    def resume(self, post: _Post, stream: EventParser) -> None:
-        if stream.last_id and self._opening:
-            self._follow(stream, post.session, post.request_id)
-
-    # Remedies for a POST that was rejected
-    def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
-        """Try HTTP+SSE, as servers of 2024-11-05 have it. Return whether it is
-        there."""
-        # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
-        # a GET request to the server URL". The old transport refuses without JSON-RPC.
-        is_refused = isinstance(error, HttpFailure) and post.opens_session
-        if not is_refused or error.http_status not in (400, 404, 405):
-            return False
-        old = SseTransport(self.caller)
-        if not old.open(self.connection):
-            return False
-        self.connection.transport = self.connection.outbox = old
-        old.send(post.message)
-        return True
-
-    def _is_lost(
-        self, session: str | None, post: _Post, error: McpError | HttpFailure
-    ) -> bool:
-        """Return whether a POST was rejected because its session is no more."""
-        # "When a client receives HTTP 404 in response to a request containing an
-        # MCP-Session-Id, it MUST start a new session".
-        is_lost = error.http_status == 404
-        if error.http_status == 400:
-            is_lost = re.search(_NO_SESSION, str(error)) is not None
-        # An answer is lost with its question's session.
-        is_bound = post.row.handshake or post.is_answer
-        return is_lost and session is not None and not is_bound
-
-    def _renew(self, lost: str | None) -> None:
-        """Open a session in place of a lost one, unless another thread has done so.
-        This thread sends `initialize` and reads the answer itself, as the workers may
-        all be waiting. Raises what came in place of a result."""
-        with self._renewing:
-            if self._session != lost:
-                return
-            # The server has forgotten what it asked in the lost session.
-            self.connection.cancel_requests()
-            post = _Post(self._opening)
-            opening = PendingRequest(self.connection, "initialize")
-            self.connection.register(opening, post.request_id)
-            try:
-                with time_limit(
-                    self.caller.timeout, self.caller.cut_off, post.request_id
-                ):
-                    self._post_once(post, lost)
-            finally:
-                # Where that has raised, no answer is waited for.
-                opening.cancel(None)
-            words = opening.result(0.0)
-            version = words.get("protocolVersion")
-            if version in LEGACY_VERSIONS:
-                self.connection.protocol.version = version
-            self._set_server_info(words)
-            ready = call_message("notifications/initialized", None)
-            self.post_notification(_Post(ready))
-            self.caller.workers.submit(self._on_new_session)
-
-    # Streams
-    def _listen(self, session: str | None) -> None:
-        """Hear what the server says by itself, as long as a session lasts."""
-        try:
-            self._follow(EventParser(), session, None)
-        except Exception as error:
-            log_line(WARNING, f"cannot hear the server: {error_text(error)}")
-
-    def _follow(
-        self, stream: EventParser, session: str | None, request_id: RequestId | None
-    ) -> None:
-        """GET a stream, and again whenever it ends, until its request is answered or
-        its session is over. A server that is away is waited for; one that refuses is
-        left. More than MAX_FAILURES in a row raise the last one, unless this listens to
-        a session, and was heard before."""
-        has_begun = False
-        failures = 0
-        delay = stream.retry if stream.last_id else 0.0
-        while self.caller.is_wanted(request_id):
-            if self.caller.closed.wait(delay) or self._session != session:
-                return
-            try:
-                self._get(stream, request_id)
-                has_begun = request_id is None
-                failures = 0
-            except HttpFailure as error:
-                failures += 1
-                status = error.http_status or 500
-                if status == 404 and has_begun:
-                    with suppress(McpError, HttpFailure):
-                        self._renew(session)
-                elif status < 500:
-                    # It has no such stream, or has it no more.
-                    return
-                if failures > MAX_FAILURES and not has_begun:
-                    raise
-            delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
-
-    def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
-        """GET a stream and feed its events until it ends. Raises HttpFailure if there
-        is none."""
-        headers = self._headers(self._session)
-        headers["Accept"] = EVENT_TYPE
-        if stream.last_id:
-            # As event sources send it: bytes of UTF-8.
-            headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
-        with self.caller.send("GET", headers, key=request_id) as http_request:
-            response = http_request.response
-            if response.status != 200 or content_type(response) != EVENT_TYPE:
-                raise http_request.failure(b"", "no stream: ")
-            self.feed_events(response, request_id, stream)
-
-
-class SseTransport(HttpTransport):
-    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers
-    come on one stream, whose first event says where to POST."""
-
-    _place: SplitResult | None = None
-
-    def open(self, connection: Connection) -> bool:
-        """GET the stream. Returns whether the server has one. Blocks."""
-        self.start(connection)
-        # Set when the place is known, and when the stream has ended.
-        self._is_answered = threading.Event()
-        self.caller.workers.submit(self._listen)
-        self._is_answered.wait(self.caller.timeout)
-        return self._place is not None
-
-    def _listen(self) -> None:
-        why = "the server closed the stream"
-        try:
-            with self.caller.send(
-                "GET", {"Accept": EVENT_TYPE}, key=self
-            ) as http_request:
-                for kind, text in read_events(http_request.response, EventParser()):
-                    self._take_event(kind, text)
-        except Exception as error:
-            why = f"cannot hear the server: {error_text(error)}"
-        self._is_answered.set()
-        if self._place is not None:
-            self.connection.close(ConnectionClosed(why))
-
-    def _take_event(self, kind: str, text: bytes) -> None:
-        if kind == "message" and text:
-            self.connection.receive(text)
-        elif kind == "endpoint" and self._place is None:
-            self._place = follow_reference(
-                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
-            )
-            self._is_answered.set()
-
-    def _post(self, post: _Post) -> None:
-        with self.caller.send(
-            "POST", post.headers, post.body, post.key, self._place
-        ) as http_request:
-            if http_request.response.status >= 300:
-                raise http_request.failure(http_request.response.read(MAX_ERROR))
-
-
-###############################################################################
-# 18. Authorization ###########################################################
-###############################################################################
-
-# This section has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
-# registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
-# the seam Authorizer, and knows no message of the protocol.
-
-LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
-AUTH_SECONDS = 20.0  # for each answer of an authorization server
-LOCK_SECONDS = 5.0  # for another process to write the store
-MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
-
-# How a client shows who it is, best first: a program that users have keeps no secret.
-AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
-# The members of a form that no text may show.
-SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "client_secret")
-# Where the user of redirect=fn(url) arrives, if no other place was registered.
-DEFAULT_REDIRECT_URI = "http://127.0.0.1:33418/callback"
-Reply = namedtuple("Reply", "status document headers")
-
-
-def _check_url(name: str, url: Any, source: str) -> str:
-    """Return a URL that may see secrets: over https, or on this machine, where the
-    server at the URL `source`, which has named it, must be as well. Raises
-    AuthorizationError for any other."""
-    with suppress(ValueError):
-        if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
-            parts = parse_url(url)
-            hosts = {parts.hostname, parse_url(source).hostname}
-            if parts.scheme == "https" or hosts <= set(_LOOPBACK):
-                return url
-    raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
-
-
-def _origin_of(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
-def _well_known(url: str, name: str) -> str:
-    """Return where metadata of a URL are: RFC 8414 and RFC 9728, section 3.1."""
-    origin = _origin_of(url)
-    return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
-
-
-def _texts_in(document: Json, member: str) -> list[str]:
-    """Return the strings in an array that may be missing."""
-    return [each for each in document.get(member) or [] if isinstance(each, str)]
-
-
-def _digest(text: str) -> str:
-    """Return a SHA-256 as PKCE has it: RFC 7636, section 4.2."""
-    from hashlib import sha256
-
-    digest = _base64(sha256(text.encode("ascii")).digest())
-    return digest.translate(str.maketrans("+/", "-_", "="))
-
-
-class OAuth:
-    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
-
-        with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
-
-    Nothing happens until the server answers with 401. Then the user is sent to the
-    authorization server that the server names, in the browser, and calls wait until the
-    answer comes back to a port of this machine; their time does not run while the user
-    is asked. One login serves all threads, and one OAuth may serve several clients, of
-    several servers. Tokens go to their own server alone, in a header.
-
-    A subclass may bind tokens to a key (DPoP, RFC 9449), or show a signed JWT in place
-    of a secret (RFC 7523): headers() gives what a request to the server shows, fetch()
-    carries each request to an authorization server, and token_types names what is taken
-    there. examples/conformance_client.py has both.
-    """
-
-    token_types = ("bearer",)
-
-    def __init__(
-        self,
-        *,
-        client_name: str = "mcp_lite",
-        scopes: str | Iterable[str] | None = None,
-        client_id: str | None = None,
-        client_secret: str | None = None,
-        client_metadata_url: str | None = None,
-        issuer: str | None = None,
-        store: Any = None,
-        redirect: Callable[[str], str | None] | None = None,
-        redirect_uri: str | None = None,
-        grant: str = "authorization_code",
-        send_resource: bool = True,
-        may_log_in: bool = True,
-        timeout: float = LOGIN_SECONDS,
-        ssl_context: SSLContext | None = None,
-    ) -> None:
-        """Prepare to log in. Raises ValueError.
-
-        client_name: the name that the user is told
-        scopes: to ask for, in place of what the server says that it wants
-        client_id: as the authorization server knows us. Without it, the client is known
-            by client_metadata_url, or registers
-        client_secret: that belongs to client_id
-        client_metadata_url: an https URL with a document about this client, for
-            authorization servers that read one
-        issuer: the one authorization server to use. A client_secret needs it, as a
-            hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a dict, or the path of a file that only this user
-            can read; without it, they end with this object
-        redirect: redirect(url) has the user visit a URL, and returns the URL that the
-            browser arrived at, or None: for machines without a browser
-        redirect_uri: where the browser comes back to, if that was registered; without a
-            port, any free one is taken
-        grant: "authorization_code", with a user; or "client_credentials", without one
-        send_resource: whether requests name the server that the token is for; some
-            authorization servers refuse that
-        may_log_in: whether to log in where no token in the store will do, nor can be
-            renewed; False raises AuthorizationError there
-        timeout: seconds that the user may take
-        ssl_context: an ssl.SSLContext for the authorization server
-        """
-        self._client_name = client_name
-        self._scopes = scopes.split() if isinstance(scopes, str) else scopes
-        self._client_id = client_id
-        self._client_secret = client_secret
-        self._client_metadata_url = client_metadata_url
-        self._issuer = issuer
-        self._redirect = redirect
-        self._redirect_uri = redirect_uri
-        self._grant = grant
-        self._send_resource = send_resource
-        self._may_log_in = may_log_in
-        self._timeout = timeout
-        self._ssl_context = ssl_context
-        self._store: Any = {} if store is None else store
-        # Held through all of a login.
-        self._turn = threading.Lock()
-        # The URL of a server -> how the last login there failed, for the threads that
-        # waited for it; by _turn.
-        self._failures: dict[str, Exception] = {}
-        # The URL of a server -> what is known of it; each operation is atomic.
-        self._records: Json = {}
-        if client_secret and not (client_id and issuer):
-            raise ValueError(
-                "client_secret: it needs client_id=, and issuer=: the authorization "
-                'server that may see it, or "*" for any that a server names'
-            )
-        is_by_user = grant == "authorization_code"
-        if not is_by_user and (grant != "client_credentials" or not client_id):
-            raise ValueError(
-                f"grant: expected authorization_code, or client_credentials with "
-                f"client_id=; got {show(grant)}"
-            )
-
-    # The seam: see Authorizer
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that let a request to this server in."""
-        if url not in self._records:
-            # Where no login is allowed, there is no token for a URL that login()
-            # refuses.
-            if self._may_log_in:
-                _check_url("auth", url, url)
-            self._records[url] = self._load().get(url, {})
-        token = self._records[url].get("access_token")
-        if not token:
-            return {}
-        return {"Authorization": f"Bearer {token}"}
-
-    def handle_unauthorized(
-        self,
-        refusal: AuthorizationError,
-        shown: dict[str, str],
-        refused: list[int],
-        asking: Callable[[], Any],
-    ) -> bool:
-        """Get another token. False if none would do. Raises AuthorizationError."""
-        url = refusal.url
-        failure = self._failures.get(url)
-        with self._turn:
-            record = self._load().get(url, {})
-            self._records[url] = record
-            used = shown.get("Authorization", "").partition(" ")[2]
-            if used != record.get("access_token", ""):
-                return True  # another thread, or process, has got a new one
-            if self._failures.get(url) is not failure:
-                # The thread before this one has failed.
-                raise AuthorizationError(str(self._failures[url]))
-            if refusal.http_status == 403:
-                # One step up for one request; and what was asked for before, and not
-                # given, would not be given now.
-                wanted = set(refusal.challenge.get("scope", "").split())
-                if 403 in refused or wanted <= set(record.get("scopes", ())):
-                    return False
-            elif 401 not in refused and self._refresh(url, record):
-                return True
-            elif 401 in refused and not record.get("is_renewed"):
-                return False  # this token is from a login, just now
-            self._log_in(url, refusal.challenge, record, asking)
-        return True
-
-    def login(self, url: str) -> None:
-        """Log in at a server now, and keep the tokens. Blocks for the user.
-
-        Raises AuthorizationError, and what redirect() and the store raise.
-        """
-        place = _check_url("url", show_url(parse_url(url)), url)
-        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
-        challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
-        with self._turn:
-            self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
-
-    def logout(self, url: str) -> None:
-        """Forget the tokens of a server. Raises AuthorizationError."""
-        self._keep(show_url(parse_url(url)), {})
-
-    # The store: by a server's URL its tokens, and how they were got
-    def _load(self) -> Json:
-        if isinstance(self._store, dict):
-            return self._store
-        try:
-            with open(os.path.expanduser(self._store), "rb") as file:
-                return dict(json.load(file))
-        except FileNotFoundError:
-            return {}
-        except (ValueError, TypeError):
-            raise AuthorizationError(
-                f"store: {self._store} is damaged: delete it"
-            ) from None
-
-    def _keep(self, url: str, record: Json) -> None:
-        """Keep a record; an empty one says no more than its URL."""
-        self._records[url] = record
-        if isinstance(self._store, dict):
-            self._store[url] = record
-            return
-        from tempfile import mkstemp
-
-        path = os.path.expanduser(self._store)
-        # Another process may keep a record at the same time. The file is replaced in one
-        # step, so that no process reads half of it.
-        lock = f"{path}.lock"
-        until = time.monotonic() + LOCK_SECONDS
-        # One that is still there then was left by a process that has died.
-        while time.monotonic() < until:
-            with suppress(FileExistsError):
-                os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
-                break
-            time.sleep(0.01)
-        try:
-            records = {**self._load(), url: record}
-            number, new = mkstemp(dir=os.path.dirname(path) or ".")
-            with open(number, "w") as file:
-                json.dump(records, file)
-            os.replace(new, path)
-        finally:
-            with suppress(OSError):
-                os.remove(lock)
-
-    # Discovery: basic/authorization/authorization-server-discovery.md
-    def fetch(
-        self,
-        url: str,
-        headers: dict[str, str],
-        body: bytes | None = None,
-    ) -> Any:
-        """GET a document, or POST a body. Return (status, document, headers).
-
-        The document is a dict, {} if the answer has no JSON object. Raises
-        AuthorizationError for what gives no answer.
-        """
-        parts = parse_url(url)
-        target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
-        method = "GET" if body is None else "POST"
-        headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
-        try:
-            # It follows no redirect, which could lead a secret to another host. The
-            # time limit is for the whole answer, in however many pieces it comes.
-            opened = open_connection(
-                parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
-            )
-            with closing(opened) as connection, time_limit(
-                AUTH_SECONDS, shut, connection.sock
-            ):
-                connection.request(method, target, body, headers)
-                answer = connection.getresponse()
-                text = answer.read(MAX_METADATA)
-        except Exception as error:
-            # http.client has exceptions of its own, beside OSError.
-            raise AuthorizationError(
-                f"{show_url(parts)}: {error_text(error)}"
-            ) from error
-        document: Json = {}
-        with suppress(McpError):
-            document = object_or_empty(parse_message(text))
-        return Reply(answer.status, document, answer.headers)
-
-    def _read_first(
-        self,
-        name: str,
-        url: str,
-        places: Iterable[str | None],
-    ) -> Json:
-        """Return the first document that there is at these places, of which the server
-        at this URL told; or {}."""
-        for place in filter(None, dict.fromkeys(places)):
-            reply = self.fetch(_check_url(name, place, url), {})
-            if reply.status >= 500:
-                # There is one, perhaps: no time to guess.
-                raise AuthorizationError(f"{place}: HTTP {reply.status}")
-            if reply.status == 200 and reply.document:
-                return dict(reply.document)
-        return {}
-
-    def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
-        """Return the server's metadata; {} if it has none, as before 2025-06-18."""
-        name = "oauth-protected-resource"
-        places = [
-            challenge.get("resource_metadata"),
-            _well_known(url, name),
-            _well_known(_origin_of(url), name),
-        ]
-        document = self._read_first("resource_metadata", url, places)
-        # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". A path above it will do, too.
-        resource = str(document.get("resource")) if document else url
-        is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
-        if not is_ours or _origin_of(resource) != _origin_of(url):
-            raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
-        return document
-
-    def _find_server(self, url: str, resource: Json) -> Json:
-        """Return the metadata of the authorization server that the server names; or, in
-        2025-03-26, that it is itself, at its root."""
-        named = _texts_in(resource, "authorization_servers")
-        if not resource:
-            named = [_origin_of(url)]
-        fit = [each for each in named if self._issuer in (None, "*", each)]
-        if not fit:
-            raise AuthorizationError(
-                f"authorization_servers: expected {self._issuer or 'one'}, "
-                f"the server names {show(named, 300)}"
-            )
-        issuer = fit[0]
-        places = [
-            _well_known(issuer, "oauth-authorization-server"),
-            _well_known(issuer, "openid-configuration"),
-            f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-        ]
-        server = self._read_first("issuer", url, places)
-        if not server and not resource:
-            server = {
-                "issuer": issuer,
-                "authorization_endpoint": issuer + "/authorize",
-                "token_endpoint": issuer + "/token",
-                "registration_endpoint": issuer + "/register",
-                "code_challenge_methods_supported": ["S256"],
-            }
-        if not server:
-            raise AuthorizationError(f"{issuer}: no metadata of it were found")
-        # "the `issuer` value in the document MUST be identical to the issuer".
-        # One that was guessed at may end in a slash.
-        spelled = [issuer] if resource else [issuer, issuer + "/"]
-        if server.get("issuer") not in spelled:
-            raise AuthorizationError(
-                f"issuer: expected {issuer}, got {show(server.get('issuer'))}"
-            )
-        return server
-
-    def _choose_scopes(
-        self,
-        challenge: dict[str, str],
-        resource: Json,
-        server: Json,
-        record: Json,
-    ) -> list[str]:
-        """Return the scopes to ask for: basic/authorization/index.md says how to select
-        them. Those that were asked for before are among them."""
-        scopes = challenge.get("scope", "").split()
-        if self._scopes is not None:
-            is_more = challenge.get("error") == "insufficient_scope"
-            scopes = [*self._scopes, *(scopes if is_more else ())]
-        elif not scopes:
-            scopes = _texts_in(resource, "scopes_supported")
-        offered = _texts_in(server, "scopes_supported")
-        if scopes and "offline_access" in offered and self._scopes is None:
-            scopes = [*scopes, "offline_access"]
-        return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
-
-    # How the client is known there: basic/authorization/client-registration.md
-    def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
-        """Return a client: {"client_id", "client_secret", "method"}."""
-        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
-        method = "none"
-        if self._client_secret:
-            is_post = offered and "client_secret_basic" not in offered
-            method = "client_secret_post" if is_post else "client_secret_basic"
-        client_id = self._client_id
-        if client_id is None and server.get("client_id_metadata_document_supported"):
-            client_id = self._client_metadata_url
-        if client_id is not None:
-            return {
-                "client_id": client_id,
-                "client_secret": self._client_secret,
-                "method": method,
-            }
-        known = object_or_empty(record.get("client"))
-        is_sure = not record.get("is_doubtful")
-        if is_sure and known.get("redirect_uri") == redirect_uri:
-            return known
-        return self._register(server, redirect_uri, offered or ["client_secret_basic"])
-
-    def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
-        """Register a client, by RFC 7591, and return it as _identify() does."""
-        if "registration_endpoint" not in server:
-            raise AuthorizationError(
-                f"{server['issuer']} registers no clients: give OAuth a client_id="
-            )
-        wanted = [each for each in AUTH_METHODS if each in offered] or ["none"]
-        is_near = parse_url(redirect_uri).hostname in _LOOPBACK
-        about = {
-            "client_name": self._client_name,
-            "redirect_uris": [redirect_uri],
-            "application_type": "native" if is_near else "web",
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-            "token_endpoint_auth_method": wanted[0],
-        }
-        place = _check_url(
-            "registration_endpoint", server["registration_endpoint"], server["issuer"]
-        )
-        reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
-        told = reply.document
-        if reply.status == 404:
-            # Where there are no metadata, this place is a guess.
-            raise AuthorizationError(
-                f"{place}: HTTP 404: there is no login, or none for new clients"
-            )
-        if reply.status not in (200, 201) or "client_id" not in told:
-            raise AuthorizationError(
-                f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"
-            )
-        return {
-            "client_id": told["client_id"],
-            "client_secret": told.get("client_secret"),
-            "method": told.get("token_endpoint_auth_method", wanted[0]),
-            "redirect_uri": redirect_uri,
-        }
-
-    # The ways to get tokens
-    def _log_in(
-        self,
-        url: str,
-        challenge: dict[str, str],
-        record: Json,
-        asking: Callable[[], Any],
-    ) -> None:
-        """Find the authorization server, be known there, and get tokens. The threads
-        that wait for this login share its failure."""
-        if not self._may_log_in:
-            raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
-        try:
-            # If this fails, the next login registers anew: this client may not be known
-            # any more. A store that cannot be written fails before the user is asked.
-            self._keep(url, {**record, "is_doubtful": True})
-            resource = self._find_resource(url, challenge)
-            server = self._find_server(url, resource)
-            if record.get("issuer") != server["issuer"]:
-                # "MUST NOT reuse client credentials from a different one".
-                record = {}
-            plan = {
-                "issuer": server["issuer"],
-                "token_endpoint": server.get("token_endpoint"),
-                "scopes": self._choose_scopes(challenge, resource, server, record),
-                "resource": resource.get("resource", url),
-            }
-            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
-            if not self._send_resource:
-                plan["resource"] = None
-            form: Json = {"grant_type": self._grant}
-            if self._grant == "authorization_code":
-                form.update(self._ask_user(server, plan, record, asking))
-            else:
-                plan["client"] = self._identify(server, record, "")
-                form["scope"] = " ".join(plan["scopes"]) or None
-            self._ask_tokens(url, plan, form)
-        except Exception as error:
-            self._failures[url] = error
-            raise
-
-    def _refresh(self, url: str, record: Json) -> bool:
-        """Get a token for the refresh token. Return False if it is refused: then the
-        user must log in again. Raises HttpFailure if the answer is a 5xx."""
-        token = record.get("refresh_token")
-        if token and record.get("client"):
-            form = {"grant_type": "refresh_token", "refresh_token": token}
-            plan = {**record, "is_renewed": True, "is_doubtful": False}
-            with suppress(AuthorizationError):
-                self._ask_tokens(url, plan, form)
-                return True
-        return False
-
-    def _ask_user(
-        self,
-        server: Json,
-        plan: Json,
-        record: Json,
-        asking: Callable[[], Any],
-    ) -> Json:
-        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
-        token endpoint is to be told then."""
-        import secrets
-        from urllib.parse import parse_qsl, urlencode, urlsplit
-
-        if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
-            raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
-        page = server.get("authorization_endpoint")
-        page = _check_url("authorization_endpoint", page, server["issuer"])
-        verifier = secrets.token_urlsafe(48)
-        state = secrets.token_urlsafe(32)
-        with self._redirect_listener(state) as (redirect_uri, visit):
-            plan["client"] = self._identify(server, record, redirect_uri)
-            query = {
-                "response_type": "code",
-                "client_id": plan["client"]["client_id"],
-                "redirect_uri": redirect_uri,
-                "state": state,
-                "code_challenge": _digest(verifier),
-                "code_challenge_method": "S256",
-            }
-            add_given(
-                query,
-                scope=" ".join(plan["scopes"]) or None,
-                resource=plan["resource"],
-            )
-            with asking():
-                came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
-        if not isinstance(came, str):
-            raise AuthorizationError("the login was given up")
-        answer = dict(parse_qsl(urlsplit(came).query))
-        self._check_answer(server, state, answer)
-        return {
-            "code": answer["code"],
-            "redirect_uri": redirect_uri,
-            "code_verifier": verifier,
-        }
-
-    def _check_answer(
-        self,
-        server: Json,
-        state: str,
-        answer: dict[str, str],
-    ) -> None:
-        """Raise AuthorizationError for an answer that is not to this login, or no."""
-        if answer.get("state") != state:
-            raise AuthorizationError("state: this is the answer to another login")
-        # "on mismatch the client MUST NOT act on or display `error`".
-        issuer = answer.get("iss")
-        must_tell = server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != server["issuer"] and (must_tell or issuer is not None):
-            raise AuthorizationError(
-                f"iss: expected {server['issuer']}, got {show(issuer)}"
-            )
-        if "code" not in answer or "error" in answer:
-            said = _error_words(answer) or "there is no code"
-            raise AuthorizationError(f"the login failed: {said}")
-
-    @contextmanager
-    def _redirect_listener(
-        self, state: str
-    ) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Yield where the browser comes back to, and what sends it there."""
-        if self._redirect is not None:
-            uri = self._redirect_uri or DEFAULT_REDIRECT_URI
-            yield _check_url("redirect_uri", uri, uri), self._redirect
-            return
-
-        from http.server import ThreadingHTTPServer
-
-        back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
-        arrived: SimpleQueue[str] = SimpleQueue()
-        place = (str(back.hostname), back.port or 0)
-        # Browsers open connections that they do not use, so each has its own thread.
-        with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
-            if back.port is None:
-                back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
-            start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
-            try:
-                yield back.geturl(), partial(self._open_browser, arrived)
-            finally:
-                listener.shutdown()
-
-    def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
-        """Open the user's browser, and return the path that it comes back to."""
-        import webbrowser
-
-        if not webbrowser.open(url):
-            raise AuthorizationError("no browser; give OAuth a redirect=fn(url)")
-        with suppress(Empty):
-            return str(get_within(arrived, self._timeout))
-        raise AuthorizationError("no answer came from the browser")
-
-    def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
-        """POST to the token endpoint, and keep what comes."""
-        from urllib.parse import urlencode
-
-        form["resource"] = plan["resource"]
-        headers = {
-            "Content-Type": "application/x-www-form-urlencoded",
-            **self._show_client(plan, form),
-        }
-        given = {name: value for name, value in form.items() if value is not None}
-        place = plan["token_endpoint"]
-        reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
-        answer = reply.document
-        if reply.status >= 500:
-            # Its outage is no reason to send the user there again.
-            raise HttpFailure(f"{place}: HTTP {reply.status}")
-        if reply.status != 200 or "access_token" not in answer:
-            secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
-            said = hide(_error_words(answer), secrets)
-            raise AuthorizationError(f"{place}: HTTP {reply.status}: {said}")
-        kind = answer.get("token_type", "Bearer")
-        if str(kind).lower() not in self.token_types:
-            raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
-        record = {**plan, "access_token": answer["access_token"]}
-        # A refresh answer without a new refresh token leaves the old.
-        self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
-
-    def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
-        """Put into a form, or into headers, what shows the client."""
-        from urllib.parse import quote_plus
-
-        client = plan["client"]
-        secret = client["client_secret"] or ""
-        form["client_id"] = client["client_id"]
-        if client["method"] == "client_secret_basic":
-            login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"
-            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
-        if client["method"] == "client_secret_post":
-            form["client_secret"] = secret
-        return {}
-
-
-def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
-    """Return the handler of the requests that a browser comes back with on this
-    machine: RFC 8252, section 7.3. A request that does not know the `state` gets
-    404."""
-    from http.server import BaseHTTPRequestHandler
-
-    def do_get(handler: BaseHTTPRequestHandler) -> None:
-        if f"state={state}" not in handler.path:
-            handler.send_error(404)
-            return
-        # This sends a page of any status.
-        handler.send_error(200, "Thank you", "You can close this window.")
-        arrived.put(handler.path)
-
-    page = "<!doctype html><title>%(message)s</title>%(explain)s"
-    traits = {
-        "do_GET": do_get,
-        "log_message": do_nothing,
-        "error_message_format": page,
-    }
-    return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
-
-
-def _error_words(said: Mapping[str, object]) -> str:
-    """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
-    words = [said.get(name) for name in ("error", "error_description")]
-    return printable(": ".join(str(each)[:300] for each in words if each))
-
-
-###############################################################################
-# 19. Server ##################################################################
+# 14. Server ##################################################################
 ###############################################################################
 
 # A Server offers functions to clients. This section keeps the registered functions,
@@ -10586,7 +7123,7 @@ Registration = namedtuple(
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
 # The capabilities that a server declares with the first registration of each kind. See
-# also LIST_CHANGES, in section 4.
+# also LIST_CHANGES, in Methods.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
@@ -11754,7 +8291,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 
 
 ###############################################################################
-# 20. Client ##################################################################
+# 15. Client ##################################################################
 ###############################################################################
 
 # The client's side: a call and its rounds of questions, a subscription to changes, the
@@ -12151,7 +8688,7 @@ class ClientEndpoint(Endpoint):
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """Declare a capability for each callback, as this revision spells it. The
-        server's counterpart is needed_capability(), in section 8."""
+        server's counterpart is needed_capability(), in Questions."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
@@ -13188,7 +9725,3472 @@ class Client:
 
 
 ###############################################################################
-# 21. Command line ############################################################
+# 16. HTTP messages ###########################################################
+###############################################################################
+
+# The parts of an HTTP message: a request's head, the sizes of chunks, the events of a
+# stream, and the headers of basic/transports/streamable-http.md that mirror what a
+# gateway would otherwise have to read in the body. Functions of bytes and values, and
+# one small parser.
+
+MAX_HEAD = 64 << 10  # bytes of a head
+# "Integer values MUST be within the safe range for JavaScript": beyond it, programs
+# that keep them as floats take two of them for one.
+MAX_INTEGER = 2**53 - 1
+MAX_EVENT_ID = 1 << 10  # bytes of an event's id
+
+# Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
+_TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+
+
+def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
+    """Return the headers that mirror a message: {header: value, or None for none}.
+
+    `parameters(tool)` gives a tool's header_parameters().
+    """
+    row = method_row(message.get("method"))
+    params = object_or_empty(message.get("params"))
+    headers: Json = {"Mcp-Method": message.get("method")}
+    mirrored = row.mirrored or _TASK_ID.get(str(message.get("method")))
+    if mirrored:
+        headers["Mcp-Name"] = params.get(mirrored)
+    if row.mirrors_arguments:
+        for path, header in parameters(str(headers["Mcp-Name"])):
+            value = params.get("arguments")
+            for name in path:
+                # A text in place of an object stands for all of it: the handler may
+                # get the object that it is the JSON of.
+                if not isinstance(value, str):
+                    value = object_or_empty(value).get(name)
+            headers["Mcp-Param-" + header] = value
+    return headers
+
+
+# Printable ASCII that neither begins nor ends with a space goes as it is, unless it
+# looks like text that is encoded.
+_PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
+_INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
+
+
+def encode_header(value: object) -> str:
+    """Write a value as a header has it. Raises ValueError if no header mirrors it.
+
+    See basic/transports/streamable-http.md#value-encoding.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, (str, int)):
+        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
+    text = encode_text(value)
+    if re.fullmatch(_PLAIN_VALUE, text) and not text.startswith("=?base64?"):
+        return text
+    return f"=?base64?{_base64(text.encode('utf-8'))}?="
+
+
+def is_mirrored(text: str, value: object) -> bool:
+    """Return whether Mcp-Name, or an Mcp-Param, says this value."""
+    if text.startswith("=?base64?") and text.endswith("?="):
+        try:
+            text = _parse_base64(text[9:-2]).decode("utf-8")
+        except ValueError:
+            return False
+    # Raw bytes beyond ASCII are refused, even if the body has the same.
+    elif not text.isascii():
+        return False
+    if isinstance(value, (str, bool)):
+        return text == encode_text(value)
+    # "Servers SHOULD compare the header value and the body value numerically [...]
+    # (e.g., 42.0 and 42 are considered equal)".
+    number = re.fullmatch(_INTEGER_VALUE, text)
+    return number is not None and int(number[1]) == value
+
+
+class HttpError(InvalidRequest):
+    """A request that is refused for its HTTP side; `headers` go into the answer."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.http_status = status
+        self.headers = headers or {}
+
+
+class EventParser:
+    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
+
+    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
+    """
+
+    def __init__(self, limit: int = MAX_MESSAGE) -> None:
+        self.last_id = ""
+        self.retry = 1.0
+        self._limit = limit
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what is unfinished: a stream begins, or begins again."""
+        self._line = bytearray()
+        self._is_behind_cr = False
+        self._begin_event()
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """Take bytes, and yield the events that they complete, (type, data) each.
+        Raises ValueError for an event over the limit."""
+        # A line may end in CR LF, cut in two; in LF; or in CR.
+        if self._is_behind_cr and data.startswith(b"\n"):
+            data = data[1:]
+        self._is_behind_cr = data.endswith(b"\r")
+        first, *lines = re.split(b"\r\n|\r|\n", data)
+        self._line += first
+        if len(self._line) > self._limit + MAX_EVENT_ID:
+            raise ValueError(f"a line of more than {self._limit} bytes")
+        for line in lines:
+            event = self._take_line(bytes(self._line))
+            self._line = bytearray(line)
+            if event is not None:
+                yield event
+
+    def _begin_event(self) -> None:
+        self._kind = "message"
+        self._id = self.last_id
+        # With a line end behind each line.
+        self._data = bytearray()
+
+    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
+        if not line:
+            event = None
+            if self._data:
+                event = (self._kind, bytes(self._data[:-1]))
+            # Only now: a client that comes back must not miss an unfinished event.
+            self.last_id = self._id
+            self._begin_event()
+            return event
+        if line.startswith(b"\xef\xbb\xbf"):
+            # A byte order mark may stand before the first line.
+            line = line[3:]
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._data += value + b"\n"
+            if len(self._data) > self._limit + 1:
+                raise ValueError(f"an event of more than {self._limit} bytes")
+        elif name == b"event":
+            self._kind = value.decode("utf-8", "replace")
+        elif name == b"id" and len(value) <= MAX_EVENT_ID and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit():
+            # A client must not come back at once, again and again, nor never.
+            seconds = int(value[:9]) / 1000
+            self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
+        return None
+
+
+# The part of a request before its body: RFC 9112. The names of `fields` are in lower
+# case; `size` is the length of the body, None for one in chunks; `last` says that the
+# answer ends the connection.
+Head = namedtuple("Head", "method target version fields size last")
+
+# A whole head. No control character but the tab is in a field.
+_HEAD = (
+    rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
+    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
+)
+_CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
+# These fields must not repeat: a proxy might use the other value. The values of any
+# other field are a list.
+_SINGLE = "host|origin|authorization|content-.*|transfer-encoding|mcp-.*"
+_LENGTH = "[0-9]{1,18}"
+
+
+def parse_head(data: bytes) -> Head:
+    """Parse the head of a request, the blank line included.
+
+    Raises HttpError for whatever could be read in two ways. Its text quotes nothing: a
+    head that cannot be read may hold a token anywhere.
+
+    The standard library parses heads as those of e-mails. That takes 52 us a head, and
+    this 8; and it accepts folded lines, lines without CR and NUL, and drops all fields
+    behind a line that it does not like.
+    """
+    head = re.fullmatch(_HEAD, data)
+    if head is None:
+        raise HttpError(400, "this is not the head of a request of HTTP/1.1")
+    fields: dict[str, str] = {}
+    for line in head[4].decode("latin-1").split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        name = name.lower()
+        value = value.strip(" \t")
+        if name in fields:
+            if re.fullmatch(_SINGLE, name):
+                raise HttpError(400, f"{name}: came twice")
+            value = f"{fields[name]}, {value}"
+        fields[name] = value
+    version = head[3].decode("ascii")
+    last = version == "1.0" or "close" in fields.get("connection", "").lower()
+    return Head(
+        head[1].decode("ascii"),
+        head[2].decode("ascii"),
+        version,
+        fields,
+        _body_size(fields, version),
+        last,
+    )
+
+
+def _body_size(fields: dict[str, str], version: str) -> int | None:
+    """Return the length of the body; None for one in chunks. Raises HttpError."""
+    coding = fields.get("transfer-encoding")
+    if coding is None:
+        length = fields.get("content-length", "0")
+        if not re.fullmatch(_LENGTH, length):
+            raise HttpError(400, f"Content-Length: {show(length)}")
+        return int(length)
+    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how
+    # requests are smuggled.
+    is_chunked = coding.lower() == "chunked" and version != "1.0"
+    if "content-length" in fields or not is_chunked:
+        raise HttpError(400, "expected one Content-Length, or chunks")
+    return None
+
+
+###############################################################################
+# 17. HTTP streams ############################################################
+###############################################################################
+
+# An Exchange is one HTTP request with its answer: JSON, or a stream of events. It is
+# the Outbox of the JSON-RPC request that it brings. An HttpConnection is the
+# conversation of one POST. Nothing here knows of sockets, of WSGI, or of sessions.
+
+# A stream that its client does not read keeps its latest messages.
+MAX_EVENTS = 1_000
+# All large messages at work may hold so many bytes, by estimate: a body while it
+# arrives; four times that when it is decoded, and MEMBER_SIZE for each comma, since
+# what stands behind it becomes a Python object; an answer twice, until it is sent. For
+# a small body there is always room, and for a large one that is alone.
+MAX_LOAD = 256 << 20
+SMALL_BODY = 16 << 10
+MEMBER_SIZE = 150
+PAUSE = 4e-10  # seconds for each such byte, before it is decoded
+
+JSON_TYPE = "application/json"
+EVENT_TYPE = "text/event-stream"
+_JSON = {"Content-Type": JSON_TYPE}
+_EVENTS = {
+    "Content-Type": EVENT_TYPE,
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+# Made once: each modern request ends with it.
+_OVER = ConnectionClosed("the conversation is over")
+
+
+class Exchange(Outbox):
+    """One HTTP request, and its answer:
+
+        OPENING --events--> STREAMING --the last event--> OVER
+           +-------- reply(), or a lone answer ------------^
+           +-------- client_left() ------------------------^
+
+    The answer to a JSON-RPC request is JSON if it comes alone; else events, the answer
+    last. Any thread may queue a message, and flush; one at a time writes. If the client
+    leaves, the rest is dropped.
+
+    The names of `headers` are in lower case. A carrier brings exchanges from an HTTP
+    server: it derives a class from this one, and implements these methods; hung_up()
+    may be left out. All but that raise OSError when the client is gone:
+        read_body()                   returns the whole body; it calls claim() before it
+                                      reads, and raises HttpError for a body that is not
+                                      whole
+        start(status, headers, body)  sends the answer; if `body` is None, only the head
+                                      that comes before events
+        put(events, ending)           sends events, without delay
+        hung_up()                     returns whether the client is gone, without
+                                      blocking
+    """
+
+    OPENING = "opening"
+    STREAMING = "streaming"
+    OVER = "over"
+    # The methods of a carrier
+    read_body: Callable[[], bytes]
+    start: Callable[[int, dict[str, str], bytes | None], None]
+    put: Callable[[bytes, bool], None]
+    # The client's address.
+    peer = ""
+    state = OPENING
+    # The status of the answer; 0 until there is one.
+    status = 0
+    # The reason why it was refused, if that is not in its body.
+    reason = ""
+    # Whether the TCP connection ends with this answer: its thread is busy until the
+    # handler returns, so no HTTP request can follow.
+    is_last = False
+    # The claims of its token.
+    auth: Json | None = None
+    # What its body says; None when that was taken.
+    message: Any = None
+    # The estimate of what it holds.
+    load = 0
+    # The id of the JSON-RPC request in its body.
+    request_id: RequestId | None = None
+    # The parts of its message that its headers mirror.
+    mirrored: Json = {}
+    trace: Trace | None = None
+    # The HttpEndpoint that answers it.
+    endpoint: Any = None
+    # The status of an answer that comes alone.
+    answer_status = 200
+    # Whether the last message was queued.
+    complete = False
+    # Whether its own thread waits, and writes what others queue.
+    is_waiting = False
+    # Whether the answer came, or began, as events; and what these begin with.
+    is_stream = False
+    primer = b""
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+    ) -> None:
+        self.method = method
+        self.path, _, self.query = target.partition("?")
+        self.headers = headers
+        self.thread = threading.get_ident()
+        self.began = time.monotonic()
+        # Headers that its answer gets, whichever answer that is.
+        self.extra: dict[str, str] = {}
+        # The latest messages that wait, each behind the line of its id, if it has one.
+        self.events: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
+        # Held by the thread that writes events.
+        self._writing = threading.Lock()
+        # An item here wakes its thread, which then looks again.
+        self.bell: SimpleQueue[None] = SimpleQueue()
+
+    # The request
+    def read_message(self) -> None:
+        """Read the message, or batch. Raises InvalidRequest, of which HttpError is one,
+        ParseError, OSError."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON_TYPE:
+            raise HttpError(
+                415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
+            )
+        body = self.read_body()
+        if self.trace is not None:
+            self.trace("-->", body)
+        self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
+        with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
+            # While a large body is decoded, no other thread runs. Now they may.
+            if self.load > SMALL_BODY:
+                time.sleep(self.load * PAUSE)
+            self.message = parse_message(body)
+        envelope = object_or_empty(self.message)
+        if "method" in envelope and is_id(envelope.get("id")):
+            self.request_id = envelope["id"]
+
+    def claim(self, size: int) -> None:
+        """Make room for a body of so many bytes. Raises HttpError."""
+        if size > self.endpoint.max_body:
+            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
+        self._take(size)
+
+    def _take(self, size: int) -> None:
+        self.load = size
+        if size > SMALL_BODY and not self.endpoint.has_room(self, size):
+            raise HttpError(503, "too much at once", {"Retry-After": "1"})
+
+    # The answer
+    def reply(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes = b"",
+    ) -> None:
+        """Answer with this and no more."""
+        if status != 204:
+            headers = {**headers, "Content-Length": str(len(body))}
+        if self.method == "HEAD":
+            body = b""
+        # Rule 10: write first, be over afterwards. Its own thread closes the connection
+        # as soon as it is over.
+        try:
+            self._start(status, headers, body)
+        finally:
+            self.state = self.OVER
+        if self.trace is not None and body and self.method == "POST":
+            self.trace("<--", body)
+        self.bell.put(None)
+
+    def send(self, message: Json) -> None:
+        self.add(encode_message(message))
+
+    def add(self, message: bytes, event_id: bytes = b"") -> None:
+        """Queue an encoded message. Beyond MAX_EVENTS, the oldest is dropped."""
+        self.events.append((event_id, message))
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue an answer, the last event of a POST. Some errors set the HTTP status,
+        which counts if no event went before."""
+        if answer is not None:
+            self.add(encode_answer(answer, request)[1])
+            if request is not None and request.modern and "error" in answer:
+                code = answer["error"]["code"]
+                self.answer_status = _ANSWER_STATUS.get(code, 200)
+        self.complete = self.method == "POST"
+
+    def end(self) -> None:
+        """End the answer, whether it was given or not."""
+        self.complete = True
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Have its own thread write. If that is in a handler, this one writes the end,
+        and so does the handler itself."""
+        is_own = threading.get_ident() == self.thread
+        if (self.complete or is_own) and not self.is_waiting:
+            self.flush()
+        else:
+            self.bell.put(None)
+
+    def flush(self, more: bytes = b"") -> None:
+        """Write the messages that wait; then `more`, raw bytes such as a comment. May
+        block for a slow client, whose deadline bounds that."""
+        # Checked twice: when the client has left, do not wait for a thread that still
+        # writes.
+        if self.state == self.OVER:
+            return
+        try:
+            with self._writing:
+                if self.state != self.OVER:
+                    self._write_waiting(more)
+        except OSError:
+            self.connection.client_left(self)
+
+    def _write_waiting(self, more: bytes) -> None:
+        # Rule 10: check `complete` first. If all was queued before, all is in the
+        # queue.
+        ending = self.complete
+        queue = self.events
+        events = [queue.popleft() for _ in range(len(queue))]
+        if not (events or more or ending):
+            return
+        size = 2 * sum(len(message) for _, message in events)
+        load = self.load + size
+        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
+            self.answer_status = 503
+            why = "the answer is dropped: too many large ones wait for their clients"
+            failure = error_message(self.request_id, InternalError(why))
+            events = [(b"", encode_message(failure))] if ending else []
+        is_opening = self.state == self.OPENING
+        is_alone = ending and not more and len(events) == 1
+        # "The server MUST either return `Content-Type: text/event-stream` in response
+        # to this HTTP GET": only a POST may be answered with JSON.
+        if is_alone and is_opening and self.method == "POST":
+            self.reply(self.answer_status, _JSON, events[0][1])
+            return
+        if is_opening:
+            self.is_stream = True
+            self._start(200, _EVENTS, None)
+            self.state = self.STREAMING
+        primer = self.primer if is_opening else b""
+        self.put(primer + self._encode(events) + more, ending)
+        if ending:
+            self.state = self.OVER
+            self.bell.put(None)
+
+    def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
+        """Take events out of a list, as a slow client must not hold them twice."""
+        parts = []
+        while events:
+            event_id, message = events.pop(0)
+            if self.trace is not None:
+                self.trace("<--", message)
+            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
+        return b"".join(parts)
+
+    def _start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
+        self.status = status
+        if self.trace is not None:
+            told = f"HTTP {status} {headers.get('Content-Type', '')}"
+            self.trace("<--", told.strip().encode("utf-8", "replace"))
+        self.start(status, {**headers, **self.extra}, body)
+
+    def client_left(self) -> None:
+        """Write nothing more. Never blocks."""
+        self.state = self.OVER
+        self.is_last = True
+        self.bell.put(None)
+
+    def wait_until_over(self, comment_seconds: float) -> None:
+        """Write what others queue, until the answer is over. While nothing comes, a
+        comment keeps the stream open."""
+        self.is_waiting = True
+        while self.state != self.OVER:
+            comment = b""
+            try:
+                get_within(self.bell, comment_seconds)
+            except Empty:
+                # Before the answer begins, a comment would make events of it.
+                comment = b":\n\n" if self.status else b""
+            self.flush(comment)
+
+    def hung_up(self) -> bool:
+        """Return whether the client is gone, without blocking."""
+        return False
+
+
+ACCESS_LOGGER = "mcp_lite.http"
+
+
+def log_access(exchange: Exchange) -> None:
+    """Log a line for an exchange that is over, to the logger "mcp_lite.http":
+
+        127.0.0.1 POST /mcp 200 3.1 tools/call forecast ada
+        127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
+
+    That is the client's address, method, path, status, milliseconds, the method and
+    name of the message, and the caller, as the claim `sub` of its token names it. The
+    level is INFO; it is WARNING for a status from 400 on. "-" stands for a part that is
+    missing, such as the status if the client left before it got one, or method and path
+    of a request that did not come whole. The line shows no query, no token, and nothing
+    else of a body. Nothing is logged while that logger has no handler.
+    """
+    logging = sys.modules.get("logging")
+    if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
+        return
+    columns = [
+        # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
+        exchange.peer.rpartition("::ffff:")[2],
+        exchange.method,
+        exchange.path,
+        exchange.status,
+        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
+        exchange.mirrored.get("Mcp-Method"),
+        # The rest of a URI may be secret.
+        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
+            :MAX_SHOWN_NAME
+        ],
+        str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
+    ]
+    # No peer adds another column, or line.
+    line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
+    if exchange.reason:
+        line += ": " + exchange.reason
+    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
+
+
+# When a handler answers with one of these errors, the HTTP status says so as well. The
+# specification wants "404 Not Found and a JSON-RPC error with code -32601" for an
+# unknown method, and "400 Bad Request" for a missing capability.
+_ANSWER_STATUS = {
+    each.code: each.http_status for each in (MethodNotFound, MissingCapability)
+}
+
+
+class HttpConnection(Connection):
+    """The conversation of one POST: its message, and the answer. The thread that brings
+    the exchange serves it, so there are no workers. If the client leaves, its request
+    is cancelled."""
+
+    is_remote = True
+    # When it was used last, by time.monotonic().
+    used = 0.0
+
+    def __init__(self, http: HttpEndpoint, outbox: Outbox) -> None:
+        super().__init__(
+            Protocol("server", http.server.capabilities, http.server.extension_row),
+            http.server,
+            outbox,
+            SameThread(),
+            tidiers=http.tidiers,
+        )
+        self.loop = http.loop
+        self.http = http
+
+    def take(self, exchange: Exchange) -> None:
+        """Serve the message of a POST, on its thread. A request gets its answer, a
+        refusal the status of its error; all else gets 202. Raises InvalidRequest."""
+        event = self.protocol.receive(exchange.message)
+        # What stays open must not hold it.
+        exchange.message = None
+        self.prepare(exchange, event)
+        if isinstance(event, Request):
+            self._take_request(event, exchange)
+        elif isinstance(event, Refusal):
+            self.refuse(event, exchange)
+        else:
+            self.act(event)
+            exchange.reply(202, {})
+
+    def prepare(self, exchange: Exchange, event: Event) -> None:
+        """Tell a request who makes it."""
+        if isinstance(event, Request):
+            event.auth = exchange.auth
+            event.headers = exchange.headers
+
+    def _take_request(self, request: Request, exchange: Exchange) -> None:
+        outbox = self.outbox_for(request, exchange)
+        if outbox is None:
+            exchange.is_last = True
+            # The request has come, even if its client does not stay for the 202.
+            with suppress(OSError):
+                exchange.reply(202, {})
+        self.act(request, outbox)
+        if request.row.stays_open:
+            # A subscription keeps nothing of its message but what it was granted.
+            request.params = request.meta = {}
+            request.capabilities = request.client_info = {}
+            exchange.load = 0
+            self.http.loads.pop(exchange, None)
+
+    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
+        """Return what takes the messages about a request. None: its POST gets 202."""
+        return None if request.is_notification else exchange
+
+    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
+        """Answer a message that was refused."""
+        reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
+        status = McpError.from_wire(reply["error"]).http_status
+        exchange.reply(status, _JSON, encode_answer(reply, None)[1])
+
+    def client_left(self, exchange: Exchange) -> None:
+        """Take note that the client of an exchange has hung up. Never blocks."""
+        exchange.client_left()
+        self.cancel_requests()
+
+    def retire(self) -> None:
+        """End what only listens: the server closes."""
+        self.http.server.input_ended(self)
+        self.cancel_pending(ConnectionClosed("the server was closed"))
+
+    def end(self) -> None:
+        """End the conversation, and cancel what is at work in it."""
+        self.http.server.disconnected(self)
+        self.lose(_OVER)
+
+
+###############################################################################
+# 18. HTTP endpoint ###########################################################
+###############################################################################
+
+# One endpoint for every revision (basic/transports/streamable-http.md and its
+# predecessors). HttpEndpoint judges who may ask, and serves the modern era: one POST,
+# one answer. All that only the legacy era has stands below it, from SessionStream on:
+# sessions, streams that a client comes back to, batches, and HTTP+SSE.
+
+_METHODS = "POST, GET, DELETE"
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": _METHODS,
+    "Access-Control-Max-Age": "600",
+    "Access-Control-Allow-Headers": "*, Authorization",
+}
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+# The values of MCP-Protocol-Version in the legacy era; "" stands for no header.
+_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+
+
+class HttpEndpoint:
+    """The HTTP side of a server: it answers exchanges. The options are start_http's."""
+
+    # Between the comments that keep a silent stream open.
+    comment_seconds = 15.0
+
+    def __init__(
+        self,
+        server: ServerEndpoint,
+        *,
+        path: str | None = None,
+        verify: Verify | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        stateless: bool = True,
+        health: str | None = None,
+        routes: Mapping[str, Route] | None = None,
+        public_routes: Mapping[str, Route] | None = None,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        self.server = server
+        self.loop = EventLoop()
+        self.max_body = max_body
+        # What large messages hold, up to MAX_LOAD in all. Here and below, each
+        # operation on a dict is atomic.
+        self.loads: dict[Exchange, int] = {}
+        # Held by the thread that decodes a large body.
+        self.decoding = threading.Lock()
+        # Told of what is refused because there is no room for it.
+        self.refusals = BurstLog()
+        # For ctx.on_cancel(), as the thread of a request is in its handler.
+        self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
+        self._verify: Any = verify
+        if verify is not None and not callable(verify):
+            # A look-up compares hashes first, whose key is random: its time tells
+            # nothing.
+            self._verify = dict(verify).get
+        self.hosts = {"localhost", "127.0.0.1", "[::1]"}
+        self.hosts |= set(map(_host_name, _check_names("allowed_hosts", allowed_hosts)))
+        self._origins = _check_names("allowed_origins", allowed_origins)
+        # The exchanges that are being served.
+        self.serving: dict[Exchange, HttpConnection] = {}
+        # {path: {method: what answers it}}; None is any path.
+        place = None if path is None else path.rstrip("/")
+        self.routes: dict[str | None, Json] = {place: {"POST": self._post}}
+        self.legacy = LegacyEndpoint(self, stateless, place)
+        # What any client may read: without a token, under any name of this host, from
+        # any page.
+        public = dict(public_routes or {})
+        if health is not None:
+            public[health] = lambda request: (200, {"Cache-Control": "no-store"}, b"")
+        self._metadata = resource_metadata or {}
+        if resource_metadata:
+            # RFC 9728, section 3.1: it stands between the host and the path.
+            url = re.sub(
+                "(?<=://)[^/]*",
+                rf"\g<0>{_WELL_KNOWN}",
+                resource_metadata["resource"],
+                count=1,
+            )
+            self._metadata_url = url.rstrip("/")
+            named = self._metadata_url.partition(_WELL_KNOWN)[2]
+            for each in ("", place or "", named):
+                public[_WELL_KNOWN + each] = lambda request: (
+                    200,
+                    {**_JSON, "Access-Control-Allow-Origin": "*"},
+                    encode_message(self._metadata),
+                )
+        self._public = {each.rstrip("/") for each in public}
+        for each, fn in {**(routes or {}), **public}.items():
+            serve = partial(_answer_route, fn)
+            self.routes[each.rstrip("/")] = {"GET": serve, "HEAD": serve}
+
+    def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
+        """Answer one HTTP request, and return when nothing more will be written. An
+        `error` refuses it. Never raises."""
+        exchange.endpoint = self
+        exchange.trace = self.server.trace
+        try:
+            # What any client may read, such as `health`, is told in any case.
+            if error is not None and exchange.path.rstrip("/") not in self._public:
+                raise error
+            if exchange.trace is not None:
+                asked = f"{exchange.method} {exchange.path}"
+                exchange.trace("-->", asked.encode("utf-8", "replace"))
+            self._find(exchange)(exchange)
+        except McpError as refusal:
+            headers = _JSON
+            if isinstance(refusal, HttpError):
+                exchange.reason = str(refusal)
+                headers = {**_JSON, **refusal.headers}
+            reply = error_message(exchange.request_id, refusal)
+            with suppress(OSError):
+                body = encode_answer(reply, None)[1]
+                exchange.reply(refusal.http_status, headers, body)
+        except OSError as failure:
+            log_line(DEBUG, f"the client left: {error_text(failure)}")
+        except BaseException as failure:
+            log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
+            if exchange.state == exchange.OPENING:
+                with suppress(OSError):
+                    exchange.reply(500, {})
+        self.loads.pop(exchange, None)
+        log_access(exchange)
+
+    # What there is room for
+    def has_room(self, exchange: Exchange, size: int) -> bool:
+        """Count how much an exchange holds from now on. If there is no room, return
+        False, and count nothing for it."""
+        self.loads[exchange] = size
+        loads = list(self.loads.values())
+        if len(loads) == 1 or sum(loads) <= MAX_LOAD:
+            return True
+        self.loads.pop(exchange, None)
+        self.refusals.add("HTTP: too many large messages at once: refused (503)")
+        return False
+
+    # Admission: by the head alone, before a byte of the body is read
+    def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
+        """Return the method that answers this request. Raises HttpError if the request
+        may not be made."""
+        path = exchange.path.rstrip("/")
+        route = self.routes.get(path) or self.routes.get(None, {})
+        serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
+        if path in self._public and serve is not None:
+            return serve
+        self._check_place(exchange)
+        if serve is not None:
+            if self._verify is not None:
+                exchange.auth = self._authorize(exchange.headers, self._verify)
+            return serve
+        if not route:
+            raise HttpError(404, f"nothing at {show(exchange.path)}")
+        allow = {"Allow": ", ".join(route)}
+        if exchange.method == "OPTIONS" and exchange.extra:
+            return lambda exchange: exchange.reply(204, {**_PREFLIGHT, **allow})
+        raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
+
+    def _check_place(self, exchange: Exchange) -> None:
+        """Raise HttpError unless this host is asked, and by no page of another one: "to
+        prevent DNS rebinding attacks"."""
+        headers = exchange.headers
+        host = headers.get("host", "")
+        if _host_name(host) not in self.hosts and "*" not in self.hosts:
+            raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
+        origin = headers.get("origin", "").lower()
+        if not origin:
+            # Browsers tell no origin for what a page only shows, such as an image.
+            site = headers.get("sec-fetch-site", "none")
+            if site not in ("none", "same-origin"):
+                raise HttpError(403, f"a page elsewhere asks: {show(site)}")
+        elif origin in self._origins or "*" in self._origins:
+            # Its pages may read what comes. No head has a line end inside a header.
+            exchange.extra = {
+                "Access-Control-Allow-Origin": headers["origin"],
+                "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
+                "Vary": "Origin",
+            }
+        else:
+            named = re.fullmatch("https?://([^/]+)", origin)
+            if named is None or _host_name(named[1]) not in self.hosts:
+                raise HttpError(
+                    403, f"origin {show(origin)} is not allowed; see allowed_origins"
+                )
+
+    def _authorize(
+        self,
+        headers: dict[str, str],
+        verify: Callable[[str], Json | None],
+    ) -> Json:
+        """Return the claims of the token in these headers. Raises HttpError."""
+        bearer = re.fullmatch(
+            "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
+        )
+        if bearer is None:
+            raise self._challenge(401)
+        try:
+            claims: object = verify(bearer[1])
+        except Exception as error:
+            # A PermissionError with a number is the system's: it tells no scope.
+            if isinstance(error, PermissionError) and error.errno is None:
+                raise self._challenge(403, "insufficient_scope", str(error)) from None
+            log_line(ERROR, f"verify: {error_text(error)}", error)
+            raise HttpError(500, "the token could not be checked") from None
+        if not isinstance(claims, dict) or not claims:
+            raise self._challenge(401, "invalid_token")
+        return dict(claims)
+
+    def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
+        """Make the refusal that tells a client which token would do, and where to get
+        it."""
+        parameters = {"error": problem}
+        if self._metadata:
+            parameters["resource_metadata"] = self._metadata_url
+            scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
+        # RFC 6749, section 3.3, says which characters a scope has.
+        parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
+        told = [f'{name}="{value}"' for name, value in parameters.items() if value]
+        challenge = f"Bearer {', '.join(told)}".strip()
+        return HttpError(
+            status,
+            problem or "a bearer token is needed",
+            {"WWW-Authenticate": challenge},
+        )
+
+    # POST: basic/transports/streamable-http.md#sending-messages
+    def _post(self, exchange: Exchange) -> None:
+        exchange.read_message()
+        # The era is that of the message, whatever its client has sent before.
+        told = member_at(exchange.message, ("params", "_meta", META_VERSION))
+        row = method_row(object_or_empty(exchange.message).get("method"))
+        header = exchange.headers.get("mcp-protocol-version", "")
+        is_modern = told is not None or row.since >= FIRST_MODERN
+        if not is_modern and header in _SESSION_VERSIONS:
+            self.legacy.post(exchange)
+            return
+        self._check_modern(exchange, told)
+        connection = HttpConnection(self, exchange)
+        try:
+            self.serve(connection, exchange, connection.take, exchange)
+        finally:
+            connection.end()
+
+    def _check_modern(self, exchange: Exchange, told: Any) -> None:
+        """Raise McpError unless the headers of a modern message are right; `told` is
+        the version in its `_meta`."""
+        header = exchange.headers.get("mcp-protocol-version")
+        is_request = exchange.request_id is not None
+        is_needed = is_request or header is not None
+        if is_needed and told not in (None, header):
+            raise HeaderMismatch(
+                f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
+            )
+        if header or told is not None:
+            check_modern_version(header or told)
+        if is_request and told is None:
+            meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
+            check_members(MODERN_META, meta, "_meta.")
+        self.check_mirrors(exchange, is_request)
+
+    def check_mirrors(
+        self,
+        exchange: Exchange,
+        required: bool = False,
+        code: int = HeaderMismatch.code,
+    ) -> None:
+        """Raise HeaderMismatch, with this code, if headers contradict the message, or
+        are missing where they are `required`."""
+        message = object_or_empty(exchange.message)
+        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
+        for name, value in exchange.mirrored.items():
+            header = exchange.headers.get(name.lower())
+            is_missing = required and value is not None and header is None
+            if is_missing or not (header is None or is_mirrored(header, value)):
+                mismatch = HeaderMismatch(
+                    f"{name}: {show(header)}, but {show(value)} in the body"
+                )
+                mismatch.code = code
+                raise mismatch
+
+    def serve(
+        self,
+        connection: HttpConnection,
+        exchange: Exchange,
+        begin: Callable[..., object],
+        *given: object,
+    ) -> None:
+        """Begin an answer by begin(*given), and keep this thread until nothing more
+        will be written; meanwhile it writes what others queue."""
+        exchange.connection = connection
+        self.serving[exchange] = connection
+        try:
+            begin(*given)
+            exchange.wait_until_over(self.comment_seconds)
+        finally:
+            del self.serving[exchange]
+            connection.used = time.monotonic()
+
+    # Looking after what is open
+    def find_departed(self) -> None:
+        """Find clients that have hung up. The carrier calls this now and then. Never
+        blocks."""
+        for exchange, connection in list(self.serving.items()):
+            if exchange.state != exchange.OVER and exchange.hung_up():
+                connection.client_left(exchange)
+
+    def close(self, final: bool) -> None:
+        """End what only listens; if `final`, also sessions and what still runs, but for
+        what this thread itself is in."""
+        serving = list(self.serving.items())
+        mine = {
+            connection
+            for exchange, connection in serving
+            if exchange.thread == threading.get_ident()
+        }
+        connections = {connection for _, connection in serving}
+        connections.update(self.legacy.sessions.copy().values())
+        for connection in connections:
+            connection.retire()
+            if final and connection not in mine:
+                connection.end()
+
+
+def _answer_route(fn: Route, exchange: Exchange) -> None:
+    """Answer with what a function of the program's says."""
+    status, headers, body = fn(exchange)
+    # A text of a peer's, repeated here, makes no other header.
+    headers = {name: printable(value) for name, value in headers.items()}
+    exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
+
+
+def _host_name(host: str) -> str:
+    """Return a host without its port, in lower case."""
+    name, _, port = host.lower().rpartition(":")
+    return name if port.isdecimal() else host.lower()
+
+
+def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
+    """Return names in lower case. Raises ValueError."""
+    if isinstance(names, str) and names != "*":
+        raise ValueError(f"{option}: expected a list, got {show(names)}")
+    return {name.lower().rstrip("/") for name in names or ()}
+
+
+# The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. It stands
+# on what is above. Above, HttpEndpoint.legacy alone needs it: to drop the era, delete
+# from here to the end of the section, and each statement with that name.
+
+# "If the server does not receive an `MCP-Protocol-Version` header [...] the server
+# SHOULD assume protocol version `2025-03-26`": basic/transports.md.
+ASSUMED_VERSION = "2025-03-26"
+MAX_SESSIONS = 1_000  # open at once
+# The estimate of a message that opens a session: what it says is kept as long as that.
+MAX_HELLO = 256 << 10
+# Streams that are over are kept for clients that come back: the latest ones of all
+# sessions, at most so many, with at most so many bytes of events.
+MAX_STREAMS = 1_000
+MAX_KEPT = 32 << 20
+
+
+class SessionStream(Outbox):
+    """A stream of a session, which a client may come back to: an event's id is the name
+    of the stream and the event's number, such as 2-7, and the latest MAX_EVENTS stay
+    here after they were sent. One exchange at a time carries it; while the client is
+    away, that is one which is over. The next exchange gets what the client has missed.
+    """
+
+    # Whether its last message was queued, and the number of that.
+    complete = False
+    added = 0
+
+    def __init__(self, session: Session, exchange: Exchange) -> None:
+        self.connection: Session = session
+        self.exchange = exchange
+        self.name = next(session.names)
+        session.streams[self.name] = self
+        # It guards what follows, and which exchange gets it.
+        self._lock = threading.Lock()
+        # (number, message) each.
+        self.kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)
+        # "to prime the client to reconnect", a stream begins with an id, since then.
+        self._is_primed = session.protocol.version >= "2025-11-25"
+        if self._is_primed:
+            exchange.primer = self._line(0) + b"data: \n\n"
+
+    def _line(self, number: int) -> bytes:
+        return f"id: {self.name}-{number}\n".encode("ascii")
+
+    def send(self, message: Json) -> None:
+        self._add(encode_message(message))
+
+    def _add(self, message: bytes, is_last: bool = False) -> None:
+        with self._lock:
+            self.added += 1
+            self.kept.append((self.added, message))
+            self.exchange.add(message, self._line(self.added))
+            if is_last:
+                self.complete = self.exchange.complete = True
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue an answer. It is the last event, but of what a GET listens to. The
+        answer to a handshake names the session."""
+        is_last = self is not self.connection.outbox
+        if answer is None:
+            self.complete = self.exchange.complete = is_last
+            return
+        if request is not None and request.row.handshake and "error" not in answer:
+            self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
+        self._add(encode_answer(answer, request)[1], is_last)
+
+    def flush(self) -> None:
+        self.exchange.flush()
+        if self.complete:
+            self.connection.legacy.keep(self)
+
+    def flush_soon(self) -> None:
+        self.exchange.flush_soon()
+
+    def end(self) -> None:
+        """End it, whether its request was answered or not."""
+        self.complete = True
+        self.exchange.end()
+
+    def attach(self, exchange: Exchange, after: int | None) -> None:
+        """Write to this exchange from now on: all behind the event with the number
+        `after`; without one, what was not sent yet."""
+        with self._lock:
+            before = self.exchange
+            if after is None:
+                after = self.added - len(before.events)
+            before.events = deque()
+            for number, message in self.kept:
+                if number > after:
+                    exchange.add(message, self._line(number))
+            exchange.complete = self.complete
+            self.exchange = exchange
+        before.complete = True
+        before.bell.put(None)
+
+    def leave(self, retry_ms: int) -> None:
+        """End the response, and have the client come back for the answer after
+        `retry_ms`. Do nothing if it has no id to come back to."""
+        if self._is_primed:
+            self.exchange.is_last = True
+            self.exchange.complete = True
+            self.exchange.flush(b"retry: %d\n\n" % retry_ms)
+
+
+class Session(HttpConnection):
+    """A conversation of the legacy era, which lasts for many POSTs. What is about a
+    request goes to the stream of its POST, all else to the session's outbox, which the
+    client hears by a GET. Where there are no sessions, this serves one POST, has no id,
+    and drops all else."""
+
+    outbox: Any
+
+    def __init__(
+        self, legacy: LegacyEndpoint, exchange: Exchange, session_id: str | None
+    ) -> None:
+        self.legacy = legacy
+        self.session_id = session_id
+        # The principal that may use it.
+        self.owner = principal(exchange.auth)
+        self.used = time.monotonic()
+        # The streams that a client may come back to, and the names of the next ones.
+        self.streams: dict[str, SessionStream] = {}
+        self.names = map(str, itertools.count())
+        nobody = Exchange("GET", "", {})
+        nobody.client_left()
+        super().__init__(legacy.http, nobody)
+        # The server's questions get ids that begin at a random number. Else a late
+        # answer to a question of a lost session could pass for one in its successor.
+        self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+        self.carries_changes = session_id is not None
+        if self.carries_changes:
+            self.outbox = SessionStream(self, nobody)
+
+    def take(self, exchange: Exchange) -> None:
+        """Serve what a POST brought, as HttpConnection does; or a batch, of which no
+        event has an id."""
+        if not isinstance(exchange.message, list):
+            super().take(exchange)
+            return
+        self.receive_batch(exchange.message, exchange, partial(self.prepare, exchange))
+        if exchange.state == exchange.OPENING and not exchange.complete:
+            exchange.reply(202, {})
+        exchange.end()
+
+    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
+        if self.session_id is None or request.is_notification:
+            return super().outbox_for(request, exchange)
+        request.outbox = stream = SessionStream(self, exchange)
+        if request.cancelled:
+            # Another POST has cancelled it, before it had its stream.
+            stream.finish(request, None)
+        return stream
+
+    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
+        """Answer what was refused: with the status 200 if that is the answer to a
+        request. An answer to no open question may just be late."""
+        if refusal.is_late and self.session_id is not None:
+            exchange.reply(202, {})
+        elif "id" in (refusal.reply or {}) and self.protocol.version:
+            exchange.reply(200, _JSON, encode_answer(refusal.reply, None)[1])
+        else:
+            super().refuse(refusal, exchange)
+
+    def client_left(self, exchange: Exchange) -> None:
+        """Take note that the client has hung up. "Disconnection SHOULD NOT be
+        interpreted as the client cancelling": it may come back, where there is a
+        session."""
+        exchange.client_left()
+        if self.session_id is None:
+            self.cancel_requests()
+
+    def retire(self) -> None:
+        super().retire()
+        self.outbox.end()
+
+    def end(self) -> None:
+        self.legacy.sessions.pop(self.session_id, None)
+        super().end()
+        for stream in [self.outbox, *self.streams.values()]:
+            stream.end()
+
+
+class SseSession(Session):
+    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. The answer to the GET
+    that opens it takes all that the server says; a POST that is taken gets 202. When
+    that answer ends, so does the session."""
+
+    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
+        return None
+
+    def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
+        self.act(refusal)
+        exchange.reply(202, {})
+
+    def retire(self) -> None:
+        HttpConnection.retire(self)
+        if not self.protocol.in_flight:
+            self.outbox.end()
+
+
+class LegacyEndpoint:
+    """The legacy era of an HttpEndpoint: it finds, opens and closes sessions."""
+
+    # An idle session may be closed after this.
+    session_seconds = SESSION_SECONDS
+
+    def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
+        self.http = http
+        self._stateless = stateless
+        # -32001, as in drafts of 2026-07-28: what a session's client is told.
+        self._check_mirrors = partial(http.check_mirrors, code=-32001)
+        # By id. Here and below, each operation on a dict is atomic.
+        self.sessions: dict[str | None, Session] = {}
+        # The streams that are over, the oldest first, with the bytes of their events.
+        self._kept: dict[SessionStream, int] = {}
+        if stateless:
+            return
+        if place in ("/sse", "/messages"):
+            raise ValueError(f"path: {place} is where HTTP+SSE is served")
+        http.routes[place].update(GET=self._get, DELETE=self._delete)
+        http.routes["/sse"] = {"GET": self._get_sse}
+        http.routes["/messages"] = {"POST": self._post_sse}
+
+    # Sessions
+    def _open(self, kind: type[Session], exchange: Exchange) -> Session:
+        """Open a session; close those that are idle for too long, and the one that is
+        idle for the longest time if there are too many."""
+        served = set(self.http.serving.copy().values())
+        idle = [each for each in self.sessions.copy().values() if each not in served]
+        oldest = time.monotonic() - self.session_seconds
+        for each in sorted(idle, key=lambda each: each.used):
+            if each.used < oldest or len(self.sessions) >= MAX_SESSIONS:
+                each.end()
+        # "The session ID SHOULD be globally unique and cryptographically secure".
+        session = kind(self, exchange, os.urandom(24).hex())
+        self.sessions[session.session_id] = session
+        return session
+
+    def _find(self, exchange: Exchange) -> Session:
+        """Find the session that a request names, if it is its own. Raises HttpError."""
+        name = exchange.headers.get("mcp-session-id")
+        if name is None:
+            raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
+        session = self._owned(Session, name, exchange)
+        version = exchange.headers.get("mcp-protocol-version", "")
+        if version not in ("", session.protocol.version):
+            raise HttpError(
+                400,
+                f"MCP-Protocol-Version: expected {session.protocol.version}, "
+                f"got {show(version)}",
+            )
+        return session
+
+    def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
+        session = self.sessions.get(name)
+        if type(session) is not kind or session.owner != principal(exchange.auth):
+            raise HttpError(404, "no such session; initialize again")
+        session.used = time.monotonic()
+        return session
+
+    def keep(self, stream: SessionStream) -> None:
+        """Keep a stream that is over for a client that comes back, if that has seen an
+        event of it. The oldest go."""
+        if not stream.exchange.is_stream:
+            self._drop(stream)
+            return
+        self._kept[stream] = sum(len(message) for _, message in stream.kept.copy())
+        while len(self._kept) > MAX_STREAMS or sum(self._kept.values()) > MAX_KEPT:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, stream: SessionStream) -> None:
+        self._kept.pop(stream, None)
+        stream.connection.streams.pop(stream.name, None)
+
+    # Streamable HTTP: basic/transports.md of 2025-03-26 to 2025-11-25
+    def post(self, exchange: Exchange) -> None:
+        """Serve what a POST brought: in the session that it names, or opens; where
+        there are no sessions, alone."""
+        self._check_mirrors(exchange)
+        row = method_row(object_or_empty(exchange.message).get("method"))
+        opens = row.handshake and exchange.request_id is not None
+        if opens and exchange.load > MAX_HELLO:
+            raise HttpError(413, "initialize: too large to be kept")
+        if self._stateless:
+            session = Session(self, exchange, None)
+            told = exchange.headers.get("mcp-protocol-version")
+            session.protocol.version = "" if opens else told or ASSUMED_VERSION
+        else:
+            session = self._open(Session, exchange) if opens else self._find(exchange)
+        try:
+            self.http.serve(session, exchange, session.take, exchange)
+        finally:
+            if self._stateless:
+                session.end()
+
+    def _get(self, exchange: Exchange) -> None:
+        """Listen; or, with Last-Event-ID, go on with the stream of that event."""
+        exchange.read_body()  # behind it, the end of the connection can be seen
+        session = self._find(exchange)
+        last_id = exchange.headers.get("last-event-id", "0-")
+        name, _, number = last_id.rpartition("-")
+        stream = session.streams.get(name)
+        after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
+        is_heard = stream is not None and after is not None and after >= stream.added
+        if stream is None or (stream.complete and is_heard):
+            raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
+        exchange.connection = session
+        stream.attach(exchange, after)
+        self.http.serve(session, exchange, exchange.flush, b":\n\n")
+
+    def _delete(self, exchange: Exchange) -> None:
+        self._find(exchange).end()
+        exchange.reply(200, {})
+
+    # HTTP+SSE: basic/transports.md of 2024-11-05
+    def _get_sse(self, exchange: Exchange) -> None:
+        exchange.read_body()
+        session = self._open(SseSession, exchange)
+        session.outbox = exchange
+        place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
+        try:
+            self.http.serve(session, exchange, exchange.flush, place.encode("ascii"))
+        finally:
+            session.end()
+
+    def _post_sse(self, exchange: Exchange) -> None:
+        name = exchange.query.rpartition("session_id=")[2]
+        session = self._owned(SseSession, name, exchange)
+        exchange.read_message()
+        self._check_mirrors(exchange)
+        if isinstance(exchange.message, list):
+            raise InvalidRequest("a batch: not over HTTP+SSE")
+        session.take(exchange)
+
+
+###############################################################################
+# 19. HTTP server #############################################################
+###############################################################################
+
+# Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
+# standard library's http.server and socketserver, with a thread for each connection.
+# This section knows no messages, and the endpoint knows no sockets.
+
+MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
+MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
+TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
+# What stands for a head that could not be read.
+_NO_HEAD = Head("", "", "1.0", {}, None, True)
+
+
+@lru_cache(None)
+def _status_line(status: int) -> str:
+    from http import HTTPStatus
+
+    return f"{status} {HTTPStatus(status).phrase}"
+
+
+def answer_wsgi(
+    endpoint: HttpEndpoint, environ: Json, start_response: Callable[..., Write]
+) -> list[bytes]:
+    """Answer one request as a WSGI application does (PEP 3333), on this thread."""
+    exchange = _WsgiExchange(environ, start_response)
+    endpoint.answer(exchange)
+    if exchange.state == exchange.OPENING:
+        exchange.reply(400, {})  # the body could not be read
+    return [exchange.result]
+
+
+class _WsgiExchange(Exchange):
+    result = b""
+    # None where a host, such as Starlette, has no write().
+    _write: Write | None = None
+
+    def __init__(self, environ: Json, start_response: Callable[..., Write]) -> None:
+        headers = {
+            name[5:].replace("_", "-").lower(): str(value)
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
+        headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
+        path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
+        path += f"?{environ.get('QUERY_STRING') or ''}"
+        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
+        self.peer = str(environ.get("REMOTE_ADDR") or "")
+        self._environ = environ
+        self._start_response = start_response
+
+    def read_body(self) -> bytes:
+        length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
+        size = told = _body_size(length, "1.1") or 0
+        # Some servers mark the end of a body whose length they do not know; to read on
+        # behind the end of any other blocks.
+        if self._environ.get("wsgi.input_terminated") and size == 0:
+            size = self.endpoint.max_body + 1
+        self.claim(told)
+        body: bytes = self._environ["wsgi.input"].read(size)
+        self.claim(len(body))
+        if len(body) < told:
+            raise HttpError(400, "the body ended early")
+        return body
+
+    def start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
+        self.result = body or b""
+        self._write = self._start_response(_status_line(status), list(headers.items()))
+
+    def put(self, events: bytes, ending: bool) -> None:
+        if self._write is None:
+            # They wait for the end.
+            self.result += events
+            return
+        try:
+            self._write(events)
+        except Exception as error:
+            # Each server has exceptions of its own for a client that has hung up.
+            raise OSError(error_text(error)) from error
+
+
+class _SocketExchange(Exchange):
+    _is_probed = False
+
+    def __init__(self, handler: _Handler, head: Head) -> None:
+        super().__init__(head.method, head.target, head.fields)
+        self._handler = handler
+        self._size = head.size
+        self._sock = handler.connection
+        self._is_chunked = head.version == "1.1"
+        self.peer = str(handler.client_address[0])
+        self.is_last = head.last
+        # Whether nothing of the request is left to be read.
+        self.is_read = head.size == 0
+
+    def read_body(self) -> bytes:
+        body = b""
+        if not self.is_read:
+            self.claim(self._size or 0)
+            if "expect" in self.headers:
+                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = self._read_chunks() if self._size is None else self._read(self._size)
+            self.is_read = True
+        self._handler.set_deadline()
+        return body
+
+    def _read(self, size: int) -> bytes:
+        data: bytes = self._handler.rfile.read(size)
+        if len(data) < size:
+            raise HttpError(400, "the body ended early")
+        return data
+
+    def _read_chunks(self) -> bytes:
+        body = bytearray()
+        size = -1
+        while size != 0:
+            line = self._handler.rfile.readline(MAX_HEAD)
+            chunk = re.fullmatch(_CHUNK_LINE, line)
+            if chunk is None:
+                raise HttpError(400, "expected the size of a chunk")
+            size = int(chunk[1], 16)
+            self.claim(len(body) + size)
+            body += self._read(size)
+            # Trailers are refused, too: nobody sends any with a message.
+            if self._read(2) != b"\r\n":
+                raise HttpError(400, "a chunk without an end")
+        return bytes(body)
+
+    def start(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
+        if body is None and self._is_chunked:
+            headers["Transfer-Encoding"] = "chunked"
+        # No request can follow a body that was not read, or while its own thread is in
+        # a handler.
+        self.is_last |= threading.get_ident() != self.thread or not self.is_read
+        if self.is_last:
+            headers["Connection"] = "close"
+        fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
+        head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
+        self._send(head.encode("latin-1", "replace") + (body or b""), body is not None)
+
+    def put(self, events: bytes, ending: bool) -> None:
+        data = events
+        if self._is_chunked:
+            data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
+            data += b"0\r\n\r\n" if ending else b""
+        self._send(data, ending)
+
+    def _send(self, data: bytes, ending: bool) -> None:
+        # The client must take each piece in time, and then send the next request.
+        handler = self._handler
+        try:
+            for start in range(0, len(data), MAX_PIECE):
+                handler.set_deadline(handler.server.idle_seconds)
+                self._sock.sendall(data[start : start + MAX_PIECE])
+        except OSError:
+            # No other answer can follow one that was half written.
+            self.is_last = True
+            raise
+        if not ending:
+            handler.set_deadline()
+            return
+        self.is_last |= threading.get_ident() != self.thread
+        if self.is_last:
+            shut(self._sock, 1)
+
+    def hung_up(self) -> bool:
+        """A client that says no more may still wait for the answer to its POST. What is
+        sent to it then, and ignored, resets the connection if it has gone; the next
+        look sees that."""
+        import select
+        import socket
+
+        if sys.platform != "linux":
+            try:
+                return is_ready(self._sock) and not socket.socket.recv(
+                    self._sock, 1, socket.MSG_PEEK
+                )
+            except OSError:
+                return True
+        # This is seen behind what is still unread, such as TLS's own end.
+        poll = select.poll()
+        poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
+        seen = sum(event for _, event in poll.poll(0))
+        may_listen = self._is_chunked and self.state == self.OPENING
+        if seen & (select.POLLHUP | select.POLLERR) or not (seen and may_listen):
+            return bool(seen)
+        if not self._is_probed and self._writing.acquire(False):
+            self._is_probed = True
+            with suppress(OSError):
+                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._writing.release()
+        return False
+
+
+# Their modules are slow to import, so listen_http() mixes them in.
+if not TYPE_CHECKING:
+    BaseHTTPRequestHandler = ThreadingTCPServer = object
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Reads the requests of a connection, one after another, on a thread of its own:
+
+        idle --a byte--> a request comes --all of it--> at work --answered--> idle
+          +-- idle_seconds --+-- request_seconds --+             |
+                             v                     v             v
+                          cut off               cut off     ended, if it is the last
+
+    It is mixed with http.server's BaseHTTPRequestHandler, but has its own parser of
+    heads: parse_head() says why. The server cuts it off at the `deadline`.
+    """
+
+    rfile: io.BufferedReader
+    server: HttpServer
+    _head = _NO_HEAD
+    _head_bytes = b""
+    _problem: HttpError | None = None
+    # When the server cuts the connection off, by time.monotonic().
+    deadline = float("inf")
+
+    def setup(self) -> None:
+        self.thread = threading.current_thread()
+        self.thread.name = "mcp-http-connection"
+        self.server.connections[self.request] = self
+        if self.server.closing.is_set():
+            shut(self.request)
+        if len(self.server.connections) > self.server.max_connections:
+            self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
+            self.server.endpoint.refusals.add(
+                "HTTP: too many connections: refused (503)"
+            )
+        # A timeout of the socket's own would double the system calls; but on Windows, a
+        # thread may not notice the server's cut.
+        self.request.settimeout(
+            None if os.name == "posix" else self.server.idle_seconds
+        )
+        if hasattr(self.request, "do_handshake"):
+            self.set_deadline(self.server.request_seconds)
+            self.request.do_handshake()
+        self.set_deadline(self.server.idle_seconds)
+        super().setup()
+
+    def set_deadline(self, seconds: float = float("inf")) -> None:
+        """Have the connection cut off in so many seconds, unless this is set anew."""
+        self.deadline = time.monotonic() + seconds
+
+    def handle_one_request(self) -> None:
+        """Read a request, and have it answered."""
+        self.close_connection = True
+        if not self.rfile.peek(1):
+            return
+        self.set_deadline(self.server.request_seconds)
+        problem = self._problem
+        head = _NO_HEAD
+        try:
+            head = self._read_head()
+        except HttpError as error:
+            problem = error
+        exchange = _SocketExchange(self, head)
+        exchange.is_last |= problem is not None
+        self.server.endpoint.answer(exchange, problem)
+        if not exchange.is_read:
+            # If this end closed now, the client could lose the answer. So the client or
+            # the deadline ends it.
+            shut(self.connection, 1)
+            while self.rfile.read1(CHUNK):
+                pass
+        self.close_connection = exchange.is_last or self.server.closing.is_set()
+
+    def _read_head(self) -> Head:
+        # Mostly, all of it has come at once; else this reads 3 bytes, then lines.
+        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
+        data = self.rfile.read(end + 4)
+        while not data.endswith(b"\r\n\r\n"):
+            line = self.rfile.readline(MAX_HEAD + 1)
+            data += line
+            if len(data) > MAX_HEAD:
+                raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
+            if not line.endswith(b"\r\n"):
+                raise HttpError(400, "the head ended early, or a line has no CR")
+        # A client says the same again and again.
+        if data != self._head_bytes:
+            self._head = parse_head(data)
+            self._head_bytes = data
+        return self._head
+
+
+class HttpServer(ThreadingTCPServer):
+    """A server on a port, as `Server.start_http` returns it; a context manager.
+
+        url, port   where clients find it
+        close()     take no more requests, and end what there is
+        request_seconds, idle_seconds   deadlines, to be changed before a client comes
+
+    It is mixed with socketserver's ThreadingTCPServer: one thread accepts, and each
+    connection has its own. Every TICK_SECONDS the accepting thread cuts off the
+    connections that are late, and looks which clients have hung up. It goes on with
+    that until close() returns, which therefore needs no thread.
+    """
+
+    daemon_threads = True
+    # All of a request must arrive within this time.
+    request_seconds = 60.0
+    # A client must send a request, or take what is written, within this time.
+    idle_seconds = 30.0
+
+    def begin_serving(
+        self,
+        endpoint: HttpEndpoint,
+        url: str,
+        port: int,
+        is_shared: bool,
+        max_connections: int,
+    ) -> None:
+        # Whether another process may listen at the same socket.
+        self._is_shared = is_shared
+        self.endpoint = endpoint
+        self.url = url
+        self.port = port
+        self.max_connections = max_connections
+        self.closing = threading.Event()
+        self._is_closed = threading.Event()
+        # Each operation on it is atomic by itself.
+        self.connections: dict[Socket, _Handler] = {}
+        # When close() waits, the connections that are cut off at the limit.
+        self._others: dict[Socket, _Handler] = {}
+        self._limit = float("inf")
+        start_thread("mcp-http", self._accept)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def serve_until(self, stop: Signals, grace: float) -> None:
+        """Block until a signal comes; then close, and wait for handlers."""
+        signal = "SIGINT"
+        with suppress(KeyboardInterrupt):
+            signal = stop.wait()
+        self.close(0.0 if signal == "SIGINT" else grace, stop)
+
+    def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
+        """Take no more requests, end what listens, and wait for handlers. Those that
+        still run after `grace` are cancelled. Idempotent, from any thread."""
+        if self.closing.is_set():
+            return
+        self.closing.set()
+        if not self._is_shared:
+            shut(self.socket)  # on Linux, this wakes the accepting thread
+        self.shutdown()
+        self.server_close()  # the port is free
+        self.endpoint.find_departed()  # a client that has hung up is not waited for
+        self.endpoint.close(False)
+        me = threading.current_thread()
+        connections = self.connections.copy().items()
+        self._others = {
+            sock: each for sock, each in connections if each.thread is not me
+        }
+        for sock in self._others:
+            shut(sock, 0)  # no more requests
+        threads = [each.thread for each in self._others.values()]
+        cancel_at = time.monotonic() + grace
+        # A client that reads nothing holds up the end no longer than this.
+        self._limit = cancel_at + TIDY_SECONDS
+        is_hurried = False
+        while not join_all(threads, TICK_SECONDS) and not is_hurried:
+            now = time.monotonic()
+            is_hurried = now > self._limit or (stop is not None and not stop.empty())
+            self.endpoint.close(now > cancel_at)
+        self.endpoint.close(True)
+        self._limit = 0.0
+        self.service_actions()
+        self._is_closed.set()
+        self.endpoint.tidiers.close(0.0)
+        self.endpoint.loop.close()
+
+    def _accept(self) -> None:
+        self.serve_forever(TICK_SECONDS)
+        # Meanwhile close() waits for handlers.
+        while not self._is_closed.wait(TICK_SECONDS):
+            self.service_actions()
+
+    # socketserver calls these, on the accepting thread.
+    def get_request(self) -> Any:
+        try:
+            sock, address = super().get_request()
+        except OSError:
+            self.closing.wait(0.05)  # out of descriptors, say: until some are closed
+            raise
+        return sock, address or ("", 0)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return len(self.connections) <= self.max_connections + MAX_SURPLUS
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exc_info()[1]
+        log_line(DEBUG, f"an HTTP connection ended: {error_text(error)}")
+
+    def service_actions(self) -> None:
+        now = time.monotonic()
+        for sock, handler in self.connections.copy().items():
+            is_late = self._limit < now and sock in self._others
+            if is_late or handler.deadline < now:
+                shut(sock)
+        try:
+            self.endpoint.find_departed()
+        except Exception as error:
+            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
+
+
+def listen_http(
+    endpoint: HttpEndpoint,
+    host: str,
+    port: int,
+    sock: Socket | None,
+    path: str,
+    max_connections: int,
+    ssl_context: SSLContext | None,
+) -> HttpServer:
+    """Start a server on a port, or a socket, in the background. Raises OSError."""
+    import socket
+    from http.server import BaseHTTPRequestHandler
+    from socketserver import ThreadingTCPServer
+
+    is_shared = sock is not None
+    if sock is None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.create_server(
+            (host, port),
+            family=family,
+            backlog=MAX_CONNECTIONS,
+            dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        )
+    # Another process may share it, and take the connection that this one was told of.
+    sock.setblocking(False)
+    scheme = "http"
+    if ssl_context is not None:
+        scheme = "https"
+        # The handshake is for the connection's own thread.
+        sock = ssl_context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False
+        )
+    address = sock.getsockname()
+    place = "localhost"
+    is_unix = isinstance(address, (str, bytes))
+    port = 0
+    if not is_unix:
+        host, port = address[:2]
+        # For every address, one that is always there.
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
+        endpoint.hosts.add(f"[{host}]" if ":" in host else host)
+    handler = type(
+        "Handler",
+        (_Handler, BaseHTTPRequestHandler),
+        {"disable_nagle_algorithm": not is_unix},
+    )
+    listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
+    server: HttpServer = listener(address, handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = sock
+    server.begin_serving(
+        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
+    )
+    if hasattr(os, "register_at_fork"):
+        from weakref import ref
+
+        os.register_at_fork(after_in_child=partial(_let_go_of_sockets, ref(server)))
+    return server
+
+
+def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
+    """In the child of a fork, close the sockets: they are of use to its parent alone. A
+    child that lives on would keep the port, and the connections, open."""
+    server = reference()
+    for sock in (server.socket, *server.connections) if server else ():
+        with suppress(OSError):
+            os.close(sock.detach())
+
+
+###############################################################################
+# 20. HTTP client #############################################################
+###############################################################################
+
+# This section is a client's way to an HTTP server. It has URLs and proxies, a small
+# pool of connections, the challenges of a server that wants a login, and the two
+# Transports that POST messages. It feeds the Connection with what comes,
+# and looks at little of a message: its method, its ids, its revision, and what headers
+# mirror.
+#
+# An HTTP request is kept with its response, and sent again after a redirect or a login.
+# To abort one, look it up by its key, which mostly is the id of the JSON-RPC request in
+# it. A server that wants a login refuses with 401 or 403. Then the Authorizer gets what
+# lets the next try in, by a login, say. After too many refusals there is no next try.
+
+KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
+REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
+MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
+# Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
+# An established listening stream retries forever.
+MAX_FAILURES = 3
+MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
+MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
+# The examples of SDKs say this, with status 400, where the specification says 404.
+_NO_SESSION = "(?i)no valid session|server not initialized"
+
+
+def parse_url(text: str) -> SplitResult:
+    """Return an HTTP URL without its fragment. Raises ValueError, which shows nothing
+    of the URL: it may hold secrets."""
+    from urllib.parse import urlsplit
+
+    with suppress(ValueError):
+        url = urlsplit(text.strip())
+        is_http = url.scheme in ("http", "https") and url.username is None
+        # To ask for a port is to have it checked.
+        if is_http and url.hostname and (url.port or True):
+            return url._replace(fragment="")
+    raise ValueError(
+        "url: expected http:// or https://, a host without a user (see headers=), "
+        "and maybe a port and a path"
+    )
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with *** in place of each word of these secrets. The name of a
+    scheme, such as Bearer, stays, and so does a word of three characters or less."""
+    for word in " ".join(secrets).split():
+        if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
+            text = text.replace(word, "***")
+    return text
+
+
+def show_url(url: SplitResult) -> str:
+    """Return a URL for an error text: without its query, which may be a secret."""
+    return f"{url.scheme}://{url.netloc}{url.path}"
+
+
+def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
+    """Merge headers. If several have the same name, in upper or lower case, the last
+    one counts. Raises ValueError for a header that no request can have; the text leaves
+    its value out, which may be secret."""
+    merged = {}
+    for part in parts:
+        for name, value in part.items():
+            if not re.fullmatch(_HEADER, f"{name}: {value}"):
+                raise ValueError(
+                    f"headers: {show(name)}: expected text of Latin-1, in one line"
+                )
+            merged[name.lower()] = (name, value)
+    return dict(merged.values())
+
+
+def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
+    """Return the proxy that the environment, or the system's settings, have for a URL,
+    as host:port, and the headers that it wants; ("", {}) if there is none."""
+    if url.hostname in _LOOPBACK:
+        return "", {}
+
+    from urllib.parse import unquote
+    from urllib.request import getproxies, proxy_bypass
+
+    is_direct = proxy_bypass(str(url.hostname))
+    address = "" if is_direct else getproxies().get(url.scheme, "")
+    place = address.rpartition("//")[2].rstrip("/")
+    login, _, place = place.rpartition("@")
+    headers = {}
+    if login:
+        headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
+    return place, headers
+
+
+def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
+    """Return where a reference leads from a URL. Return None if it is no URL, or leads
+    to another scheme, host or port, which must not see our headers, as they may hold
+    secrets."""
+    from urllib.parse import urljoin
+
+    with suppress(ValueError):
+        target = parse_url(urljoin(url.geturl(), reference.strip()))
+        place = (target.scheme, target.hostname, target.port)
+        if place == (url.scheme, url.hostname, url.port):
+            return target
+    return None
+
+
+def open_connection(
+    url: SplitResult,
+    proxy: str,
+    proxy_headers: dict[str, str],
+    ssl_context: SSLContext | None,
+    timeout: float,
+) -> HTTPConnection:
+    """Return a new connection; what is read from it has no timeout: the thread that
+    gives up has it shut. Raises OSError, and HTTPException if the proxy's address is
+    none."""
+    import http.client
+
+    place = proxy or url.netloc
+    connection = http.client.HTTPConnection(place, timeout=timeout)
+    if url.scheme == "https":
+        connection = http.client.HTTPSConnection(
+            place, timeout=timeout, context=ssl_context
+        )
+        if proxy:
+            connection.set_tunnel(url.netloc, headers=proxy_headers)
+    try:
+        connection.connect()
+    except (OSError, http.client.HTTPException) as error:
+        if proxy:
+            why = f"the proxy {proxy} does not lead there: {error_text(error)}"
+            raise ConnectionError(why) from None
+        raise
+    connection.sock.settimeout(None)
+    return connection
+
+
+class _HttpRequest:
+    """One HTTP request on its way, its response, and the secrets that no text may
+    show. It is sent again after a redirect or a login."""
+
+    connection: HTTPConnection | None = None
+    # Its head is read.
+    response: Any = None
+
+    def __init__(
+        self, method: str, url: SplitResult | None, server: SplitResult, key: object
+    ) -> None:
+        self.method = method
+        # With another URL than the server's, no redirect is followed.
+        self.is_redirected = url is not None
+        self.url = url or server
+        # The Authorizer knows the server by this URL.
+        self.server = server
+        # A thread that gives up the request knows it by this.
+        self.key = key
+        self.secrets: list[str] = []
+        # The statuses with which it was refused.
+        self.refused: list[int] = []
+
+    def describe(self, text: str, reason: int | str) -> str:
+        """Return a text about this request, for an exception. `reason` is a status, or
+        the name of an exception; if there is a remedy for it, the text offers that."""
+        text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
+        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
+
+    def failure(
+        self,
+        body: bytes,
+        words: str = "",
+        kind: type[HttpFailure] = HttpFailure,
+    ) -> HttpFailure:
+        """Return the exception for a response that is no answer."""
+        response = self.response
+        challenge = challenge_in(response.headers)
+        words += f"HTTP {response.status} {response.reason[:100]}".strip()
+        location = response.headers.get("Location", "").partition("?")[0]
+        if location:
+            words += f" to {show(location, 300)}"
+        if challenge.get("error") == "insufficient_scope":
+            words += f": it wants the scope {show(challenge.get('scope', '?'), 300)}"
+        said = body[:500].decode("utf-8", "replace").strip()
+        if said:
+            words += f": {said}"
+        told = response.headers.get("Retry-After", "")
+        return kind(
+            self.describe(words, response.status),
+            show_url(self.url),
+            response.status,
+            challenge,
+            # It may be a date, too: few servers say one, and few clocks agree.
+            float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
+        )
+
+    def follow_redirect(self) -> bool:
+        """Go where the response says, once. False if that is nowhere, or at another
+        host."""
+        if self.response.status not in (307, 308) or self.is_redirected:
+            return False
+        target = follow_reference(self.url, self.response.headers.get("Location", ""))
+        if target is not None:
+            self.is_redirected = True
+            self.url = self.server = target
+        return target is not None
+
+    def is_refused(self) -> bool:
+        """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
+        ends a session, does not count: it asks no user to log in."""
+        status = self.response.status
+        error = (
+            challenge_in(self.response.headers).get("error") if status == 403 else ""
+        )
+        is_refused = status == 401 or error == "insufficient_scope"
+        return is_refused and self.method != "DELETE"
+
+
+def content_type(response: HTTPResponse) -> str:
+    """Return the media type of a body, in lower case, without parameters; or ""."""
+    header: str = response.headers.get("Content-Type", "")
+    return header.partition(";")[0].strip().lower()
+
+
+# The remedy that an error text offers, by the status of a response, or the name of an
+# exception.
+_WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
+_NO_REDIRECT = "only 307 and 308 within the same host are followed: use that URL"
+_REMEDIES = {
+    301: _NO_REDIRECT,
+    302: _NO_REDIRECT,
+    303: _NO_REDIRECT,
+    307: _NO_REDIRECT,
+    308: _NO_REDIRECT,
+    401: "see Client(auth=), or headers=",
+    403: "which hosts, origins and tokens does the server allow?",
+    404: _WRONG_PATH,
+    405: _WRONG_PATH,
+    407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
+    "gaierror": "the name does not resolve; is a proxy needed?",
+    "ConnectionRefusedError": "nobody listens there: is it running, is the port right?",
+    "SSLCertVerificationError": "see Client(ssl_context=)",
+}
+
+
+# A parameter of a challenge: its name, and a quoted value or a bare one.
+_CHALLENGE_PART = (
+    r"""(?<![\w-])([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
+)
+
+
+def challenge_in(headers: Any) -> dict[str, str]:
+    """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
+    11.6.1.
+
+    The dict has the challenge's "scheme", its parameters, by names in lower case, and
+    the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
+    unless it has them. Without a challenge, the dict has the nonce at most.
+    """
+    text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
+    challenge: dict[str, str] = {}
+    scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
+    if scheme:
+        challenge["scheme"] = scheme[0].lower()
+        for part in re.finditer(_CHALLENGE_PART, text[scheme.end() :]):
+            challenge.setdefault(part[1].lower(), part[3] or part[2])
+    return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
+
+
+class Authorizer:
+    """Has a client's requests let in: the seam between HTTP and OAuth.
+
+        headers(method, url)    returns the headers that let a request in. The URL is
+                                that of the server, without its query
+        handle_unauthorized(refusal, shown, refused, asking)
+                                is called after a 401, or a 403 for want of scope, and
+                                returns whether to send the request again. `refusal` is
+                                the AuthorizationError that is raised if not; it has the
+                                server's `url`, and its `challenge`. `shown` are the
+                                headers that it had, `refused` the statuses that it got
+                                before. Inside `with asking():` the user thinks, and
+                                no call's timeout runs
+    Both are called on the thread of the request, and may raise AuthorizationError. This
+    class calls the program's function auth(challenge).
+    """
+
+    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        self._ask = ask
+        self._headers: dict[str, str] = {}
+        # Held while the program's function is asked.
+        self._turn = threading.Lock()
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        """Return the headers that the program's function gave last."""
+        return self._headers
+
+    def handle_unauthorized(
+        self,
+        refusal: AuthorizationError,
+        shown: dict[str, str],
+        refused: list[int],
+        asking: Callable[[], Any],
+    ) -> bool:
+        """Ask the program's function, unless another thread has asked meanwhile."""
+        with self._turn:
+            if shown is not self._headers:
+                return True
+            with asking():
+                headers = self._ask(refusal.challenge)
+            self._headers = dict(headers or {})
+            return headers is not None
+
+
+def authorizer_for(auth: Any) -> Any:
+    """Return the Authorizer that Client(auth=) stands for."""
+    if hasattr(auth, "handle_unauthorized"):
+        return auth
+    if auth is not None and not callable(auth):
+        raise TypeError(
+            "auth: expected an OAuth or a function; for a token of your own, write "
+            'headers={"Authorization": "Bearer ..."}'
+        )
+    return Authorizer(auth or do_nothing)
+
+
+class HttpCaller:
+    """Sends HTTP requests to one server: over connections that are kept alive, with
+    what lets them in.
+
+    headers() gives the program's headers for each request; authorizer is an Authorizer.
+    `timeout` bounds connecting, a notification, and the opening of a session. Any
+    thread may cut off a request by its key: the id of the JSON-RPC request in it, or
+    any other object.
+    """
+
+    connection: Connection
+
+    def __init__(
+        self,
+        url: str,
+        headers: Callable[[], dict[str, str]],
+        authorizer: Any,
+        ssl_context: SSLContext | None,
+        timeout: float,
+    ) -> None:
+        # After a redirect that has led to a success, this is its target.
+        self.url = parse_url(url)
+        self.timeout = timeout
+        self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
+        # It takes the messages in turn.
+        self.writer = Workers("mcp-writer", 1)
+        self.closed = threading.Event()
+        self._headers = headers
+        self._authorizer = authorizer
+        self._ssl_context = ssl_context
+        self._proxy, self._proxy_headers = find_proxy(self.url)
+        # Guards what follows, so that no thread shuts the next request on the same
+        # connection.
+        self._lock = threading.Lock()
+        # (since when, connection), the latest last.
+        self._idle: list[tuple[float, HTTPConnection]] = []
+        # The HTTP requests that have a connection, each with its socket: http.client lets go of
+        # the socket when the server is going to close the connection.
+        self._busy: dict[_HttpRequest, Socket] = {}
+
+    def close(self) -> None:
+        """Cut off every HTTP request. Blocks for EXIT_SECONDS at most."""
+        with self._lock:
+            self.closed.set()
+            for sock in self._busy.values():
+                shut(sock)
+            while self._idle:
+                self._idle.pop()[1].close()
+        self.writer.close(0.0)
+        self.workers.close(EXIT_SECONDS)
+
+    def cut_off(self, key: object) -> None:
+        """Cut off the HTTP requests that have this key."""
+        with self._lock:
+            for http_request, sock in self._busy.items():
+                if http_request.key == key:
+                    shut(sock)
+
+    def is_wanted(self, key: object) -> bool:
+        """Return whether the answer to a request is still waited for. For a key that is
+        no request's, return whether the client is open."""
+        is_request = isinstance(key, (int, str))
+        is_over = is_request and key not in self.connection.protocol.pending
+        return not is_over and not self.closed.is_set()
+
+    def trace(self, direction: str, line: bytes) -> None:
+        """Give the trace, if there is one, what was sent or received."""
+        if self.connection.trace is not None:
+            self.connection.trace(direction, line)
+
+    @contextmanager
+    def send(
+        self,
+        method: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+        key: object = None,
+        url: SplitResult | None = None,
+    ) -> Iterator[_HttpRequest]:
+        """Send an HTTP request, and yield it. The head of the response is read.
+        Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
+        an McpError, which passes."""
+        http_request = _HttpRequest(method, url, self.url, key)
+        try:
+            while not self._is_let_in(http_request, headers, body):
+                self._give_back(http_request)
+            yield http_request
+        except (McpError, HttpFailure):
+            raise
+        except Exception as error:
+            # A response that breaks off looks like one that was read to its end.
+            if http_request.connection is not None:
+                http_request.connection.close()
+            # http.client has exceptions of its own, beside OSError.
+            text = http_request.describe(error_text(error)[:500], type(error).__name__)
+            raise HttpFailure(text, show_url(http_request.url)) from None
+        finally:
+            self._give_back(http_request)
+
+    def _is_let_in(
+        self,
+        http_request: _HttpRequest,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> bool:
+        """Send a request. Return False if it is to be sent again, as it was led
+        elsewhere, or as there is something now that lets it in."""
+        given = self._headers()
+        shown = self._authorizer.headers(
+            http_request.method, show_url(http_request.server)
+        )
+        words = map(str, [*given.values(), *shown.values()])
+        http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
+        self._send_once(http_request, merge_headers(given, shown, headers), body)
+        if http_request.follow_redirect():
+            return False
+        if http_request.is_refused():
+            self._mend(http_request, shown)
+            return False
+        if http_request.response.status < 300:
+            self.url = http_request.server
+        return True
+
+    def _mend(self, http_request: _HttpRequest, shown: dict[str, str]) -> None:
+        """Have the Authorizer get what lets the next try in, or raise the refusal."""
+        refusal = http_request.failure(
+            http_request.response.read(MAX_ERROR), kind=AuthorizationError
+        )
+        refusal.url = show_url(http_request.server)
+        is_last = len(http_request.refused) == MAX_FAILURES
+        if is_last or not self._authorizer.handle_unauthorized(
+            refusal, shown, http_request.refused, self.connection.answering
+        ):
+            raise refusal
+        http_request.refused.append(http_request.response.status)
+
+    def _send_once(
+        self,
+        http_request: _HttpRequest,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> None:
+        url = http_request.url
+        target = url.path or "/"
+        self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
+        connection = self._take(http_request)
+        # A thread that gives up after this look finds it among the busy ones.
+        if not self.is_wanted(http_request.key):
+            raise ConnectionError("given up")
+        if url.query:
+            target += f"?{url.query}"
+        if self._proxy and url.scheme == "http":
+            target = f"http://{url.netloc}{target}"
+            headers = {**headers, **self._proxy_headers}
+        # A server that refuses a large body may answer before it has read it.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(http_request.method, target, body, headers)
+        http_request.response = connection.getresponse()
+        kind = content_type(http_request.response)
+        self.trace(
+            "<--", f"HTTP {http_request.response.status} {kind}".strip().encode("utf-8")
+        )
+
+    # Connections
+    def _take(self, http_request: _HttpRequest) -> HTTPConnection:
+        """Give a request the latest idle connection that still lives, else a new one."""
+        with self._lock:
+            oldest = time.monotonic() - KEEP_SECONDS
+            while http_request.connection is None and self._idle:
+                since, http_request.connection = self._idle.pop()
+                # Between requests a server says nothing, unless it ends the connection.
+                if since < oldest or is_ready(http_request.connection.sock):
+                    http_request.connection.close()
+                    http_request.connection = None
+        connection = http_request.connection or open_connection(
+            self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
+        )
+        http_request.connection = connection
+        with self._lock:
+            self._busy[http_request] = connection.sock
+        return connection
+
+    def _give_back(self, http_request: _HttpRequest) -> None:
+        """Keep a connection whose response was read to its end; close any other."""
+        connection = http_request.connection
+        if connection is None:
+            return
+        is_over = False
+        # If no response came, `response` is None. If the server closes the connection,
+        # or a response broke off, `sock` is None. Both raise here.
+        with suppress(Exception), closing(http_request.response) as response:
+            # After the answer, a stream mostly has no more than its end.
+            connection.sock.settimeout(REST_SECONDS)
+            is_over = not response.read1(CHUNK)
+            connection.sock.settimeout(None)
+        http_request.connection = None
+        with self._lock:
+            self._busy.pop(http_request, None)
+            if is_over and not self.closed.is_set():
+                self._idle.append((time.monotonic(), connection))
+                return
+        connection.close()
+
+
+def read_body(response: HTTPResponse) -> bytes:
+    """Return a body. Of one beyond the limit, the rest stays unread."""
+    # Old Pythons make room at once for all that read() may return.
+    body = bytearray()
+    while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
+        body += data
+    if response.length and len(body) <= MAX_MESSAGE:
+        raise ConnectionError(f"the answer broke off after {len(body)} bytes")
+    return bytes(body)
+
+
+def read_events(
+    response: HTTPResponse, stream: EventParser
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the events of a response, (type, data) each, until it ends."""
+    stream.begin()
+    # A stream that breaks off is resumed as one that ends.
+    with suppress(Exception):
+        while data := response.read1(CHUNK):
+            yield from stream.feed(data)
+
+
+class _Post:
+    """A message on its way to the server."""
+
+    # Its session, in the legacy era.
+    session: str | None = None
+
+    def __init__(self, message: Json) -> None:
+        self.message = message
+        self.body = encode_message(message)
+        self.params = object_or_empty(message.get("params"))
+        self.row = method_row(message.get("method"))
+        self.is_answer = "method" not in message
+        # None: the message is no request.
+        self.request_id: RequestId | None = None
+        if not self.is_answer:
+            self.request_id = message.get("id")
+        self.opens_session = self.row.handshake and self.request_id is not None
+        self.headers = {
+            "Content-Type": JSON_TYPE,
+            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
+        }
+        # The pool knows its connection by this.
+        self.key: object = self if self.request_id is None else self.request_id
+
+
+class HttpTransport(Transport, Outbox):
+    """POSTs each message to a URL, and feeds what comes back, JSON or events:
+    basic/transports/streamable-http.md. The writer POSTs notifications itself, so that
+    nothing overtakes them, and gives any other message to a worker. A POST is never
+    sent twice, unless the server has refused it: else the tool may have run.
+
+    What belongs to a session alone is in LegacyHttp.
+    """
+
+    feeds = True
+    mirrors = True
+
+    def __init__(self, caller: HttpCaller) -> None:
+        self.caller = caller
+
+    def start(self, connection: Connection) -> None:
+        self.connection = connection
+        self.caller.connection = connection
+
+    def details(self) -> str:
+        return f" (url: {show_url(self.caller.url)})"
+
+    def close(self) -> None:
+        """Cut off every request. Blocks for EXIT_SECONDS at most."""
+        self.caller.close()
+
+    # The Outbox
+    def send(self, message: Json) -> None:
+        post = _Post(message)
+        if post.row.cancels:
+            # In the modern era, this is the cancellation.
+            self.caller.cut_off(post.params.get("requestId"))
+        self.caller.writer.submit(partial(self._write, post))
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self.send(encode_answer(answer, request)[0])
+
+    def drain(self, seconds: float) -> None:
+        self.caller.writer.close(seconds)
+
+    def _write(self, post: _Post) -> None:
+        self.connection.tell_trace(post.body)
+        if post.is_answer or post.request_id is not None:
+            self.caller.workers.submit(partial(self._send, post))
+        else:
+            self.post_notification(post)
+
+    def post_notification(self, post: _Post) -> None:
+        """POST what no other thread would give up: the timeout cuts it off. It does so
+        once: what is sent again, after a login, waits for its response without end."""
+        with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
+            self._send(post)
+
+    def _send(self, post: _Post) -> None:
+        """POST a message. A request's failure is its answer."""
+        try:
+            self._post(post)
+        except Exception as error:
+            error.__context__ = None
+            if not self.connection.resolve(post.request_id, None, error):
+                log_line(DEBUG, f"HTTP: {error_text(error)}")
+
+    def _post(self, post: _Post) -> None:
+        # "The client MUST NOT send JSON-RPC responses", and the end of its connection
+        # is what cancels a request.
+        if not (post.row.cancels or post.is_answer):
+            self.post(post, {})
+
+    # One message
+    def post(self, post: _Post, more_headers: dict[str, str]) -> None:
+        """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
+        headers = {**post.headers, **more_headers, **self._mirrors(post)}
+        stream = EventParser()
+        body = b""
+        why = "no answer: "
+        with self.caller.send("POST", headers, post.body, post.key) as http_request:
+            response = http_request.response
+            if response.status >= 300:
+                raise self._rejection(http_request, post)
+            self.begin(post, response.headers)
+            if post.request_id is None:
+                return
+            if content_type(response) == EVENT_TYPE:
+                why = "the events broke off before the answer: "
+                self.feed_events(response, post.request_id, stream)
+            else:
+                body = read_body(response)
+        # Only now, when the next call may have the connection.
+        if body and content_type(response) == JSON_TYPE:
+            self.connection.receive(body)
+        self.resume(post, stream)
+        if self.caller.is_wanted(post.request_id):
+            raise http_request.failure(body, why)
+
+    def begin(self, post: _Post, headers: Any) -> None:
+        """Take note of a response's headers, before anything of it is fed."""
+
+    def resume(self, post: _Post, stream: EventParser) -> None:
+        """Go on with a stream that has ended, if that can be."""
+
+    def feed_events(
+        self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
+    ) -> None:
+        """Feed events, until the response ends, or the request is answered."""
+        for kind, text in read_events(response, stream):
+            if kind == "message" and text:
+                self.connection.receive(text)
+            if not self.caller.is_wanted(request_id):
+                return
+
+    def _rejection(self, http_request: _HttpRequest, post: _Post) -> Exception:
+        """Return the exception for a response that refuses a message."""
+        status = http_request.response.status
+        body = http_request.response.read(MAX_ERROR)
+        answer: Any = None
+        with suppress(McpError):
+            answer = parse_message(body)
+        error = object_or_empty(member_at(answer, ["error"]))
+        # An error without our id is for us if its status is 400: it is about the POST.
+        is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
+        if "code" not in error or not is_ours or status in (401, 403):
+            return http_request.failure(body)
+        self.caller.trace("<--", body)
+        rejection = McpError.from_wire(error)
+        rejection.http_status = status
+        return rejection
+
+    def _mirrors(self, post: _Post) -> dict[str, str]:
+        """Return the headers that mirror a message. A value that no header can mirror,
+        or that is not there, is left to the server's judgement."""
+        values = mirrored_headers(
+            post.message, self.connection.endpoint.header_parameters
+        )
+        meta = object_or_empty(post.params.get("_meta"))
+        values["MCP-Protocol-Version"] = meta.get(META_VERSION)
+        headers = {}
+        for name, value in values.items():
+            with suppress(ValueError):
+                headers[name] = encode_header(value)
+        return headers
+
+
+# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs
+# what follows: to drop the era, delete it, and have the client make an HttpTransport.
+
+
+class LegacyHttp(HttpTransport):
+    """An HttpTransport that speaks of sessions, too, once an `initialize` was sent:
+
+        POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
+        POST --> 404 --> initialize --> the same POST again
+        POST --> 4xx to `initialize`: an SseTransport takes the place of this one
+
+    What the server says by itself is the answer to a GET, which is sent again as long
+    as the session lasts.
+
+    When a session is lost, one thread opens a new one for all. It passes the result of
+    `initialize` to set_server_info(), and a worker then calls on_new_session().
+    """
+
+    def __init__(
+        self,
+        caller: HttpCaller,
+        set_server_info: Callable[[Json], Any],
+        on_new_session: Job,
+    ) -> None:
+        super().__init__(caller)
+        self._set_server_info = set_server_info
+        self._on_new_session = on_new_session
+        # The id of the session. None before `initialize` is answered, and where a
+        # server gives none.
+        self._session: str | None = None
+        # The latest `initialize`; without one, this is the modern era.
+        self._opening: Json = {}
+        # Held by the thread that opens a session in place of a lost one.
+        self._renewing = threading.Lock()
+
+    def close(self) -> None:
+        """End the session, if there is one, then cut off every request. Blocks for
+        twice EXIT_SECONDS at most."""
+        if self._session is not None:
+            start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
+        super().close()
+
+    def _delete_session(self) -> None:
+        with suppress(Exception), self.caller.send(
+            "DELETE", self._headers(self._session)
+        ):
+            pass
+
+    def _headers(self, session: str | None) -> dict[str, str]:
+        """Return the headers that every request has, but the first of a session."""
+        headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
+        return add_given(headers, **{"Mcp-Session-Id": session})
+
+    def _post(self, post: _Post) -> None:
+        """POST a message, in the session that there is."""
+        if post.opens_session:
+            self._opening = post.message
+        if not self._opening:
+            super()._post(post)
+            return
+        session = self._session
+        try:
+            self._post_once(post, session)
+        except (McpError, HttpFailure) as error:
+            if self._is_lost(session, post, error):
+                self._renew(session)
+                self._post_once(post, self._session)
+            elif not self._fall_back(post, error):
+                raise
+        if post.row.handshake and post.request_id is None:
+            # "notifications/initialized": now the server may speak.
+            self.caller.workers.submit(partial(self._listen, self._session))
+
+    def _post_once(self, post: _Post, session: str | None) -> None:
+        post.session = session
+        self.post(post, {} if post.opens_session else self._headers(session))
+
+    def begin(self, post: _Post, headers: Any) -> None:
+        if post.opens_session:
+            self._session = post.session = headers.get("Mcp-Session-Id")
+
+    def resume(self, post: _Post, stream: EventParser) -> None:
+        if stream.last_id and self._opening:
+            self._follow(stream, post.session, post.request_id)
+
+    # Remedies for a POST that was rejected
+    def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
+        """Try HTTP+SSE, as servers of 2024-11-05 have it. Return whether it is
+        there."""
+        # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
+        # a GET request to the server URL". The old transport refuses without JSON-RPC.
+        is_refused = isinstance(error, HttpFailure) and post.opens_session
+        if not is_refused or error.http_status not in (400, 404, 405):
+            return False
+        old = SseTransport(self.caller)
+        if not old.open(self.connection):
+            return False
+        self.connection.transport = self.connection.outbox = old
+        old.send(post.message)
+        return True
+
+    def _is_lost(
+        self, session: str | None, post: _Post, error: McpError | HttpFailure
+    ) -> bool:
+        """Return whether a POST was rejected because its session is no more."""
+        # "When a client receives HTTP 404 in response to a request containing an
+        # MCP-Session-Id, it MUST start a new session".
+        is_lost = error.http_status == 404
+        if error.http_status == 400:
+            is_lost = re.search(_NO_SESSION, str(error)) is not None
+        # An answer is lost with its question's session.
+        is_bound = post.row.handshake or post.is_answer
+        return is_lost and session is not None and not is_bound
+
+    def _renew(self, lost: str | None) -> None:
+        """Open a session in place of a lost one, unless another thread has done so.
+        This thread sends `initialize` and reads the answer itself, as the workers may
+        all be waiting. Raises what came in place of a result."""
+        with self._renewing:
+            if self._session != lost:
+                return
+            # The server has forgotten what it asked in the lost session.
+            self.connection.cancel_requests()
+            post = _Post(self._opening)
+            opening = PendingRequest(self.connection, "initialize")
+            self.connection.register(opening, post.request_id)
+            try:
+                with time_limit(
+                    self.caller.timeout, self.caller.cut_off, post.request_id
+                ):
+                    self._post_once(post, lost)
+            finally:
+                # Where that has raised, no answer is waited for.
+                opening.cancel(None)
+            words = opening.result(0.0)
+            version = words.get("protocolVersion")
+            if version in LEGACY_VERSIONS:
+                self.connection.protocol.version = version
+            self._set_server_info(words)
+            ready = call_message("notifications/initialized", None)
+            self.post_notification(_Post(ready))
+            self.caller.workers.submit(self._on_new_session)
+
+    # Streams
+    def _listen(self, session: str | None) -> None:
+        """Hear what the server says by itself, as long as a session lasts."""
+        try:
+            self._follow(EventParser(), session, None)
+        except Exception as error:
+            log_line(WARNING, f"cannot hear the server: {error_text(error)}")
+
+    def _follow(
+        self, stream: EventParser, session: str | None, request_id: RequestId | None
+    ) -> None:
+        """GET a stream, and again whenever it ends, until its request is answered or
+        its session is over. A server that is away is waited for; one that refuses is
+        left. More than MAX_FAILURES in a row raise the last one, unless this listens to
+        a session, and was heard before."""
+        has_begun = False
+        failures = 0
+        delay = stream.retry if stream.last_id else 0.0
+        while self.caller.is_wanted(request_id):
+            if self.caller.closed.wait(delay) or self._session != session:
+                return
+            try:
+                self._get(stream, request_id)
+                has_begun = request_id is None
+                failures = 0
+            except HttpFailure as error:
+                failures += 1
+                status = error.http_status or 500
+                if status == 404 and has_begun:
+                    with suppress(McpError, HttpFailure):
+                        self._renew(session)
+                elif status < 500:
+                    # It has no such stream, or has it no more.
+                    return
+                if failures > MAX_FAILURES and not has_begun:
+                    raise
+            delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
+
+    def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
+        """GET a stream and feed its events until it ends. Raises HttpFailure if there
+        is none."""
+        headers = self._headers(self._session)
+        headers["Accept"] = EVENT_TYPE
+        if stream.last_id:
+            # As event sources send it: bytes of UTF-8.
+            headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
+        with self.caller.send("GET", headers, key=request_id) as http_request:
+            response = http_request.response
+            if response.status != 200 or content_type(response) != EVENT_TYPE:
+                raise http_request.failure(b"", "no stream: ")
+            self.feed_events(response, request_id, stream)
+
+
+class SseTransport(HttpTransport):
+    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers
+    come on one stream, whose first event says where to POST."""
+
+    _place: SplitResult | None = None
+
+    def open(self, connection: Connection) -> bool:
+        """GET the stream. Returns whether the server has one. Blocks."""
+        self.start(connection)
+        # Set when the place is known, and when the stream has ended.
+        self._is_answered = threading.Event()
+        self.caller.workers.submit(self._listen)
+        self._is_answered.wait(self.caller.timeout)
+        return self._place is not None
+
+    def _listen(self) -> None:
+        why = "the server closed the stream"
+        try:
+            with self.caller.send(
+                "GET", {"Accept": EVENT_TYPE}, key=self
+            ) as http_request:
+                for kind, text in read_events(http_request.response, EventParser()):
+                    self._take_event(kind, text)
+        except Exception as error:
+            why = f"cannot hear the server: {error_text(error)}"
+        self._is_answered.set()
+        if self._place is not None:
+            self.connection.close(ConnectionClosed(why))
+
+    def _take_event(self, kind: str, text: bytes) -> None:
+        if kind == "message" and text:
+            self.connection.receive(text)
+        elif kind == "endpoint" and self._place is None:
+            self._place = follow_reference(
+                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
+            )
+            self._is_answered.set()
+
+    def _post(self, post: _Post) -> None:
+        with self.caller.send(
+            "POST", post.headers, post.body, post.key, self._place
+        ) as http_request:
+            if http_request.response.status >= 300:
+                raise http_request.failure(http_request.response.read(MAX_ERROR))
+
+
+###############################################################################
+# 21. Authorization ###########################################################
+###############################################################################
+
+# This section has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
+# registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
+# the seam Authorizer, and knows no message of the protocol.
+
+LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
+AUTH_SECONDS = 20.0  # for each answer of an authorization server
+LOCK_SECONDS = 5.0  # for another process to write the store
+MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
+
+# How a client shows who it is, best first: a program that users have keeps no secret.
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+# The members of a form that no text may show.
+SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "client_secret")
+# Where the user of redirect=fn(url) arrives, if no other place was registered.
+DEFAULT_REDIRECT_URI = "http://127.0.0.1:33418/callback"
+Reply = namedtuple("Reply", "status document headers")
+
+
+def _check_url(name: str, url: Any, source: str) -> str:
+    """Return a URL that may see secrets: over https, or on this machine, where the
+    server at the URL `source`, which has named it, must be as well. Raises
+    AuthorizationError for any other."""
+    with suppress(ValueError):
+        if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
+            parts = parse_url(url)
+            hosts = {parts.hostname, parse_url(source).hostname}
+            if parts.scheme == "https" or hosts <= set(_LOOPBACK):
+                return url
+    raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
+
+
+def _origin_of(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def _well_known(url: str, name: str) -> str:
+    """Return where metadata of a URL are: RFC 8414 and RFC 9728, section 3.1."""
+    origin = _origin_of(url)
+    return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
+
+
+def _texts_in(document: Json, member: str) -> list[str]:
+    """Return the strings in an array that may be missing."""
+    return [each for each in document.get(member) or [] if isinstance(each, str)]
+
+
+def _digest(text: str) -> str:
+    """Return a SHA-256 as PKCE has it: RFC 7636, section 4.2."""
+    from hashlib import sha256
+
+    digest = _base64(sha256(text.encode("ascii")).digest())
+    return digest.translate(str.maketrans("+/", "-_", "="))
+
+
+class OAuth:
+    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
+
+        with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
+
+    Nothing happens until the server answers with 401. Then the user is sent to the
+    authorization server that the server names, in the browser, and calls wait until the
+    answer comes back to a port of this machine; their time does not run while the user
+    is asked. One login serves all threads, and one OAuth may serve several clients, of
+    several servers. Tokens go to their own server alone, in a header.
+
+    A subclass may bind tokens to a key (DPoP, RFC 9449), or show a signed JWT in place
+    of a secret (RFC 7523): headers() gives what a request to the server shows, fetch()
+    carries each request to an authorization server, and token_types names what is taken
+    there. examples/conformance_client.py has both.
+    """
+
+    token_types = ("bearer",)
+
+    def __init__(
+        self,
+        *,
+        client_name: str = "mcp_lite",
+        scopes: str | Iterable[str] | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        client_metadata_url: str | None = None,
+        issuer: str | None = None,
+        store: Any = None,
+        redirect: Callable[[str], str | None] | None = None,
+        redirect_uri: str | None = None,
+        grant: str = "authorization_code",
+        send_resource: bool = True,
+        may_log_in: bool = True,
+        timeout: float = LOGIN_SECONDS,
+        ssl_context: SSLContext | None = None,
+    ) -> None:
+        """Prepare to log in. Raises ValueError.
+
+        client_name: the name that the user is told
+        scopes: to ask for, in place of what the server says that it wants
+        client_id: as the authorization server knows us. Without it, the client is known
+            by client_metadata_url, or registers
+        client_secret: that belongs to client_id
+        client_metadata_url: an https URL with a document about this client, for
+            authorization servers that read one
+        issuer: the one authorization server to use. A client_secret needs it, as a
+            hostile server could have the secret sent to its own; "*": any will do
+        store: where tokens are kept: a dict, or the path of a file that only this user
+            can read; without it, they end with this object
+        redirect: redirect(url) has the user visit a URL, and returns the URL that the
+            browser arrived at, or None: for machines without a browser
+        redirect_uri: where the browser comes back to, if that was registered; without a
+            port, any free one is taken
+        grant: "authorization_code", with a user; or "client_credentials", without one
+        send_resource: whether requests name the server that the token is for; some
+            authorization servers refuse that
+        may_log_in: whether to log in where no token in the store will do, nor can be
+            renewed; False raises AuthorizationError there
+        timeout: seconds that the user may take
+        ssl_context: an ssl.SSLContext for the authorization server
+        """
+        self._client_name = client_name
+        self._scopes = scopes.split() if isinstance(scopes, str) else scopes
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._client_metadata_url = client_metadata_url
+        self._issuer = issuer
+        self._redirect = redirect
+        self._redirect_uri = redirect_uri
+        self._grant = grant
+        self._send_resource = send_resource
+        self._may_log_in = may_log_in
+        self._timeout = timeout
+        self._ssl_context = ssl_context
+        self._store: Any = {} if store is None else store
+        # Held through all of a login.
+        self._turn = threading.Lock()
+        # The URL of a server -> how the last login there failed, for the threads that
+        # waited for it; by _turn.
+        self._failures: dict[str, Exception] = {}
+        # The URL of a server -> what is known of it; each operation is atomic.
+        self._records: Json = {}
+        if client_secret and not (client_id and issuer):
+            raise ValueError(
+                "client_secret: it needs client_id=, and issuer=: the authorization "
+                'server that may see it, or "*" for any that a server names'
+            )
+        is_by_user = grant == "authorization_code"
+        if not is_by_user and (grant != "client_credentials" or not client_id):
+            raise ValueError(
+                f"grant: expected authorization_code, or client_credentials with "
+                f"client_id=; got {show(grant)}"
+            )
+
+    # The seam: see Authorizer
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        """Return the headers that let a request to this server in."""
+        if url not in self._records:
+            # Where no login is allowed, there is no token for a URL that login()
+            # refuses.
+            if self._may_log_in:
+                _check_url("auth", url, url)
+            self._records[url] = self._load().get(url, {})
+        token = self._records[url].get("access_token")
+        if not token:
+            return {}
+        return {"Authorization": f"Bearer {token}"}
+
+    def handle_unauthorized(
+        self,
+        refusal: AuthorizationError,
+        shown: dict[str, str],
+        refused: list[int],
+        asking: Callable[[], Any],
+    ) -> bool:
+        """Get another token. False if none would do. Raises AuthorizationError."""
+        url = refusal.url
+        failure = self._failures.get(url)
+        with self._turn:
+            record = self._load().get(url, {})
+            self._records[url] = record
+            used = shown.get("Authorization", "").partition(" ")[2]
+            if used != record.get("access_token", ""):
+                return True  # another thread, or process, has got a new one
+            if self._failures.get(url) is not failure:
+                # The thread before this one has failed.
+                raise AuthorizationError(str(self._failures[url]))
+            if refusal.http_status == 403:
+                # One step up for one request; and what was asked for before, and not
+                # given, would not be given now.
+                wanted = set(refusal.challenge.get("scope", "").split())
+                if 403 in refused or wanted <= set(record.get("scopes", ())):
+                    return False
+            elif 401 not in refused and self._refresh(url, record):
+                return True
+            elif 401 in refused and not record.get("is_renewed"):
+                return False  # this token is from a login, just now
+            self._log_in(url, refusal.challenge, record, asking)
+        return True
+
+    def login(self, url: str) -> None:
+        """Log in at a server now, and keep the tokens. Blocks for the user.
+
+        Raises AuthorizationError, and what redirect() and the store raise.
+        """
+        place = _check_url("url", show_url(parse_url(url)), url)
+        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
+        challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
+        with self._turn:
+            self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
+
+    def logout(self, url: str) -> None:
+        """Forget the tokens of a server. Raises AuthorizationError."""
+        self._keep(show_url(parse_url(url)), {})
+
+    # The store: by a server's URL its tokens, and how they were got
+    def _load(self) -> Json:
+        if isinstance(self._store, dict):
+            return self._store
+        try:
+            with open(os.path.expanduser(self._store), "rb") as file:
+                return dict(json.load(file))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError):
+            raise AuthorizationError(
+                f"store: {self._store} is damaged: delete it"
+            ) from None
+
+    def _keep(self, url: str, record: Json) -> None:
+        """Keep a record; an empty one says no more than its URL."""
+        self._records[url] = record
+        if isinstance(self._store, dict):
+            self._store[url] = record
+            return
+        from tempfile import mkstemp
+
+        path = os.path.expanduser(self._store)
+        # Another process may keep a record at the same time. The file is replaced in one
+        # step, so that no process reads half of it.
+        lock = f"{path}.lock"
+        until = time.monotonic() + LOCK_SECONDS
+        # One that is still there then was left by a process that has died.
+        while time.monotonic() < until:
+            with suppress(FileExistsError):
+                os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+                break
+            time.sleep(0.01)
+        try:
+            records = {**self._load(), url: record}
+            number, new = mkstemp(dir=os.path.dirname(path) or ".")
+            with open(number, "w") as file:
+                json.dump(records, file)
+            os.replace(new, path)
+        finally:
+            with suppress(OSError):
+                os.remove(lock)
+
+    # Discovery: basic/authorization/authorization-server-discovery.md
+    def fetch(
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+    ) -> Any:
+        """GET a document, or POST a body. Return (status, document, headers).
+
+        The document is a dict, {} if the answer has no JSON object. Raises
+        AuthorizationError for what gives no answer.
+        """
+        parts = parse_url(url)
+        target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
+        method = "GET" if body is None else "POST"
+        headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
+        try:
+            # It follows no redirect, which could lead a secret to another host. The
+            # time limit is for the whole answer, in however many pieces it comes.
+            opened = open_connection(
+                parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
+            )
+            with closing(opened) as connection, time_limit(
+                AUTH_SECONDS, shut, connection.sock
+            ):
+                connection.request(method, target, body, headers)
+                answer = connection.getresponse()
+                text = answer.read(MAX_METADATA)
+        except Exception as error:
+            # http.client has exceptions of its own, beside OSError.
+            raise AuthorizationError(
+                f"{show_url(parts)}: {error_text(error)}"
+            ) from error
+        document: Json = {}
+        with suppress(McpError):
+            document = object_or_empty(parse_message(text))
+        return Reply(answer.status, document, answer.headers)
+
+    def _read_first(
+        self,
+        name: str,
+        url: str,
+        places: Iterable[str | None],
+    ) -> Json:
+        """Return the first document that there is at these places, of which the server
+        at this URL told; or {}."""
+        for place in filter(None, dict.fromkeys(places)):
+            reply = self.fetch(_check_url(name, place, url), {})
+            if reply.status >= 500:
+                # There is one, perhaps: no time to guess.
+                raise AuthorizationError(f"{place}: HTTP {reply.status}")
+            if reply.status == 200 and reply.document:
+                return dict(reply.document)
+        return {}
+
+    def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
+        """Return the server's metadata; {} if it has none, as before 2025-06-18."""
+        name = "oauth-protected-resource"
+        places = [
+            challenge.get("resource_metadata"),
+            _well_known(url, name),
+            _well_known(_origin_of(url), name),
+        ]
+        document = self._read_first("resource_metadata", url, places)
+        # RFC 9728, section 3.3: "If these values are not identical, the data contained
+        # in the response MUST NOT be used". A path above it will do, too.
+        resource = str(document.get("resource")) if document else url
+        is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
+        if not is_ours or _origin_of(resource) != _origin_of(url):
+            raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
+        return document
+
+    def _find_server(self, url: str, resource: Json) -> Json:
+        """Return the metadata of the authorization server that the server names; or, in
+        2025-03-26, that it is itself, at its root."""
+        named = _texts_in(resource, "authorization_servers")
+        if not resource:
+            named = [_origin_of(url)]
+        fit = [each for each in named if self._issuer in (None, "*", each)]
+        if not fit:
+            raise AuthorizationError(
+                f"authorization_servers: expected {self._issuer or 'one'}, "
+                f"the server names {show(named, 300)}"
+            )
+        issuer = fit[0]
+        places = [
+            _well_known(issuer, "oauth-authorization-server"),
+            _well_known(issuer, "openid-configuration"),
+            f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+        ]
+        server = self._read_first("issuer", url, places)
+        if not server and not resource:
+            server = {
+                "issuer": issuer,
+                "authorization_endpoint": issuer + "/authorize",
+                "token_endpoint": issuer + "/token",
+                "registration_endpoint": issuer + "/register",
+                "code_challenge_methods_supported": ["S256"],
+            }
+        if not server:
+            raise AuthorizationError(f"{issuer}: no metadata of it were found")
+        # "the `issuer` value in the document MUST be identical to the issuer".
+        # One that was guessed at may end in a slash.
+        spelled = [issuer] if resource else [issuer, issuer + "/"]
+        if server.get("issuer") not in spelled:
+            raise AuthorizationError(
+                f"issuer: expected {issuer}, got {show(server.get('issuer'))}"
+            )
+        return server
+
+    def _choose_scopes(
+        self,
+        challenge: dict[str, str],
+        resource: Json,
+        server: Json,
+        record: Json,
+    ) -> list[str]:
+        """Return the scopes to ask for: basic/authorization/index.md says how to select
+        them. Those that were asked for before are among them."""
+        scopes = challenge.get("scope", "").split()
+        if self._scopes is not None:
+            is_more = challenge.get("error") == "insufficient_scope"
+            scopes = [*self._scopes, *(scopes if is_more else ())]
+        elif not scopes:
+            scopes = _texts_in(resource, "scopes_supported")
+        offered = _texts_in(server, "scopes_supported")
+        if scopes and "offline_access" in offered and self._scopes is None:
+            scopes = [*scopes, "offline_access"]
+        return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
+
+    # How the client is known there: basic/authorization/client-registration.md
+    def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
+        """Return a client: {"client_id", "client_secret", "method"}."""
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
+        method = "none"
+        if self._client_secret:
+            is_post = offered and "client_secret_basic" not in offered
+            method = "client_secret_post" if is_post else "client_secret_basic"
+        client_id = self._client_id
+        if client_id is None and server.get("client_id_metadata_document_supported"):
+            client_id = self._client_metadata_url
+        if client_id is not None:
+            return {
+                "client_id": client_id,
+                "client_secret": self._client_secret,
+                "method": method,
+            }
+        known = object_or_empty(record.get("client"))
+        is_sure = not record.get("is_doubtful")
+        if is_sure and known.get("redirect_uri") == redirect_uri:
+            return known
+        return self._register(server, redirect_uri, offered or ["client_secret_basic"])
+
+    def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
+        """Register a client, by RFC 7591, and return it as _identify() does."""
+        if "registration_endpoint" not in server:
+            raise AuthorizationError(
+                f"{server['issuer']} registers no clients: give OAuth a client_id="
+            )
+        wanted = [each for each in AUTH_METHODS if each in offered] or ["none"]
+        is_near = parse_url(redirect_uri).hostname in _LOOPBACK
+        about = {
+            "client_name": self._client_name,
+            "redirect_uris": [redirect_uri],
+            "application_type": "native" if is_near else "web",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": wanted[0],
+        }
+        place = _check_url(
+            "registration_endpoint", server["registration_endpoint"], server["issuer"]
+        )
+        reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
+        told = reply.document
+        if reply.status == 404:
+            # Where there are no metadata, this place is a guess.
+            raise AuthorizationError(
+                f"{place}: HTTP 404: there is no login, or none for new clients"
+            )
+        if reply.status not in (200, 201) or "client_id" not in told:
+            raise AuthorizationError(
+                f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"
+            )
+        return {
+            "client_id": told["client_id"],
+            "client_secret": told.get("client_secret"),
+            "method": told.get("token_endpoint_auth_method", wanted[0]),
+            "redirect_uri": redirect_uri,
+        }
+
+    # The ways to get tokens
+    def _log_in(
+        self,
+        url: str,
+        challenge: dict[str, str],
+        record: Json,
+        asking: Callable[[], Any],
+    ) -> None:
+        """Find the authorization server, be known there, and get tokens. The threads
+        that wait for this login share its failure."""
+        if not self._may_log_in:
+            raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
+        try:
+            # If this fails, the next login registers anew: this client may not be known
+            # any more. A store that cannot be written fails before the user is asked.
+            self._keep(url, {**record, "is_doubtful": True})
+            resource = self._find_resource(url, challenge)
+            server = self._find_server(url, resource)
+            if record.get("issuer") != server["issuer"]:
+                # "MUST NOT reuse client credentials from a different one".
+                record = {}
+            plan = {
+                "issuer": server["issuer"],
+                "token_endpoint": server.get("token_endpoint"),
+                "scopes": self._choose_scopes(challenge, resource, server, record),
+                "resource": resource.get("resource", url),
+            }
+            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
+            if not self._send_resource:
+                plan["resource"] = None
+            form: Json = {"grant_type": self._grant}
+            if self._grant == "authorization_code":
+                form.update(self._ask_user(server, plan, record, asking))
+            else:
+                plan["client"] = self._identify(server, record, "")
+                form["scope"] = " ".join(plan["scopes"]) or None
+            self._ask_tokens(url, plan, form)
+        except Exception as error:
+            self._failures[url] = error
+            raise
+
+    def _refresh(self, url: str, record: Json) -> bool:
+        """Get a token for the refresh token. Return False if it is refused: then the
+        user must log in again. Raises HttpFailure if the answer is a 5xx."""
+        token = record.get("refresh_token")
+        if token and record.get("client"):
+            form = {"grant_type": "refresh_token", "refresh_token": token}
+            plan = {**record, "is_renewed": True, "is_doubtful": False}
+            with suppress(AuthorizationError):
+                self._ask_tokens(url, plan, form)
+                return True
+        return False
+
+    def _ask_user(
+        self,
+        server: Json,
+        plan: Json,
+        record: Json,
+        asking: Callable[[], Any],
+    ) -> Json:
+        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
+        token endpoint is to be told then."""
+        import secrets
+        from urllib.parse import parse_qsl, urlencode, urlsplit
+
+        if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
+            raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
+        page = server.get("authorization_endpoint")
+        page = _check_url("authorization_endpoint", page, server["issuer"])
+        verifier = secrets.token_urlsafe(48)
+        state = secrets.token_urlsafe(32)
+        with self._redirect_listener(state) as (redirect_uri, visit):
+            plan["client"] = self._identify(server, record, redirect_uri)
+            query = {
+                "response_type": "code",
+                "client_id": plan["client"]["client_id"],
+                "redirect_uri": redirect_uri,
+                "state": state,
+                "code_challenge": _digest(verifier),
+                "code_challenge_method": "S256",
+            }
+            add_given(
+                query,
+                scope=" ".join(plan["scopes"]) or None,
+                resource=plan["resource"],
+            )
+            with asking():
+                came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
+        if not isinstance(came, str):
+            raise AuthorizationError("the login was given up")
+        answer = dict(parse_qsl(urlsplit(came).query))
+        self._check_answer(server, state, answer)
+        return {
+            "code": answer["code"],
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+
+    def _check_answer(
+        self,
+        server: Json,
+        state: str,
+        answer: dict[str, str],
+    ) -> None:
+        """Raise AuthorizationError for an answer that is not to this login, or no."""
+        if answer.get("state") != state:
+            raise AuthorizationError("state: this is the answer to another login")
+        # "on mismatch the client MUST NOT act on or display `error`".
+        issuer = answer.get("iss")
+        must_tell = server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != server["issuer"] and (must_tell or issuer is not None):
+            raise AuthorizationError(
+                f"iss: expected {server['issuer']}, got {show(issuer)}"
+            )
+        if "code" not in answer or "error" in answer:
+            said = _error_words(answer) or "there is no code"
+            raise AuthorizationError(f"the login failed: {said}")
+
+    @contextmanager
+    def _redirect_listener(
+        self, state: str
+    ) -> Iterator[tuple[str, Callable[[str], Any]]]:
+        """Yield where the browser comes back to, and what sends it there."""
+        if self._redirect is not None:
+            uri = self._redirect_uri or DEFAULT_REDIRECT_URI
+            yield _check_url("redirect_uri", uri, uri), self._redirect
+            return
+
+        from http.server import ThreadingHTTPServer
+
+        back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
+        arrived: SimpleQueue[str] = SimpleQueue()
+        place = (str(back.hostname), back.port or 0)
+        # Browsers open connections that they do not use, so each has its own thread.
+        with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
+            if back.port is None:
+                back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
+            start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
+            try:
+                yield back.geturl(), partial(self._open_browser, arrived)
+            finally:
+                listener.shutdown()
+
+    def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
+        """Open the user's browser, and return the path that it comes back to."""
+        import webbrowser
+
+        if not webbrowser.open(url):
+            raise AuthorizationError("no browser; give OAuth a redirect=fn(url)")
+        with suppress(Empty):
+            return str(get_within(arrived, self._timeout))
+        raise AuthorizationError("no answer came from the browser")
+
+    def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
+        """POST to the token endpoint, and keep what comes."""
+        from urllib.parse import urlencode
+
+        form["resource"] = plan["resource"]
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            **self._show_client(plan, form),
+        }
+        given = {name: value for name, value in form.items() if value is not None}
+        place = plan["token_endpoint"]
+        reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
+        answer = reply.document
+        if reply.status >= 500:
+            # Its outage is no reason to send the user there again.
+            raise HttpFailure(f"{place}: HTTP {reply.status}")
+        if reply.status != 200 or "access_token" not in answer:
+            secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
+            said = hide(_error_words(answer), secrets)
+            raise AuthorizationError(f"{place}: HTTP {reply.status}: {said}")
+        kind = answer.get("token_type", "Bearer")
+        if str(kind).lower() not in self.token_types:
+            raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
+        record = {**plan, "access_token": answer["access_token"]}
+        # A refresh answer without a new refresh token leaves the old.
+        self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
+
+    def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
+        """Put into a form, or into headers, what shows the client."""
+        from urllib.parse import quote_plus
+
+        client = plan["client"]
+        secret = client["client_secret"] or ""
+        form["client_id"] = client["client_id"]
+        if client["method"] == "client_secret_basic":
+            login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"
+            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
+        if client["method"] == "client_secret_post":
+            form["client_secret"] = secret
+        return {}
+
+
+def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
+    """Return the handler of the requests that a browser comes back with on this
+    machine: RFC 8252, section 7.3. A request that does not know the `state` gets
+    404."""
+    from http.server import BaseHTTPRequestHandler
+
+    def do_get(handler: BaseHTTPRequestHandler) -> None:
+        if f"state={state}" not in handler.path:
+            handler.send_error(404)
+            return
+        # This sends a page of any status.
+        handler.send_error(200, "Thank you", "You can close this window.")
+        arrived.put(handler.path)
+
+    page = "<!doctype html><title>%(message)s</title>%(explain)s"
+    traits = {
+        "do_GET": do_get,
+        "log_message": do_nothing,
+        "error_message_format": page,
+    }
+    return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
+
+
+def _error_words(said: Mapping[str, object]) -> str:
+    """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
+    words = [said.get(name) for name in ("error", "error_description")]
+    return printable(": ".join(str(each)[:300] for each in words if each))
+
+
+###############################################################################
+# 22. Command line ############################################################
 ###############################################################################
 
 # `python3 -m mcp_lite COMMAND ...` calls servers, and runs them, from a terminal. Only a

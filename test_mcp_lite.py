@@ -1465,6 +1465,718 @@ class TestTheNextRevision:
             assert client.call("greet", name="Bo") == "hello Bo"
 
 
+CALL = "tools/call"
+DISCOVER = "server/discover"
+
+
+def about(name, value):
+    """Modern parameters with this member in their `_meta`."""
+    return modern(_meta={name: value})
+
+
+class TestProtocol:
+    """The room Protocol: what may come now."""
+
+    @staticmethod
+    def server():
+        server = Server("s")
+        server.add_tool(lambda: "called", name="x")
+        server.add_resource("x://x", lambda: "read")
+        return server
+
+    def test_nothing_but_ping_before_initialize(self):
+        """A legacy request before the handshake is refused."""
+        hello = {"capabilities": {}, "clientInfo": {}, "protocolVersion": LEGACY[0]}
+        with LocalWire(self.server()) as wire:
+            refused = wire.ask("tools/list")["error"]
+            assert refused["code"] == -32600
+            assert "not initialized" in refused["message"]
+            assert wire.ask("ping")["result"] == {}
+            assert wire.ask("initialize", hello)["result"]
+
+    @pytest.mark.parametrize(
+        "asked, got",
+        [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])],
+    )
+    def test_version_negotiation(self, asked, got):
+        """The same version if it is known, else the latest with a handshake."""
+        with LocalWire(self.server()) as wire:
+            assert wire.open(asked)["protocolVersion"] == got
+
+    @pytest.mark.parametrize(
+        "method, params, code, said",
+        [
+            (DISCOVER, {}, -32602, "protocolVersion"),
+            (DISCOVER, {"_meta": {META_VERSION: MODERN}}, -32602, "clientCapabil"),
+            (DISCOVER, about(META_VERSION, 3), -32602, "expected string, got 3"),
+            (DISCOVER, about(META_VERSION, LEGACY[-1]), -32022, LEGACY[-1]),
+            (DISCOVER, about(META_LOG_LEVEL, "loud"), -32602, "logLevel"),
+            (DISCOVER, about(META_CLIENT_INFO, 1), -32602, "clientInfo"),
+            # Another era's, another side's, or nobody's.
+            ("ping", modern(), -32601, "ping"),
+            ("initialize", modern(), -32601, "initialize"),
+            ("roots/list", modern(), -32601, "roots/list"),
+            ("no/such", modern(), -32601, "no/such"),
+            # It is not declared.
+            ("prompts/list", modern(), -32601, "prompts"),
+            (CALL, modern(), -32602, "name: expected string, but it is mis"),
+            (CALL, modern(name=1), -32602, "name: expected string, got 1"),
+            (CALL, modern(name="x", arguments=[]), -32602, "expected object, got []"),
+            (CALL, about("progressToken", 1.5), -32602, "progressTok"),
+            # What is told of a megabyte is a part.
+            ("x" * 10**6, modern(), -32601, "xxx..."),
+            (CALL, modern(name=["x" * 10**6]), -32602, "xxx..."),
+            (CALL, modern(name="x" * 10**6), -32602, "Unknown tool: xxx"),
+            ("resources/read", modern(uri="x" * 10**6), -32602, "not found: xxx"),
+        ],
+        ids=range(19),
+    )
+    def test_a_modern_request_is_checked(self, method, params, code, said):
+        """Era, revision, sender, capability and parameters: an error names what is
+        missing or wrong, in a few words."""
+        error = self.server().handle(request(method, params))["error"]
+        assert error["code"] == code and said in error["message"]
+        assert len(error["message"]) < 300
+        if code == -32022:
+            supported = list(mcp_lite.MODERN_VERSIONS)
+            assert error["data"] == {"supported": supported, "requested": LEGACY[-1]}
+
+    def test_an_id_in_flight_belongs_to_one_request(self):
+        """Another message with that id is refused without an id; once the request is
+        over, the id may come again."""
+        server = self.server()
+        go_on = threading.Event()
+        server.add_tool(lambda: str(go_on.wait(SECONDS)), name="slow")
+        wrong = {"jsonrpc": "2.0", "id": 1, "method": 5}
+        with LocalWire(server) as wire:
+            wire.send(request("tools/call", modern(name="slow")))
+            for other in (request("tools/list", modern()), wrong, request("nope")):
+                wire.send(other)
+                refused = wire.read()
+                assert refused["error"]["code"] in (-32600, -32601)
+                assert refused.get("id") is None
+            go_on.set()
+            assert text_of(wire.read()["result"]) == "True"
+            assert wire.ask("tools/list", modern())["id"] == 1
+
+
+HALF = "\ud800"
+RESULT = b'{"jsonrpc": "2.0", "id": 9, "result": '
+# What is wrong with a message: its bytes, or a function that makes them; the code of the
+# answer to it (None where there is none), and the status over HTTP; both in a session of
+# 2025-11-25.
+WRONG = {
+    "not UTF-8": (b'{"jsonrpc": "\xff"}', -32700, 400),
+    "half a character": (b'"\xed\xa0\x80"', -32700, 400),
+    "cut off": (b'{"jsonrpc": "2.0", "id": 1', -32700, 400),
+    "a comma": (b"[1,]", -32700, 400),
+    "NaN": (b'{"jsonrpc": "2.0", "id": 1, "method": NaN}', -32700, 400),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, -32700, 400),
+    "deep objects": (b'{"a":' * 100_000, -32700, 400),
+    "brackets": (lambda: say(params={"a": [[]] * 500_000}), -32600, 400),
+    "long": (lambda: b" " * ((64 << 20) + 1), -32600, 413),
+    "a number": (b"7", -32600, 400),
+    "an empty object": (b"{}", -32600, 400),
+    "nothing said": (b'{"jsonrpc": "2.0"}', -32600, 400),
+    "a batch": (b"[" + say() + b"]", -32600, 400),
+    "another JSON-RPC": (say(jsonrpc="1.0"), -32600, 200),
+    "an id: list": (say(id=[1]), -32600, 400),
+    "an id: true": (say(id=True), -32600, 400),
+    "an id: null": (say(id=None), -32600, 400),
+    "an id: 1.5": (say(id=1.5), -32600, 400),
+    "an id: half": (say(id=HALF), -32600, 400),
+    "a method: 7": (say(method=7), -32600, 200),
+    "a method: half": (say(method=HALF), -32601, 200),
+    "a method: unknown": (say(method="no/such"), -32601, 200),
+    "params: list": (say(params=[1]), -32602, 200),
+    "_meta: list": (say(params={"_meta": ["x"]}), -32602, 200),
+    "name: 7": (say(method="tools/call", params={"name": 7}), -32602, 200),
+    "name: unknown": (say(method="tools/call", params={"name": "x"}), -32602, 200),
+    "cursor": (say(method="tools/list", params={"cursor": "x"}), -32602, 200),
+    "no uri": (say(method="resources/read"), -32602, 200),
+    "an answer to nothing": (RESULT + b"{}}", None, 202),
+    "an answer: number": (RESULT + b"1}", None, 400),
+    "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
+    "an answer: both": (RESULT + b'{}, "error": {}}', None, 400),
+    "an error of nothing": (b'{"jsonrpc": "2.0", "error": {"code": 1}}', None, 202),
+    "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
+    "a notification: list": (b'{"jsonrpc":"2.0","method":"x","params":[]}', None, 400),
+    "a notification: JSON-RPC": (b'{"jsonrpc": "1.0", "method": "x"}', None, 400),
+    "a call without an id": (b'{"jsonrpc": "2.0", "method": "tools/call"}', None, 400),
+}
+
+# What a server answers to tools/call; what the client raises, and maybe its words.
+FORM_IS_ODD = {"message": "?", "requestedSchema": {**FORM, "required": 7}}
+ODD_FORM = {"method": "elicitation/create", "params": FORM_IS_ODD}
+PING = {"method": "ping"}
+LONG = "tool " * 1_000_000
+ASKS = {"resultType": "input_required"}
+ANSWERS = {
+    "a result: list": ({"result": []}, InvalidResponse),
+    "a result: null": ({"result": None}, InvalidResponse),
+    "NaN": ({"result": {"x": float("nan")}}, InvalidResponse, "not JSON in UTF-8"),
+    "content: text": ({"result": {"content": "x"}}, InvalidResponse),
+    "neither": ({}, Timeout),
+    "an error: text": ({"error": "x"}, McpError),
+    "an error: its code": ({"error": {"code": "x", "message": "x"}}, McpError),
+    "an error: of words": ({"error": {"code": -32602, "message": LONG}}, InvalidParams),
+    "a type": ({"result": {"resultType": "x"}}, InvalidResponse),
+    "questions: list": ({"result": {**ASKS, "inputRequests": [1]}}, InvalidResponse),
+    "questions: number": ({"result": {**ASKS, "inputRequests": 5}}, InvalidResponse),
+    "a question: which": ({"result": {**ASKS, "inputRequests": {"q": PING}}}, McpError),
+    "a question: its form": (
+        {"result": {**ASKS, "inputRequests": {"q": ODD_FORM}}},
+        InvalidParams,
+    ),
+    "a question: its name": (
+        {"result": {**ASKS, "inputRequests": {HALF: ODD_FORM}}},
+        McpError,
+    ),
+}
+
+
+class Stress:
+    """Conversations of a raw client in which all happens at once: calls, cancels,
+    questions, subscriptions, changes. It keeps count of the answers to each request."""
+
+    def __init__(self, server, seed):
+        self.server = server
+        self.random = random.Random(seed)
+        # By id: how many answers may come, and how many have come.
+        self.wanted = {}
+        self.answers = collections.Counter()
+        self.acknowledged = set()
+        self.faults = []
+        # Two threads send.
+        self.sending = threading.Lock()
+
+    def message(self, id):
+        """A random request, with the fewest and the most answers that it may get, and
+        what follows it."""
+        kind = self.random.choice(
+            ["add"] * 6 + ["ask", "tell", "wait", "stop", "listen"]
+        )
+        if kind == "listen":
+            params = modern(notifications={"toolsListChanged": True})
+            message = request("subscriptions/listen", params, id)
+            return message, (0, 1), cancelled(id)
+        message = call_legacy({"stop": "wait"}.get(kind, kind), id, a=id)
+        if kind == "tell":
+            message["params"]["_meta"] = {"progressToken": id}
+        if kind == "wait":
+            # Its answer may overtake the cancellation.
+            return message, (0, 1), cancelled(id)
+        if kind == "stop":
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": id}}
+            return message, (1, 1), stop
+        return message, (1, 1), None
+
+    def send(self, wire, *messages):
+        # A question may come behind the end of what this client says.
+        with self.sending, contextlib.suppress(BrokenPipeError):
+            wire.send(*messages)
+
+    def hear(self, wire):
+        """Take what the server says, and answer its questions, until it is silent."""
+        for line in wire.out:
+            message = json.loads(line)
+            if message.get("method") == "elicitation/create":
+                result = {"action": "accept", "content": {"name": "x"}}
+                self.send(
+                    wire, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                )
+            elif "method" not in message:
+                self.answers[message["id"]] += 1
+                if self.answers[message["id"]] > self.wanted[message["id"]][1]:
+                    self.faults.append(message)
+            elif message["method"] == "notifications/subscriptions/acknowledged":
+                self.acknowledged.add(message["params"]["_meta"][META_SUBSCRIPTION])
+            elif META_SUBSCRIPTION in message["params"].get("_meta", {}):
+                subscription = message["params"]["_meta"][META_SUBSCRIPTION]
+                if subscription not in self.acknowledged:
+                    self.faults.append(message)
+
+    def missing(self):
+        """The requests that still lack an answer."""
+        return [
+            id for id, (least, _) in self.wanted.items() if self.answers[id] < least
+        ]
+
+    def run(self, count):
+        """One conversation of so many requests."""
+        with LocalWire(self.server) as wire:
+            wire.open(capabilities={"elicitation": {}})
+            hearer = started(self.hear, wire)
+            later = []
+            id = 0
+            while id < count:
+                burst = []
+                for _ in range(self.random.choice([1, 1, 1, 5, 30])):
+                    id += 1
+                    message, self.wanted[id], more = self.message(id)
+                    burst.append(message)
+                    later += [more] if more is not None else []
+                self.send(
+                    wire, b"".join(json.dumps(each).encode() + b"\n" for each in burst)
+                )
+                self.random.shuffle(later)
+                while len(later) > self.random.randrange(12):
+                    self.send(wire, later.pop())
+                if self.random.random() < 0.05:
+                    self.server.add_tool(lambda: 0, name=f"t{self.random.random()}")
+            if self.random.random() < 0.5:
+                self.send(wire, *later)
+                eventually(lambda: not self.missing(), f"answers to {self.missing()}")
+            # The end of the input, with all that is still in flight.
+            wire.socks[0].shutdown(socket.SHUT_WR)
+            hearer.join(SECONDS)
+            assert not hearer.is_alive(), "the server goes on"
+        assert (self.missing(), self.faults) == ([], [])
+
+
+def stress_server():
+    """What the stress calls."""
+    server = Server("s", max_workers=8)
+    server.add_tool(lambda a: a, name="add")
+
+    @server.tool
+    def ask(ctx: Context, a: int) -> str:
+        return ctx.elicit("who?", FORM)["action"]
+
+    @server.tool
+    def tell(ctx: Context, a: int) -> int:
+        for n in range(3):
+            ctx.progress(n)
+        return a
+
+    @server.tool
+    def wait(ctx: Context, a: int) -> None:
+        ctx.sleep(1.0)
+
+    return server
+
+
+def stress(seed, count, conversations=3):
+    """Run some conversations with one server at once, with a thread switch after each
+    microsecond; and some clients, which start, cancel and close."""
+    server = stress_server()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        stresses = [Stress(server, seed * 100 + n) for n in range(conversations)]
+        jobs = [(each.run, count) for each in stresses]
+        jobs.append((stress_client, server, random.Random(seed), count // 2))
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+            for future in [pool.submit(*job) for job in jobs]:
+                future.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def stress_client(server, rng, count):
+    """Each call of a client ends once: by its value, its cancellation, or close()."""
+    while count > 0:
+        era = rng.choice(["2025-11-25", MODERN])
+        client = Client(server, protocol_version=era, on_elicit=answer)
+        client.connect()
+        calls = []
+        for _ in range(rng.randrange(1, 60)):
+            name = rng.choice(["add", "add", "ask", "tell", "wait"])
+            calls.append(client.start_call(name, {"a": count}))
+            count -= 1
+            if name == "wait" or rng.random() < 0.2:
+                calls[-1].cancel()
+        closer = started(client.close) if rng.random() < 0.5 else None
+        for call in calls:
+            with contextlib.suppress(Cancelled, ConnectionClosed):
+                call.result(SECONDS)
+            assert call.done()
+        if closer is not None:
+            closer.join(SECONDS)
+        client.close()
+
+
+class TestThreads:
+    """One reader, one pool, one outbox: what must hold however the threads fall."""
+
+    def test_stress(self):
+        """Every request is answered once, whatever else happens; nothing is left."""
+        stress(seed=31, count=250)
+
+    def test_a_lone_request_in_flight_at_the_end(self):
+        """It is answered, though the thread that read it serves it."""
+        server = Server("s")
+        ended = threading.Event()
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            ctx.sleep(0.2)
+            ended.set()
+            return "done"
+
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            thread = started(serve_socket, server, theirs)
+            ours.sendall(json.dumps(call_tool("work")).encode() + b"\n")
+            ours.shutdown(socket.SHUT_WR)
+            thread.join(SECONDS)
+            assert not thread.is_alive() and ended.is_set()
+            with ours.makefile("rb") as answers:
+                [answer] = map(json.loads, answers)
+        assert text_of(answer["result"]) == "done"
+
+    def test_a_lone_request_that_lasts(self):
+        """What comes while it is served is read: a call is answered, a cancel arrives."""
+        with LocalWire(build_server()) as wire:
+            wire.open()
+            wire.send(call_legacy("wait", 1))
+            assert wire.ask("tools/call", {"name": "is_waiting"}, 2)["id"] == 2
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
+            wire.send(stop)
+            assert wire.read()["error"]["code"] == -32800
+
+    def test_a_burst_with_one_that_lasts(self):
+        """The others' answers do not wait for it, whatever its place."""
+        for place in (0, 3, 7):
+            with LocalWire(build_server()) as wire:
+                wire.open()
+                calls = [call_legacy("add", n, a=n) for n in range(7)]
+                calls.insert(place, call_legacy("wait", 99))
+                wire.send(b"".join(json.dumps(c).encode() + b"\n" for c in calls))
+                assert sorted(wire.read()["id"] for _ in range(7)) == list(range(7))
+                wire.send(cancelled(99))
+
+    def test_more_that_last_than_may_run(self):
+        """Handlers wait for one another, and a cancel arrives while all are busy."""
+        server = Server("s", max_workers=2)
+        running = []
+        gate = threading.Event()
+
+        @server.tool
+        def hold() -> int:
+            running.append(1)
+            gate.wait(SECONDS)
+            return running.pop()
+
+        with LocalWire(server) as wire:
+            wire.open()
+            wire.send(*[call_legacy("hold", n) for n in range(6)])
+            eventually(lambda: len(running) == 2)
+            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 5}}
+            wire.send(stop)
+            assert wire.read()["id"] == 5
+            assert len(running) == 2
+            gate.set()
+            assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
+
+    def test_a_closed_pool_takes_no_job(self):
+        """It says so, so that its caller can do it elsewhere."""
+        pool = mcp_lite.Workers("w", 1)
+        assert pool.close(SECONDS) and not pool.submit(print)
+
+    def test_what_is_printed_is_short(self, capsys):
+        """A text is cut to what a ready pipe takes, and keeps its end; what UTF-8 cannot
+        say is escaped."""
+        mcp_lite.print_to_stderr("\udcff" + "x" * 9_000 + "e")
+        told = capsys.readouterr().err
+        assert told.startswith("\\udcffx") and told.endswith("xe\n")
+        assert len(told) <= 4_096
+
+    def test_a_key_is_used_though_its_question_failed(self):
+        """A session's question is not sent again under the same key."""
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context) -> None:
+            with contextlib.suppress(McpError):
+                ctx.elicit("?", FORM, key="k")
+            ctx.elicit("?", FORM, key="k")
+
+        def fail(params):
+            raise McpError(-32000, "no")
+
+        at = Client(server, protocol_version="2025-11-25", on_elicit=fail)
+        with at as client, pytest.raises(ToolError, match="key used twice"):
+            client.call("ask")
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has another shell")
+    def test_a_timeout_says_how_the_child_ended(self):
+        """A grandchild holds its pipes, so their end does not say it."""
+        command = ["sh", "-c", "exec 4<&0; sleep 60 & exit 3"]
+        with pytest.raises(Timeout, match="exit code 3"):
+            Client(command, timeout=1.0).connect()
+
+    def test_a_notification_too_many(self, monkeypatch):
+        """One of an extension is dropped, and not answered; the conversation goes on."""
+        monkeypatch.setattr(mcp_lite, "MAX_BACKLOG", 0)
+        server = Server("shop", extensions={"com.example/cart": {}})
+        extension = "com.example/cart"
+        server.method("cart/seen", extension=extension)(lambda ctx, params: {})
+        options = {"protocol_version": "2025-11-25", "extensions": {extension: {}}}
+        with Client(server, timeout=SECONDS, **options) as client:
+            client.notify("cart/seen", {})
+            assert client.request("ping", {}) == {}
+
+    def test_the_time_of_a_host(self):
+        """When the first job has taken all of max_seconds, no other one begins."""
+        main = MainThread()
+
+        def nap():
+            threading.Event().wait(0.1)
+
+        started(lambda: [main(nap), main(nap)]).join(SECONDS)
+        assert [main.run_pending(0.05), main.run_pending(0.05)] == [1, 1]
+
+    def test_a_log_that_talks_to_the_client(self):
+        """What a handler of the program's log does cannot hold up an answer."""
+        server = Server("s")
+        contexts = []
+
+        class Tells(logging.Handler):
+            def emit(self, record):
+                contexts[0].info("logged")
+
+        @server.middleware
+        def spoil(ctx, method, params, call_next):
+            contexts.append(ctx)
+            return {**call_next(), "x": float("nan")} if method == CALL else call_next()
+
+        server.add_tool(lambda: 1, name="one")
+        logger = logging.getLogger("mcp_lite")
+        handler = Tells()
+        logger.addHandler(handler)
+        try:
+            with LocalWire(server) as wire:
+                wire.open()
+                wire.send(call_legacy("one", 7))
+                assert "error" in wire.read()
+                assert wire.ask("ping", id=8)["id"] == 8
+        finally:
+            logger.removeHandler(handler)
+
+    def test_a_handshake_while_all_are_busy(self):
+        """It waits for no other request, whatever code of the user's runs for it."""
+        server = Server("s", max_workers=1)
+
+        @server.tool(visible=lambda ctx: True)
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("who?", FORM)["action"]
+
+        with LocalWire(server) as wire:
+            wire.open(capabilities={"elicitation": {}})
+            wire.send(call_legacy("ask", 5))
+            question = wire.read()
+            assert wire.ask("initialize", opening("2025-11-25"), 6)["id"] == 6
+            refusal = {
+                "jsonrpc": "2.0",
+                "id": question["id"],
+                "result": {"action": "decline"},
+            }
+            wire.send(refusal)
+            assert text_of(wire.read()["result"]) == "decline"
+
+    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    def test_answers_of_another_thread(self, era):
+        """Over HTTP, the answer of a tool whose time is over is written before the
+        connection's own thread goes on."""
+        server = Server("s")
+
+        @server.tool(timeout=0.001)
+        def late(ctx: Context) -> None:
+            ctx.sleep(60)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with client_at(server, True, protocol_version=era) as client:
+                results = [client.call_tool("late") for _ in range(150)]
+        finally:
+            sys.setswitchinterval(interval)
+        assert all(result["isError"] for result in results)
+
+    def test_a_client_that_reads_nothing_is_cut_off(self, monkeypatch):
+        """When one write takes too long, the conversation ends."""
+        monkeypatch.setattr(mcp_lite, "WRITE_SECONDS", 0.2)
+        server = Server("s")
+        ended = threading.Event()
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            try:
+                while True:
+                    ctx.info("x" * 10_000)
+                    ctx.check_cancelled()
+            finally:
+                ended.set()
+
+        # The client keeps both ends open.
+        ours, theirs = socket.socketpair()
+        reader = theirs.makefile("rb")
+        writer = theirs.makefile("wb", buffering=0)
+        thread = started(server.serve, reader, writer)
+        calls = [request("initialize", opening("2025-11-25")), call_legacy("flood", 2)]
+        ours.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in calls))
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        for each in (ours, theirs):
+            shut(each)
+        assert ended.wait(SECONDS)
+        for each in (reader, writer, ours, theirs):
+            each.close()
+
+
+class SocketTransport(mcp_lite.Transport):
+    """A socket to a server of this process, as the docstring of Transport asks for it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.sock, self.theirs = socket.socketpair()
+
+    def start(self, connection):
+        self.thread = started(serve_socket, self.server, self.theirs)
+
+    def read(self):
+        return self.sock.recv(1 << 16)
+
+    def write(self, data):
+        self.sock.sendall(data)
+
+    def close(self):
+        shut(self.sock)
+        self.sock.close()
+
+    def describe_end(self, why):
+        return ConnectionClosed(f"the socket: {why}")
+
+
+class TestSeams:
+    """A transport of one's own, written from its docstring alone."""
+
+    def test_a_transport(self, version):
+        """Calls, progress, questions, a large message, and the end, over a socket."""
+        server = build_server()
+
+        @server.tool
+        def measure(ctx: Context, text: str) -> str:
+            ctx.progress(1, 2)
+            return f"{len(text)} in {ctx.roots()[0]['uri']}"
+
+        progress = []
+        transport = SocketTransport(server)
+        with Client(transport, protocol_version=version, roots=["file:///y"]) as client:
+            assert client.protocol_version == version
+            heard = {"on_progress": lambda *told: progress.append(told[:2])}
+            result = client.call_tool("measure", {"text": "x" * (1 << 20)}, **heard)
+            assert text_of(result) == f"{1 << 20} in file:///y"
+            # In the modern era, a question makes the handler run again.
+            assert set(progress) == {(1, 2)}
+            assert len(client.list_tools()) > 1
+        # The client's end is the end of serve().
+        transport.thread.join(SECONDS)
+        assert not transport.thread.is_alive()
+
+    def test_a_transport_tells_how_it_ended(self):
+        """A call that waits gets what describe_end() returns."""
+        server = Server("slow")
+        entered = threading.Event()
+        over = threading.Event()
+
+        @server.tool
+        def wait() -> None:
+            entered.set()
+            over.wait(SECONDS)
+
+        transport = SocketTransport(server)
+        with Client(transport) as client:
+            call = client.start_call("wait")
+            assert entered.wait(SECONDS)
+            shut(transport.theirs)
+            with pytest.raises(ConnectionClosed, match="^the socket: the server"):
+                call.result()
+            over.set()
+            with pytest.raises(ConnectionClosed):
+                client.ping()
+        transport.thread.join(SECONDS)
+
+    def test_a_transport_that_cannot_begin(self):
+        """What waits for an answer ends at once, and gets what describe_end() returns,
+        if nothing can be written; connect() raises what start() raises."""
+
+        class Deaf(SocketTransport):
+            def write(self, data):
+                raise OSError("wet")
+
+        with pytest.raises(ConnectionClosed, match="^the socket: cannot write: wet"):
+            Client(Deaf(Server("s")), protocol_version="2025-11-25").connect()
+
+        class Nowhere(mcp_lite.Transport):
+            def start(self, connection):
+                raise ConnectionRefusedError("nobody there")
+
+        with pytest.raises(ConnectionRefusedError):
+            Client(Nowhere()).connect()
+
+    def test_a_server_over_a_transport(self):
+        """Server.connect() makes a conversation, which disconnect() ends."""
+        written = queue.Queue()
+
+        class Lines(mcp_lite.Transport):
+            def write(self, data):
+                for line in data.splitlines():
+                    written.put(json.loads(line))
+
+        server = Server("s")
+        stopped = threading.Event()
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(stopped.set)
+            ctx.log("info", "begun")
+            ctx.sleep(SECONDS)
+            return "never"
+
+        connection = server.connect(Lines())
+
+        def say(*messages):
+            data = b"".join(json.dumps(each).encode() + b"\n" for each in messages)
+            connection.feed(data)
+
+        say(request("initialize", opening("2025-11-25")), notice("initialized"))
+        assert written.get(timeout=SECONDS)["result"]["serverInfo"]["name"] == "s"
+        server.add_tool(lambda: "x", name="extra", description="x")
+        changed = written.get(timeout=SECONDS)
+        assert changed["method"] == "notifications/tools/list_changed"
+        say(call_legacy("endless", 2))
+        assert written.get(timeout=SECONDS)["params"]["data"] == "begun"
+        server.disconnect(connection, SECONDS)
+        assert stopped.wait(SECONDS)
+        server.disconnect(connection)
+        server.remove_tool("extra")
+        assert written.empty()
+
+    def test_a_change_behind_the_acknowledgement(self):
+        """What changes as soon as a client knows of its subscription is told."""
+        written = queue.Queue()
+        server = Server("s")
+        server.add_tool(lambda: "x", name="x")
+
+        class Lines(mcp_lite.Transport):
+            def write(self, data):
+                for line in data.splitlines():
+                    message = json.loads(line)
+                    written.put(message["method"])
+                    if message["method"].endswith("/acknowledged"):
+                        server.add_tool(lambda: "y", name="y")
+
+        connection = server.connect(Lines())
+        params = modern(notifications={"toolsListChanged": True})
+        listen = request("subscriptions/listen", params)
+        connection.feed(json.dumps(listen).encode() + b"\n")
+        assert written.get(timeout=SECONDS).endswith("/acknowledged")
+        assert written.get(timeout=SECONDS).endswith("/list_changed")
+        server.disconnect(connection)
+
+
 class TestSchema:
     """The room JSON Schema."""
 
@@ -3465,251 +4177,1229 @@ class TestEveryday:
             assert client.call("wizard") == 20
 
 
-CALL = "tools/call"
-DISCOVER = "server/discover"
+class Promise:
+    """It can be awaited, and is no coroutine."""
+
+    def __await__(self):
+        yield
+        return "given"
 
 
-def about(name, value):
-    """Modern parameters with this member in their `_meta`."""
-    return modern(_meta={name: value})
+def promised() -> str:
+    return Promise()
 
 
-class TestProtocol:
-    """The room Protocol: what may come now."""
+def waiting_server(seen=None):
+    """A server of `async def` handlers; `seen` gets what becomes of some."""
+    import asyncio
+
+    server = Server("waiting")
+
+    @server.tool
+    async def add(a: int, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        ctx.progress(1, 2)
+        return a + 1
+
+    @server.tool
+    async def raises():
+        return {}["x"]
+
+    @server.tool
+    async def gives_up():
+        raise asyncio.CancelledError
+
+    @server.tool
+    async def exits():
+        sys.exit(3)
+
+    @server.tool
+    async def asks(aside: bool, ctx: Context) -> str:
+        ask = functools.partial(ctx.elicit, "who?", FORM)
+        loop = asyncio.get_running_loop()
+        answered = await loop.run_in_executor(None, ask) if aside else ask()
+        return answered["content"]["name"]
+
+    @server.tool
+    async def asks_in_a_group(ctx: Context) -> str:
+        async with asyncio.TaskGroup(), asyncio.TaskGroup() as group:
+            return await group.create_task(asks(False, ctx))
+
+    async def forever():
+        seen.put("begun")
+        try:
+            await asyncio.sleep(10 * SECONDS)
+        except asyncio.CancelledError:
+            seen.put("cancelled")
+            raise
+        finally:
+            seen.put("tidied up")
+
+    server.add_tool(forever)
+    server.add_tool(forever, name="late", timeout=0.05)
+    server.add_tool(promised)
+
+    @server.resource("x://slow")
+    async def slow():
+        return "read"
+
+    @server.prompt
+    async def greet(name: str):
+        return "hello " + name
+
+    @server.completion("greet", "name")
+    async def complete_name(value):
+        return [value + "1", value + "2"]
+
+    return server
+
+
+class TestServerInProcess:
+    """The room Server: what needs no wire."""
+
+    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
+    def test_contents_with_meta(self, version):
+        """A resource's contents have the `_meta` of the EmbeddedResource."""
+        server = Server("s")
+
+        @server.resource("ui://page", mime_type="text/html")
+        def page() -> EmbeddedResource:
+            return EmbeddedResource("ui://page", "<p>", meta={"ui": {"domain": "x"}})
+
+        with Client(server, protocol_version=version) as client:
+            (contents,) = client.read_resource("ui://page")["contents"]
+        assert contents == {
+            "uri": "ui://page",
+            "mimeType": "text/html",
+            "text": "<p>",
+            "_meta": {"ui": {"domain": "x"}},
+        }
+
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_failures_name_what_failed(self, masked):
+        """A text begins with the tool, resource, prompt or completion, and says why;
+        with masked errors it is the name alone, but for what is said on purpose."""
+
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError("no words")
+
+        def raises(error):
+            raise error
+
+        def number() -> int:
+            return "no"
+
+        def needs(days: int):
+            """"""
+
+        def completing(fn):
+            return lambda value: fn()
+
+        tool, prompt, resource = "tools/call", "prompts/get", "resources/read"
+        completion = "completion/complete"
+        on_purpose = [
+            (tool, lambda: raises(ToolError("sorry")), "sorry"),
+            (tool, lambda: raises(McpError(-1, "mine")), "mine"),
+            (tool, needs, "it: days: required, but missing"),
+            (prompt, needs, "it: days: required, but missing"),
+            (prompt, lambda: raises(ToolError("no prompt today")), "no prompt today"),
+            (resource, lambda: raises(McpError(-1, "not today")), "not today"),
+        ]
+        faults = [
+            (tool, lambda: {}["x"], "it: KeyError: 'x'"),
+            (tool, lambda: raises(ValueError()), "it: ValueError"),
+            (tool, lambda: raises(Mute()), "it: Mute"),
+            (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
+            (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
+            (tool, lambda: {"a": [object()]}, "it: TypeError: a value of class object"),
+            (tool, lambda: [float("nan")], "it: ValueError: Out of range float"),
+            (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
+            (resource, lambda: object(), "x://it: TypeError: a value of class object"),
+            (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
+            (prompt, lambda: {"a": 1}, "it: TypeError: content: expected text, an Im"),
+            (prompt, lambda: Message("x", "system"), "it: ValueError: role: user or"),
+            (completion, lambda: {}["x"], "completion/complete: KeyError: 'x'"),
+            (completion, lambda: 5, "completion/complete: TypeError: 'int' object"),
+        ]
+        for method, fn, text in on_purpose + faults:
+            server = Server("failing", mask_errors=masked)
+            params = {"name": "it"}
+            if method == tool:
+                server.add_tool(fn, name="it")
+            elif method == prompt:
+                server.add_prompt(fn, name="it")
+            elif method == resource:
+                server.add_resource("x://it", fn)
+                params = {"uri": "x://it"}
+            else:
+                server.add_prompt(lambda a: a, name="it")
+                server.completion("it", "a")(completing(fn))
+                params = {"ref": {"type": "ref/prompt", "name": "it"}}
+                params["argument"] = {"name": "a", "value": ""}
+            answer = server.handle(request(method, modern(**params)))
+            said = answer.get("error", {}).get("message")
+            if masked and (method, fn, text) in faults:
+                text = text.partition(": ")[0] + " failed; see the server.s log$"
+            assert re.match(text, said or text_of(answer["result"]))
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_what_is_not_found_says_a_handler(self, over_http, version):
+        """Its NotFound arrives as one in every revision, in the handler's words."""
+
+        def missing():
+            raise NotFound("no such city", {"id": 7})
+
+        server = Server("s")
+        server.add_resource("x://missing", missing)
+        at = client_at(server, over_http, protocol_version=version)
+        with at as client, pytest.raises(NotFound) as caught:
+            client.read("x://missing")
+        assert caught.value.code == (-32002 if version < "2026" else -32602)
+        assert caught.value.message == "no such city"
+        assert caught.value.data == {"uri": "x://missing", "id": 7}
+
+    def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
+        """The traceback has their frames, those of its causes too; it comes once."""
+        server = waiting_server()
+
+        @server.tool
+        def chained(ctx: Context):
+            try:
+                return {}["x"]
+            except KeyError:
+                try:
+                    ctx.log("loud", "x")
+                except ValueError as error:
+                    raise RuntimeError("chained") from error
+
+        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
+            client.call_tool("chained")
+            client.call_tool("raises")
+        first, awaited = caplog.records
+        assert first.getMessage() == "chained failed"
+        for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
+            assert first.exc_text.count(text) == 1
+        assert '{}["x"]' in awaited.exc_text
+
+    def test_async_handlers_run(self, version):
+        """Of tools, resources, prompts and completions; progress and exceptions are as
+        those of others, and so is what any awaitable gives."""
+        seen = []
+        server = waiting_server()
+
+        @server.tool
+        async def is_refused():
+            raise Cancelled("of another server")
+
+        with Client(server, protocol_version=version) as client:
+            result = client.call_tool(
+                "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
+            )
+            assert text_of(result) == "2" and seen == [(1, 2, None)]
+            assert client.read("x://slow") == "read"
+            messages = client.get_prompt("greet", {"name": "ada"})["messages"]
+            assert messages[0]["content"]["text"] == "hello ada"
+            assert client.complete("greet", "name", "a") == ["a1", "a2"]
+            assert client.call("promised") == "given"
+            with pytest.raises(ToolError, match="raises: KeyError: 'x'"):
+                client.call("raises")
+            with pytest.raises(ToolError, match="gives_up: CancelledError"):
+                client.call("gives_up")
+            with pytest.raises(ToolError, match="is_refused: Cancelled: of another"):
+                client.call("is_refused")
+            with pytest.raises(ToolError, match="exits: SystemExit: 3"):
+                client.call("exits")
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, era):
+        """By the client, and by its timeout: its task sees CancelledError, and what it
+        does in `finally` is done."""
+        seen = queue.SimpleQueue()
+        server = waiting_server(seen)
+        with client_at(server, over_http, protocol_version=era) as client:
+            call = client.start_call("forever")
+            assert seen.get(timeout=SECONDS) == "begun"
+            call.cancel()
+            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
+                client.call("late")
+            told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
+            assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_async_handlers_share_a_loop(self, over_http):
+        """What one has opened in the event loop serves the next one, and contexts do
+        not mix."""
+        import asyncio
+        import contextvars
+
+        server = Server("s")
+        who = contextvars.ContextVar("who", default="nobody")
+        loops = []
+
+        @server.middleware
+        def note(ctx, method, params, call_next):
+            who.set(params.get("name"))
+            return call_next()
+
+        async def first() -> str:
+            loops.append(asyncio.get_running_loop())
+            await asyncio.sleep(0)
+            return who.get()
+
+        server.add_tool(first)
+        server.add_tool(first, name="second")
+        with client_at(server, over_http) as client:
+            assert [client.call("first"), client.call("second")] == ["first", "second"]
+        assert loops[0] is loops[1]
+        eventually(loops[0].is_closed, "the end of the loop")
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_one_function_at_a_time(self, over_http):
+        """max_workers=1 holds for all clients together; what is no function of the
+        user's is answered meanwhile, and an answer to its question is heard."""
+        server = Server("s", max_workers=1)
+        running = []
+        most = []
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            running.append(1)
+            most.append(len(running))
+            ctx.elicit("who?", FORM)
+            ctx.sleep(0.01)
+            running.pop()
+            return "done"
+
+        with server.start_http() as http, contextlib.ExitStack() as stack:
+            target = http.url if over_http else server
+            clients = [
+                stack.enter_context(
+                    Client(target, protocol_version=LEGACY[-1], **CALLBACKS)
+                )
+                for _ in range(3)
+            ]
+            calls = [each.start_call("work") for each in clients for _ in range(3)]
+            clients[0].ping()
+            assert {call.value() for call in calls} == {"done"}
+        assert set(most) == {1}
+
+    def test_an_async_handler_may_ask(self, era):
+        """On its thread, where that holds up its event loop, in a group of tasks, too;
+        or on another one, where it holds up nothing."""
+        with Client(waiting_server(), protocol_version=era, **CALLBACKS) as client:
+            assert client.call("asks", aside=False) == "who?"
+            assert client.call("asks", aside=True) == "who?"
+            if sys.version_info >= (3, 11):
+                assert client.call("asks_in_a_group") == "who?"
+
+    def test_an_async_handler_where_a_loop_runs_already(self):
+        """It runs in the server's own; the caller waits."""
+        import asyncio
+
+        server = waiting_server()
+        call = request("tools/call", modern(name="add", arguments={"a": 1}))
+
+        async def program():
+            here = server.handle(call)
+            loop = asyncio.get_running_loop()
+            return here, await loop.run_in_executor(None, server.handle, call)
+
+        answers = asyncio.run(program())
+        assert [text_of(each["result"]) for each in answers] == ["2", "2"]
+
+    def test_nothing_is_asked_after_the_end(self):
+        """A context that outlives its request raises Cancelled, and sends nothing."""
+        server = Server("s")
+        kept = []
+
+        @server.tool
+        def keep(ctx: Context) -> str:
+            kept.append(ctx)
+            return "kept"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        with LocalWire(server) as wire:
+            wire.open(capabilities=caps)
+            for params in ({"name": "keep"}, modern(caps, name="keep")):
+                wire.ask("tools/call", params)
+                for question in (
+                    lambda ctx: ctx.elicit("?", FORM),
+                    lambda ctx: ctx.sample("?"),
+                    lambda ctx: ctx.roots(),
+                    lambda ctx: ctx.ask({"a": ("roots/list", {})}),
+                ):
+                    with pytest.raises(Cancelled, match="over"):
+                        question(kept[-1])
+            assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
+
+    @pytest.mark.parametrize(
+        "declared, modes",
+        [
+            ({}, ["form"]),
+            ({"form": {}}, ["form"]),
+            ({"vendor": {}}, ["form"]),
+            ({"url": {}}, ["url"]),
+            ({"url": {}, "vendor": {}}, ["url"]),
+            ({"url": {}, "form": {}}, ["form", "url"]),
+        ],
+    )
+    def test_only_declared_modes_are_asked_for(self, declared, modes):
+        """The other one is -32021 before anything is sent."""
+        server = Server("s")
+
+        @server.tool
+        def ask(mode: str, ctx: Context) -> str:
+            params = {"mode": mode, "message": "?", "requestedSchema": FORM}
+            if mode == "url":
+                params = {"mode": mode, "message": "?", "url": "https://example.com"}
+            ctx.ask({"a": ("elicitation/create", params)})
+            return "asked"
+
+        for mode in ("form", "url"):
+            arguments = {"mode": mode}
+            params = modern({"elicitation": declared}, name="ask", arguments=arguments)
+            found = server.handle(request("tools/call", params))
+            if mode in modes:
+                assert found["result"]["resultType"] == "input_required"
+            else:
+                assert found["error"]["code"] == -32021
+                needed = {"requiredCapabilities": {"elicitation": {mode: {}}}}
+                assert found["error"]["data"] == needed
 
     @staticmethod
-    def server():
+    def asked_in(version, question, answer):
+        """Return what a handler's question(ctx) sends to a client of this revision, and
+        what it gets: a value, or an exception."""
         server = Server("s")
-        server.add_tool(lambda: "called", name="x")
-        server.add_resource("x://x", lambda: "read")
+        ends = []
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            try:
+                ends.append(question(ctx))
+            except (ValueError, MissingCapability) as error:
+                ends.append(error)
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}}
+        params = modern(caps, name="ask", inputResponses={})
+        with LocalWire(server) as wire:
+            if version in LEGACY:
+                wire.open(version, caps)
+                params = {"name": "ask"}
+            found = wire.ask("tools/call", params)
+            asked = None
+            if "method" in found:
+                asked = found["params"]
+                wire.send({"jsonrpc": "2.0", "id": found["id"], "result": answer})
+                found = wire.read()
+            elif "inputRequests" in found["result"]:
+                asked = found["result"]["inputRequests"]["k"]["params"]
+                state = found["result"]["requestState"]
+                params.update(requestState=state, inputResponses={"k": answer})
+                found = wire.ask("tools/call", params)
+        assert found["result"]["content"][0]["text"] == "asked"
+        return asked, ends[0]
+
+    def test_a_form_says_what_its_revision_knows(self, version):
+        """Titles of choices go as the older revisions have them."""
+        names = {"#f00": "Red", "#0f0": "Green"}
+        colors = [{"const": code, "title": names[code]} for code in names]
+        titled = {"type": "string", "title": "Color", "oneOf": colors}
+        form = {"type": "object", "properties": {"color": titled}}
+        answer = {"action": "accept", "content": {"color": "#f00"}}
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.elicit("?", form, key="k"), answer
+        )
+        if version < "2025-06-18":
+            assert asked is None and isinstance(end, MissingCapability)
+            return
+        assert end == answer
+        if version < "2025-11-25":
+            titled = {"type": "string", "title": "Color"}
+            titled["enum"] = [*names]
+            titled["enumNames"] = [*names.values()]
+        assert asked["requestedSchema"]["properties"] == {"color": titled}
+
+    def test_a_message_may_have_several_blocks(self, era):
+        """They go to the model as they are, each message with its role."""
+        answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
+        answer["model"] = "m"
+        messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
+        asked, end = self.asked_in(
+            era, lambda ctx: ctx.sample(messages, key="k", _meta={"x": 1}), answer
+        )
+        assert end == answer and asked["_meta"] == {"x": 1}
+        contents = [each["content"] for each in asked["messages"]]
+        assert [each["type"] for each in contents[0]] == ["text", "audio"]
+        assert [each["role"] for each in asked["messages"]] == ["assistant", "user"]
+
+    def test_roots_are_of_files(self):
+        """Their URIs are file://; others are -32602."""
+        server = Server("s")
+
+        @server.tool
+        def where(ctx: Context) -> list:
+            return [root["uri"] for root in ctx.roots(key="r")]
+
+        def ask(uri):
+            roots = {"roots": [{"uri": "file:///first"}, {"uri": uri}]}
+            params = modern({"roots": {}}, name="where", inputResponses={"r": roots})
+            return server.handle(request("tools/call", params))
+
+        for uri in ("file:///home/ada", "file:///home/ada/", "file:///C:/x%20y"):
+            result = ask(uri)["result"]["structuredContent"]
+            assert result == {"result": ["file:///first", uri]}
+        for wrong in ("/home/ada", "https://example.com/", ""):
+            error = ask(wrong)["error"]
+            assert error["code"] == -32602 and "roots" in error["message"]
+
+    def test_completions_go_with_their_prompt(self):
+        """A prompt of the same name that comes later has none of them; a colon in its name makes
+        it no URI."""
+        server = Server("s")
+        server.add_prompt(lambda a: a, name="git:commit")
+        server.completion("git:commit", "a")(lambda value: ["old"])
+        with Client(server) as client:
+            assert client.complete("git:commit", "a", "") == ["old"]
+            server.remove_prompt("git:commit")
+            server.add_prompt(lambda a: a, name="git:commit")
+            assert client.complete("git:commit", "a", "") == []
+
+    def test_a_key_names_one_question(self, era):
+        """A handler that asks twice under one key is wrong: it is told, in both eras."""
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context):
+            ctx.elicit("?", FORM, key="k")
+            ctx.elicit("?", FORM, key="k")
+
+        at = Client(server, protocol_version=era, on_elicit=answer)
+        with at as client, pytest.raises(ToolError, match="key used twice: .*k"):
+            client.call("ask")
+
+    def test_a_form_is_flat(self):
+        """Nested objects and lists of objects are refused; a class becomes a form, and
+        its answer an instance."""
+
+        def ask(schema, **given):
+            return self.asked_in(
+                MODERN, lambda ctx: ctx.elicit("?", schema, key="k"), given
+            )
+
+        def form(field):
+            return {"type": "object", "properties": {"a": field}}
+
+        for wrong in (
+            {"type": "string"},
+            {"type": "object"},
+            form({"type": "object"}),
+            form({"type": "array", "items": {"type": "object"}}),
+            form({"type": "string", "oneOf": [{"const": "x"}]}),
+            {"properties": {}},
+        ):
+            asked, error = ask(wrong)
+            assert asked is None and "requestedSchema" in str(error)
+        assert "pattern" in str(ask(form({"type": "string", "pattern": "("}))[1])
+        for fine in (
+            form({"type": "array", "items": {"enum": ["x"]}}),
+            form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
+            form(or_null({"type": "string"})),
+        ):
+            assert ask(fine, action="decline")[0]["requestedSchema"] == fine
+
+        @dataclasses.dataclass
+        class Visit:
+            by: str
+            day: typing.Optional[datetime.date] = None
+
+        content = {"by": "me", "day": "2026-01-02"}
+        asked, end = ask(Visit, action="accept", content=content)
+        assert asked["requestedSchema"]["properties"] == {
+            "by": {"type": "string"},
+            "day": {"type": "string", "format": "date"},
+        }
+        assert end["content"] == Visit("me", datetime.date(2026, 1, 2))
+
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            None,
+            5,
+            [{}],
+            {"form": None},
+            {"form": {"action": []}},
+            {"form": {"action": "accept"}},
+            {"form": {"action": "accept", "content": 5}},
+            {"form": {"action": "accept", "content": {"name": "\ud800"}}},
+            {"form": {"action": "decline", "content": "\ud800"}},
+            {"\ud800": {}},
+            {"other": {"action": "accept"}},
+            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
+            {"sample": {"role": "assistant", "content": [5]}},
+            {"sample": {"role": "assistant", "content": {"type": "text"}}},
+            {"sample": {"role": [], "content": {"type": "text", "text": "x"}}},
+            {"roots": {"roots": {}}},
+            {"roots": {"roots": [{"uri": 5}]}},
+        ],
+    )
+    def test_junk_in_answers_is_no_failure_of_ours(self, answers):
+        """It is -32602, or the question is asked again."""
+        server = Server("s")
+
+        @dataclasses.dataclass
+        class Day:
+            day: datetime.date
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            ctx.elicit("?", FORM, key="form")
+            ctx.elicit("?", Day, key="day")
+            ctx.sample("?", key="sample")
+            ctx.roots(key="roots")
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        good = {
+            "form": {"action": "accept", "content": {"name": "x"}},
+            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
+            "sample": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "x"},
+                "model": "m",
+            },
+            "roots": {"roots": [{"uri": "file:///x"}]},
+        }
+        if isinstance(answers, dict):
+            answers = {**good, **answers}
+        params = modern(caps, name="ask", inputResponses=answers)
+        found = server.handle(request("tools/call", params))
+        if "error" in found:
+            assert found["error"]["code"] == -32602
+        else:
+            assert not found["result"].get("isError")
+
+    @pytest.mark.parametrize(
+        "misuse, said",
+        [
+            (lambda server: server.add_tool(len), "len: expected a Python function"),
+            (lambda server: server.tool("re view")(lambda: 0), "re view"),
+            (lambda server: server.add_tool(lambda: 0), "give it one by name="),
+            (
+                lambda server: server.tool(name="x", meta={"y": {1}})(lambda: 0),
+                "Object of type set",
+            ),
+            (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
+            (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
+            (lambda server: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
+            (lambda server: server.resource(lambda: 0), "URI"),
+            (lambda server: server.completion("reviw", "x"), '"reviw"'),
+            (lambda server: server.remove_tool("no"), "no"),
+            (lambda server: server.tool(nme="x"), "nme"),
+            (lambda server: server.start_http(prot=1), "prot"),
+            (lambda server: server.run("http", prot=1), "prot"),
+            (lambda server: server.run("stdio", port=1), r'write run\("http"'),
+            (lambda server: server.run("fax"), "fax"),
+            (lambda server: server.wsgi_app(port=1), "port"),
+            (lambda server: Server(""), "name"),
+            (lambda server: Server("s", page_size=0), "page_size"),
+            (lambda server: Server("s", state_key="short"), "16 bytes"),
+            (lambda server: server.method("tools/call"), "method: expected a new one"),
+            (lambda server: server.method("rpc.x"), "method: expected a new one"),
+            (lambda server: server.method("ü/x"), "method: expected a new one"),
+        ],
+        ids=range(22),
+    )
+    def test_misuse_is_told_at_once(self, misuse, said):
+        """An error names what is wrong, and nothing is offered then."""
+        server = Server("s")
+        with pytest.raises((TypeError, ValueError, KeyError), match=said):
+            misuse(server)
+        with Client(server) as client:
+            assert client.server_capabilities.keys() == {"logging"}
+
+    def test_import_is_lean(self):
+        """Nothing slow is imported until it is used: asyncio comes with the first call
+        of an async tool."""
+        code = """if 1:
+            import sys, json, threading
+            old = set(sys.modules)
+            import mcp_lite
+            print(*set(sys.modules) - old)
+            def plain(city: str, n: int = 3, tags: list = [], more: 'dict' = {}) -> dict:
+                'Doc.'
+            async def waits() -> int:
+                return 2
+            server = mcp_lite.Server('s')
+            server.tool(plain)
+            server.tool(waits)
+            print(*set(sys.modules) - old)
+            with mcp_lite.Client(server) as client:
+                print(client.call('waits'), 'asyncio' in sys.modules)"""
+        printed, _ = run(*PYTHON, "-c", code)
+        at_import, at_start, called = printed.splitlines()
+        # `io` is not loaded at the start since Python 3.14; collections.abc are aliases.
+        lean = "mcp_lite __future__ contextlib io queue _queue collections heapq _heapq"
+        lean += " collections.abc itertools types time"
+        assert set(at_import.split()) <= set(lean.split())
+        slow = {"inspect", "dataclasses", "typing", "datetime", "decimal", "uuid"}
+        slow |= {"pathlib", "ast", "asyncio", "hashlib", "logging", "urllib"}
+        assert not slow & set(at_start.split())
+        assert called == "2 True"
+
+
+class TestExtending:
+    """The room Server: middleware, methods of extensions, and what some callers do not
+    see."""
+
+    @pytest.fixture
+    def seen(self):
+        return []
+
+    @pytest.fixture
+    def noting(self, seen):
+        """A server with two middlewares that note what passes."""
+        server = Server("noting", cache_ttl_ms=7)
+
+        @server.middleware
+        def outer(ctx, method, params, call_next):
+            seen.append(("outer", method))
+            return call_next()
+
+        @server.middleware
+        def inner(ctx, method, params, call_next):
+            seen.append(("inner", method))
+            return call_next()
+
+        @server.tool
+        def echo(text: str) -> str:
+            return text
+
+        @server.tool
+        def hello(ctx: Context) -> str:
+            seen.append("hello runs")
+            return ctx.elicit("who?", FORM)["content"]["name"]
+
         return server
 
-    def test_nothing_but_ping_before_initialize(self):
-        """A legacy request before the handshake is refused."""
-        hello = {"capabilities": {}, "clientInfo": {}, "protocolVersion": LEGACY[0]}
-        with LocalWire(self.server()) as wire:
-            refused = wire.ask("tools/list")["error"]
-            assert refused["code"] == -32600
-            assert "not initialized" in refused["message"]
-            assert wire.ask("ping")["result"] == {}
-            assert wire.ask("initialize", hello)["result"]
+    # Middleware
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_middleware_is_around_every_request(self, noting, seen, over_http, era):
+        """The first registered is outermost; the handshake, lists, pings and what
+        handle() answers pass it. A caller's `_meta` reaches it."""
+        told = []
 
-    @pytest.mark.parametrize(
-        "asked, got",
-        [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])],
-    )
-    def test_version_negotiation(self, asked, got):
-        """The same version if it is known, else the latest with a handshake."""
-        with LocalWire(self.server()) as wire:
-            assert wire.open(asked)["protocolVersion"] == got
+        @noting.middleware
+        def note(ctx, method, params, call_next):
+            told.append(ctx.meta.get("traceparent"))
+            return call_next()
 
-    @pytest.mark.parametrize(
-        "method, params, code, said",
-        [
-            (DISCOVER, {}, -32602, "protocolVersion"),
-            (DISCOVER, {"_meta": {META_VERSION: MODERN}}, -32602, "clientCapabil"),
-            (DISCOVER, about(META_VERSION, 3), -32602, "expected string, got 3"),
-            (DISCOVER, about(META_VERSION, LEGACY[-1]), -32022, LEGACY[-1]),
-            (DISCOVER, about(META_LOG_LEVEL, "loud"), -32602, "logLevel"),
-            (DISCOVER, about(META_CLIENT_INFO, 1), -32602, "clientInfo"),
-            # Another era's, another side's, or nobody's.
-            ("ping", modern(), -32601, "ping"),
-            ("initialize", modern(), -32601, "initialize"),
-            ("roots/list", modern(), -32601, "roots/list"),
-            ("no/such", modern(), -32601, "no/such"),
-            # It is not declared.
-            ("prompts/list", modern(), -32601, "prompts"),
-            (CALL, modern(), -32602, "name: expected string, but it is mis"),
-            (CALL, modern(name=1), -32602, "name: expected string, got 1"),
-            (CALL, modern(name="x", arguments=[]), -32602, "expected object, got []"),
-            (CALL, about("progressToken", 1.5), -32602, "progressTok"),
-            # What is told of a megabyte is a part.
-            ("x" * 10**6, modern(), -32601, "xxx..."),
-            (CALL, modern(name=["x" * 10**6]), -32602, "xxx..."),
-            (CALL, modern(name="x" * 10**6), -32602, "Unknown tool: xxx"),
-            ("resources/read", modern(uri="x" * 10**6), -32602, "not found: xxx"),
-        ],
-        ids=range(19),
-    )
-    def test_a_modern_request_is_checked(self, method, params, code, said):
-        """Era, revision, sender, capability and parameters: an error names what is
-        missing or wrong, in a few words."""
-        error = self.server().handle(request(method, params))["error"]
-        assert error["code"] == code and said in error["message"]
-        assert len(error["message"]) < 300
-        if code == -32022:
-            supported = list(mcp_lite.MODERN_VERSIONS)
-            assert error["data"] == {"supported": supported, "requested": LEGACY[-1]}
+        with client_at(noting, over_http, protocol_version=era) as client:
+            result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
+            assert text_of(result) == "hi" and told[-1] == "1"
+            client.ping()
+            assert len(client.list_tools()) == 2
+        opening = ["server/discover", "server/discover"]
+        if era != MODERN:
+            opening = ["initialize", "ping"]
+        methods = {"tools/call", "tools/list", *opening}
+        assert {method for _, method in seen} == methods
+        assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
+        assert {layer for layer, _ in seen[1::2]} == {"inner"}
+        seen.clear()
+        assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
+        assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
 
-    def test_an_id_in_flight_belongs_to_one_request(self):
-        """Another message with that id is refused without an id; once the request is
-        over, the id may come again."""
-        server = self.server()
-        go_on = threading.Event()
-        server.add_tool(lambda: str(go_on.wait(SECONDS)), name="slow")
-        wrong = {"jsonrpc": "2.0", "id": 1, "method": 5}
+    def test_middleware_and_rounds(self, noting, seen, era):
+        """When a handler runs again for an answer, so does the middleware around it; a
+        question passes `except Exception`."""
+
+        @noting.middleware
+        def careful(ctx, method, params, call_next):
+            try:
+                return call_next()
+            except Exception:
+                seen.append("caught")
+                raise
+
+        with Client(noting, protocol_version=era, on_elicit=answer) as client:
+            seen.clear()
+            assert client.call("hello") == "who?"
+        passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
+        assert seen == passed * (2 if era == MODERN else 1)
+
+    def test_middleware_changes_what_goes_in(self, noting):
+        """call_next(params) goes on with others, and so does one that changed them in
+        place; what a question is bound to stays what the client sent."""
+        ways = iter([True, True, False, False])
+
+        @noting.middleware
+        def rename(ctx, method, params, call_next):
+            if params.get("name") == "alias" and next(ways):
+                return call_next({**params, "name": "hello"})
+            if params.get("name") == "alias":
+                params["name"] = "hello"
+            return call_next()
+
+        with Client(noting, on_elicit=answer) as client:
+            assert client.call("alias") == "who?"
+            assert client.call("alias") == "who?"
+
+    @pytest.mark.parametrize("kind", ["middleware", "visible"])
+    def test_code_that_takes_its_time(self, kind):
+        """Middleware and visible= hold up nothing else, whatever they stand around."""
+        server = Server("s")
+        gate = threading.Event()
+        server.add_tool(lambda: "x", name="tool")
+        visible = {"visible": lambda ctx: gate.wait(SECONDS)}.get(kind)
+        server.add_resource("x://r", lambda: "x", visible=visible)
+        if kind == "middleware":
+
+            @server.middleware
+            def wait(ctx, method, params, call_next):
+                if method == "resources/subscribe":
+                    gate.wait(SECONDS)
+                return call_next()
+
         with LocalWire(server) as wire:
-            wire.send(request("tools/call", modern(name="slow")))
-            for other in (request("tools/list", modern()), wrong, request("nope")):
-                wire.send(other)
-                refused = wire.read()
-                assert refused["error"]["code"] in (-32600, -32601)
-                assert refused.get("id") is None
-            go_on.set()
-            assert text_of(wire.read()["result"]) == "True"
-            assert wire.ask("tools/list", modern())["id"] == 1
+            wire.open()
+            subscribe = request("resources/subscribe", {"uri": "x://r"}, 1)
+            wire.send(subscribe, call_legacy("tool", 2))
+            assert wire.read()["id"] == 2
+            gate.set()
+            assert wire.read()["id"] == 1
+
+    def test_middleware_answers_by_itself(self):
+        """Without call_next(), middleware answers: its result is completed in a copy,
+        and lists are private, unless it says otherwise."""
+        server = Server("answering")
+        kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        server.add_tool(lambda: "no", name="x")
+        server.add_prompt(lambda: "no", name="x")
+
+        @server.middleware
+        def answering(ctx, method, params, call_next):
+            if method in kept:
+                return kept[method]
+            result = call_next()
+            if method == "prompts/list":
+                result["cacheScope"] = "public"
+            return result
+
+        result = server.handle(call_tool("x"))["result"]
+        info = {META_SERVER_INFO: {"name": "answering", "version": "0"}}
+        assert result == {"content": [], "resultType": "complete", "_meta": info}
+        for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
+            result = server.handle(request(method, modern()))["result"]
+            assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
+        assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        with Client(server, protocol_version="2025-11-25") as client:
+            assert client.call_tool("x") == {"content": []}
+            assert client.request("tools/list") == {"tools": []}
+
+    def test_what_middleware_raises(self, era, caplog):
+        """It is answered as what a handler raises, and so is what is no result."""
+        server = Server("raising")
+        server.add_tool(lambda: "fine", name="x")
+
+        @server.middleware
+        def guard(ctx, method, params, call_next):
+            if method == "tools/call":
+                how = params["arguments"].get("how")
+                if how == "refuse":
+                    raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
+                if how == "fail":
+                    raise KeyError("oops")
+                if how == "tell":
+                    raise ToolError("not on Sundays")
+                return how
+            return call_next()
+
+        with Client(server, protocol_version=era) as client:
+            with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
+                client.call_tool("x", {"how": "refuse"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
+            assert client.call_tool("x", {"how": "tell"})["isError"]
+            for how, why in (("fail", "oops"), ("text", "expected a dict")):
+                with pytest.raises(mcp_lite.InternalError):
+                    client.call_tool("x", {"how": how})
+                eventually(lambda why=why: re.search(why, caplog.text), why)
+
+    def test_a_handshake_that_middleware_refuses(self):
+        """It opens no session: over stdio, and over HTTP."""
+        server = Server("closed")
+        server.add_tool(lambda: "in", name="x")
+        names = set()
+
+        @server.middleware
+        def only_some(ctx, method, params, call_next):
+            result = call_next()
+            if method == "initialize" and ctx.client_info["name"] not in names:
+                raise mcp_lite.InvalidRequest("who are you?")
+            return result
+
+        hello = opening("2025-11-25")
+        with LocalWire(server) as wire:
+            assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
+            found = wire.ask("tools/call", {"name": "x"}, 2)
+            assert "not initialized" in found["error"]["message"]
+            names.add("t")
+            assert wire.ask("initialize", hello, 3)["result"]
+            assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
+            # The new session is told of a change once.
+            wire.send(notice("initialized"))
+            assert wire.ask("ping", id=5)["result"] == {}
+            server.add_tool(lambda: "out", name="y")
+            assert wire.read()["method"] == "notifications/tools/list_changed"
+            wire.send(request("ping", id=6))
+            assert wire.read()["id"] == 6
+        names.clear()
+        with server.start_http() as http:
+            status, headers, body = Web(http).post(request("initialize", hello))
+            assert "error" in body and "Mcp-Session-Id" not in headers
+
+    def test_middleware_and_listening(self, noting, seen):
+        """subscriptions/listen is open when call_next() has returned {}; it ends as
+        ever, and what is raised then ends it. Without call_next(), nothing is open.
+        """
+        results = []
+
+        @noting.middleware
+        def listening(ctx, method, params, call_next):
+            asked = params.get("notifications", {})
+            if asked.get("resourcesListChanged"):
+                return {}
+            result = call_next()
+            if method == "subscriptions/listen":
+                results.append(result)
+                if asked.get("promptsListChanged"):
+                    raise mcp_lite.InvalidRequest("not prompts")
+            return result
+
+        with Client(noting) as client:
+            with client.listen(prompts=False, resources=False) as events:
+                noting.add_tool(lambda: 1, name="new")
+                assert next(events)["method"] == "notifications/tools/list_changed"
+            # More than may be open at once.
+            for _ in range(1_001):
+                with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
+                    next(client.listen(resources=False))
+            assert list(client.listen()) == []
+        assert results == [{}] * 1_002
+
+    def test_middleware_asks_where_it_may(self):
+        """While a tool is called; about a list, nothing can be asked in the modern era:
+        that is an error, and no question."""
+        server = Server("asking")
+        server.add_tool(lambda: "called", name="x")
+
+        @server.middleware
+        def sure(ctx, method, params, call_next):
+            if method in ("tools/call", "tools/list"):
+                assert ctx.elicit("sure?", FORM)["action"] == "accept"
+            return call_next()
+
+        with Client(server, on_elicit=answer) as client:
+            assert client.call("x") == "called"
+            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
+                client.list_tools()
+
+    # Methods of extensions
+    CART = "com.example/cart"
+
+    @pytest.fixture
+    def shop(self, seen):
+        """A server with an extension, and a method of nobody's."""
+        server = Server("shop", extensions={self.CART: {"currency": "EUR"}})
+
+        @server.method("cart/add", extension=self.CART)
+        def add(ctx, params):
+            if params.get("item") == "coal":
+                raise McpError(-31000, "no coal", {"tea": True})
+            if params.get("item") == "nothing":
+                return None
+            return {"item": params["item"], "declared": ctx.client_capabilities}
+
+        @server.method("cart/seen", extension=self.CART)
+        def note(ctx, params):
+            seen.append((ctx.request_id, params["item"], ctx.headers.get("x-tenant")))
+
+        server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
+        return server
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_methods_of_extensions(self, shop, seen, over_http, version):
+        """Both sides declare them; requests are answered, notifications are heard."""
+        options = {"protocol_version": version, "extensions": {self.CART: {"size": 3}}}
+        if over_http:
+            options["headers"] = {"X-Tenant": "ann"}
+        with client_at(shop, over_http, **options) as client:
+            declared = client.server_capabilities["extensions"]
+            assert declared == {self.CART: {"currency": "EUR"}}
+            result = client.request("cart/add", {"item": "tea"})
+            assert result["item"] == "tea"
+            assert result["declared"]["extensions"] == {self.CART: {"size": 3}}
+            client.notify("cart/seen", {"item": "tea"})
+            eventually(lambda: seen, "the notification")
+            assert seen == [(None, "tea", "ann" if over_http else None)]
+            with pytest.raises(McpError, match="no coal") as raised:
+                client.request("cart/add", {"item": "coal"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
+            said = "expected a dict, got null|cart/add failed; see"
+            with pytest.raises(InternalError, match=said):
+                client.request("cart/add", {"item": "nothing"})
+            with pytest.raises(MethodNotFound):
+                client.request("cart/remove", {"item": "tea"})
+
+    def test_methods_of_extensions_on_the_wire(self, shop, seen):
+        """Over HTTP a header says the method, and a refusal has its status."""
+        declared = {"extensions": {self.CART: {}}}
+        with shop.start_http() as http:
+            web = Web(http)
+            add = request("cart/add", modern(declared, item="tea"))
+            assert web.post(add)[2]["result"]["item"] == "tea"
+            status, _, body = web.post(add, Mcp_Method="cart/seen")
+            assert (status, body["error"]["code"]) == (400, -32020)
+            status, _, body = web.post(request("cart/add", modern(item="tea")))
+            assert (status, body["error"]["code"]) == (400, -32021)
+        assert shop.handle(add)["result"]["item"] == "tea"
+        note = {"jsonrpc": "2.0", "method": "cart/seen"}
+        assert shop.handle({**note, "params": add["params"]}) is None
+        assert [item for _, item, _ in seen] == ["tea"]
+
+    def test_an_extension_that_was_not_declared(self, shop, seen, era):
+        """Its methods are refused, with what is missing; notifications are dropped;
+        what belongs to none is for all."""
+        shop.add_tool(lambda: "still there", name="tool")
+        for extensions in (None, {"com.example/other": {}}):
+            with Client(shop, protocol_version=era, extensions=extensions) as client:
+                with pytest.raises(mcp_lite.MissingCapability) as raised:
+                    client.request("cart/add", {"item": "tea"})
+                needed = {"extensions": {self.CART: {}}}
+                assert raised.value.data == {"requiredCapabilities": needed}
+                client.notify("cart/seen", {"item": "tea"})
+                assert client.request("anybody/hello")["hello"] == "you"
+                assert client.call("tool") == "still there"
+        assert not seen
+
+    # What some callers do not see
+    @pytest.fixture
+    def selective(self):
+        """A server that shows more to who has a token, and the URL where it is."""
+        server = Server("selective", page_size=2, cache_ttl_ms=5)
+
+        def is_ann(ctx):
+            return (ctx.auth or {}).get("sub") == "ann"
+
+        for n in range(6):
+            server.add_tool(
+                lambda n=n: n, name=f"tool{n}", visible=is_ann if n % 2 else None
+            )
+        server.add_prompt(lambda: "open", name="open")
+
+        @server.prompt(visible=is_ann)
+        def secret_prompt(kind: typing.Literal["red", "blue"]) -> str:
+            return kind
+
+        server.add_resource("x://open", lambda: "open")
+        server.add_resource("x://secret", lambda: "secret", visible=is_ann)
+        server.add_resource("x://shadow", lambda: "fixed", visible=is_ann)
+
+        @server.resource("x://{name}/secret", visible=is_ann)
+        def secret_template(name: typing.Literal["red", "blue"]) -> str:
+            return name
+
+        verify = {"1": {"sub": "ann"}, "2": {"sub": "bob"}}.get
+        with server.start_http(verify=verify) as http:
+            yield server, http.url
+
+    @staticmethod
+    def client_of(url, token, version):
+        headers = {"Authorization": f"Bearer {token}"}
+        return Client(url, protocol_version=version, headers=headers)
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_lists_have_what_may_be_seen(self, selective, version):
+        """Each page but the last is full, whatever is left out."""
+        server, url = selective
+        for token, numbers, more in (
+            ("1", range(6), ["secret_prompt"]),
+            ("2", (0, 2, 4), []),
+        ):
+            with self.client_of(url, token, version) as client:
+                tools = [tool["name"] for tool in client.list_tools()]
+                assert tools == [f"tool{n}" for n in numbers]
+                first = client.request("tools/list")["tools"]
+                assert [tool["name"] for tool in first] == tools[:2]
+                prompts = [prompt["name"] for prompt in client.list_prompts()]
+                assert prompts == ["open", *more]
+                assert len(client.list_resources()) == (3 if more else 1)
+                assert len(client.list_resource_templates()) == len(more)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+    def test_what_is_not_seen_does_not_exist(self, selective, version):
+        """To use it is answered as if there were no such thing, and no answer to
+        something else tells of it."""
+        server, url = selective
+        # A method of the client; what is hidden, and what is not there; what else it takes.
+        uses = [
+            ("call", "tool1", "tool7"),
+            ("get_prompt", "secret_prompt", "x_prompt"),
+            ("read", "x://secret", "x://nothing"),
+            ("read", "x://red/secret", "x://red/what"),
+            ("read", "x://odd/secret", "x://odd/what"),
+            ("complete", "secret_prompt", "x_prompt", "kind", "r"),
+            ("complete", "x://{name}/secret", "x://{name}/what", "name", "r"),
+        ]
+        if version != MODERN:
+            uses.append(("subscribe", "x://secret", "x://nothing"))
+        with self.client_of(url, "2", version) as client:
+            for use, hidden, unknown, *more in uses:
+                errors = []
+                for name in (hidden, unknown):
+                    with pytest.raises(McpError) as raised:
+                        getattr(client, use)(name, *more)
+                    error = raised.value
+                    text = json.dumps([error.code, error.message, error.data])
+                    errors.append(text.replace(name, "NAME"))
+                assert errors[0] == errors[1]
+                assert "tool3" not in errors[0] and "secret" not in errors[0]
+        with self.client_of(url, "1", version) as client:
+            assert client.call("tool1") == 1
+            assert client.read("x://red/secret") == "red"
+            assert client.complete("secret_prompt", "kind", "r") == ["red"]
+
+    def test_updates_of_what_is_not_seen(self, selective):
+        """They are not told; what is not seen is as what is not there."""
+        server, url = selective
+        uris = ["x://secret", "x://open"]
+        with self.client_of(url, "1", MODERN) as ann, self.client_of(
+            url, "2", MODERN
+        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris[1:]) as told_less:
+            for uri in ("x://secret", "x://nowhere"):
+                with pytest.raises(NotFound, match=f"does not report {uri}"):
+                    bob.listen(uris=[uri])
+            for uri in uris:
+                server.resource_updated(uri)
+
+            def heard(events):
+                for event in events:
+                    yield event["params"].get("uri")
+                    if event["params"].get("uri") == "x://open":
+                        return
+
+            assert list(heard(told)) == uris
+            assert list(heard(told_less)) == ["x://open"]
+
+    def test_visible_functions_that_fail(self):
+        """Their exception is the answer; they may be async."""
+        server = Server("failing")
+
+        def broken(ctx):
+            raise KeyError("no database")
+
+        async def never(ctx):
+            return False
+
+        server.add_prompt(lambda: "x", name="one", visible=broken)
+        server.add_tool(lambda: 2, name="two", visible=never)
+        with Client(server) as client:
+            assert client.list_tools() == []
+            with pytest.raises(mcp_lite.NotFound):
+                client.call("two")
+            with pytest.raises(McpError, match="no database"):
+                client.list_prompts()
 
 
-class SocketTransport(mcp_lite.Transport):
-    """A socket to a server of this process, as the docstring of Transport asks for it."""
+class TestFraming:
+    """The headers that mirror a message."""
 
-    def __init__(self, server):
-        self.server = server
-        self.sock, self.theirs = socket.socketpair()
+    MIRRORS = [
+        ("text", "us-west1", "us-west1"),
+        ("text", "a\tb", "a\tb"),
+        ("text", "", "=?base64??="),
+        ("text", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        ("text", " padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("text", "a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
+        ("text", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("number", 42, "42.0"),
+        ("number", -7, "-7"),
+        ("number", 2**53 - 1, str(2**53 - 1)),
+        ("flag", True, "true"),
+    ]
+    LIES = [
+        ("text", "a", "b"),
+        ("text", "x", "=?base64?%%%?="),
+        ("text", "x", "=?base64?/w==?="),
+        ("text", "=?base64?YQ==?=", "=?base64?YQ==?="),
+        ("number", 42, "41"),
+        ("number", 1, "1e0"),
+        ("number", 1, "01"),
+        ("number", 2**53, str(2**53 + 1)),
+        ("number", 1, "9" * 5000),
+        ("flag", True, "True"),
+        ("flag", True, "1"),
+    ]
 
-    def start(self, connection):
-        self.thread = started(serve_socket, self.server, self.theirs)
-
-    def read(self):
-        return self.sock.recv(1 << 16)
-
-    def write(self, data):
-        self.sock.sendall(data)
-
-    def close(self):
-        shut(self.sock)
-        self.sock.close()
-
-    def describe_end(self, why):
-        return ConnectionClosed(f"the socket: {why}")
-
-
-class TestSeams:
-    """A transport of one's own, written from its docstring alone."""
-
-    def test_a_transport(self, version):
-        """Calls, progress, questions, a large message, and the end, over a socket."""
-        server = build_server()
-
-        @server.tool
-        def measure(ctx: Context, text: str) -> str:
-            ctx.progress(1, 2)
-            return f"{len(text)} in {ctx.roots()[0]['uri']}"
-
-        progress = []
-        transport = SocketTransport(server)
-        with Client(transport, protocol_version=version, roots=["file:///y"]) as client:
-            assert client.protocol_version == version
-            heard = {"on_progress": lambda *told: progress.append(told[:2])}
-            result = client.call_tool("measure", {"text": "x" * (1 << 20)}, **heard)
-            assert text_of(result) == f"{1 << 20} in file:///y"
-            # In the modern era, a question makes the handler run again.
-            assert set(progress) == {(1, 2)}
-            assert len(client.list_tools()) > 1
-        # The client's end is the end of serve().
-        transport.thread.join(SECONDS)
-        assert not transport.thread.is_alive()
-
-    def test_a_transport_tells_how_it_ended(self):
-        """A call that waits gets what describe_end() returns."""
-        server = Server("slow")
-        entered = threading.Event()
-        over = threading.Event()
-
-        @server.tool
-        def wait() -> None:
-            entered.set()
-            over.wait(SECONDS)
-
-        transport = SocketTransport(server)
-        with Client(transport) as client:
-            call = client.start_call("wait")
-            assert entered.wait(SECONDS)
-            shut(transport.theirs)
-            with pytest.raises(ConnectionClosed, match="^the socket: the server"):
-                call.result()
-            over.set()
-            with pytest.raises(ConnectionClosed):
-                client.ping()
-        transport.thread.join(SECONDS)
-
-    def test_a_transport_that_cannot_begin(self):
-        """What waits for an answer ends at once, and gets what describe_end() returns,
-        if nothing can be written; connect() raises what start() raises."""
-
-        class Deaf(SocketTransport):
-            def write(self, data):
-                raise OSError("wet")
-
-        with pytest.raises(ConnectionClosed, match="^the socket: cannot write: wet"):
-            Client(Deaf(Server("s")), protocol_version="2025-11-25").connect()
-
-        class Nowhere(mcp_lite.Transport):
-            def start(self, connection):
-                raise ConnectionRefusedError("nobody there")
-
-        with pytest.raises(ConnectionRefusedError):
-            Client(Nowhere()).connect()
-
-    def test_a_server_over_a_transport(self):
-        """Server.connect() makes a conversation, which disconnect() ends."""
-        written = queue.Queue()
-
-        class Lines(mcp_lite.Transport):
-            def write(self, data):
-                for line in data.splitlines():
-                    written.put(json.loads(line))
-
+    def test_mirrored_values(self):
+        """A header says the value as the specification does, or in base64; a number is
+        compared as a number. One that says another value is refused."""
+        types = {"text": "string", "number": "integer", "flag": "boolean"}
+        schema = {name: {"type": types[name], "x-mcp-header": name} for name in types}
+        schema = {"type": "object", "properties": schema}
         server = Server("s")
-        stopped = threading.Event()
+        server.add_tool(
+            lambda text=None, number=None, flag=None: "fine",
+            name="t",
+            input_schema=schema,
+        )
+        with server.start_http() as http:
+            web = Web(http)
+            for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
+                for name, value, header in rows:
+                    header = {f"Mcp_Param_{name}": header}
+                    call = call_tool("t", **{name: value})
+                    status, _, body = web.post(call, **header)
+                    assert status == expected, (name, value, header)
+                    assert status == 200 or body["error"]["code"] == -32020
 
-        @server.tool
-        def endless(ctx: Context) -> str:
-            ctx.on_cancel(stopped.set)
-            ctx.log("info", "begun")
-            ctx.sleep(SECONDS)
-            return "never"
+            # What a client sends is what the server takes.
+            with Client(http.url) as client:
+                for name, value, _ in self.MIRRORS:
+                    assert client.call("t", {name: value}) == "fine"
 
-        connection = server.connect(Lines())
+    PROPERTY = {"type": "string", "x-mcp-header": "A"}
 
-        def say(*messages):
-            data = b"".join(json.dumps(each).encode() + b"\n" for each in messages)
-            connection.feed(data)
-
-        say(request("initialize", opening("2025-11-25")), notice("initialized"))
-        assert written.get(timeout=SECONDS)["result"]["serverInfo"]["name"] == "s"
-        server.add_tool(lambda: "x", name="extra", description="x")
-        changed = written.get(timeout=SECONDS)
-        assert changed["method"] == "notifications/tools/list_changed"
-        say(call_legacy("endless", 2))
-        assert written.get(timeout=SECONDS)["params"]["data"] == "begun"
-        server.disconnect(connection, SECONDS)
-        assert stopped.wait(SECONDS)
-        server.disconnect(connection)
-        server.remove_tool("extra")
-        assert written.empty()
-
-    def test_a_change_behind_the_acknowledgement(self):
-        """What changes as soon as a client knows of its subscription is told."""
-        written = queue.Queue()
-        server = Server("s")
-        server.add_tool(lambda: "x", name="x")
-
-        class Lines(mcp_lite.Transport):
-            def write(self, data):
-                for line in data.splitlines():
-                    message = json.loads(line)
-                    written.put(message["method"])
-                    if message["method"].endswith("/acknowledged"):
-                        server.add_tool(lambda: "y", name="y")
-
-        connection = server.connect(Lines())
-        params = modern(notifications={"toolsListChanged": True})
-        listen = request("subscriptions/listen", params)
-        connection.feed(json.dumps(listen).encode() + b"\n")
-        assert written.get(timeout=SECONDS).endswith("/acknowledged")
-        assert written.get(timeout=SECONDS).endswith("/list_changed")
-        server.disconnect(connection)
+    @pytest.mark.parametrize(
+        "schema, is_fine",
+        [
+            ({"properties": {"o": {"properties": {"b": PROPERTY}}}}, True),
+            ({"properties": {"x-mcp-header": {"type": "string"}}}, True),
+            ({"properties": {"a": {"enum": [PROPERTY], "default": PROPERTY}}}, True),
+            ({"patternProperties": {"a": PROPERTY}}, False),
+            ({"additionalProperties": PROPERTY}, False),
+            ({"properties": {"a": {"not": PROPERTY}}}, False),
+            ({"properties": {"a": {"items": PROPERTY}}}, False),
+            ({"properties": {"a": {"anyOf": [PROPERTY]}}}, False),
+            ({"$defs": {"d": PROPERTY}}, False),
+            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A B"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": ""}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A\r\nB: c"}}}, False),
+            ({"properties": {"a": PROPERTY, "b": PROPERTY}}, False),
+        ],
+        ids=range(14),
+    )
+    def test_where_a_mirrored_parameter_may_stand(self, schema, is_fine):
+        """Below `properties` alone, under a name of its own; else the tool is refused
+        when it is registered."""
+        schema = {"type": "object", **schema}
+        refused = pytest.raises(ValueError, match="x-mcp-header")
+        with contextlib.nullcontext() if is_fine else refused:
+            Server("s").add_tool(lambda a=None: "x", name="t", input_schema=schema)
 
 
 class TestServerOnTheWire:
@@ -4146,92 +5836,1651 @@ class TestServerOnTheWire:
         assert "timed out" in text_of(late["result"])
 
 
-class TestFraming:
-    """The headers that mirror a message."""
+def hosted(main, fn):
+    """Give or raise what fn() does on a thread, while this one is the main loop."""
+    found = []
 
-    MIRRORS = [
-        ("text", "us-west1", "us-west1"),
-        ("text", "a\tb", "a\tb"),
-        ("text", "", "=?base64??="),
-        ("text", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-        ("text", " padded ", "=?base64?IHBhZGRlZCA=?="),
-        ("text", "a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
-        ("text", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
-        ("number", 42, "42.0"),
-        ("number", -7, "-7"),
-        ("number", 2**53 - 1, str(2**53 - 1)),
-        ("flag", True, "true"),
-    ]
-    LIES = [
-        ("text", "a", "b"),
-        ("text", "x", "=?base64?%%%?="),
-        ("text", "x", "=?base64?/w==?="),
-        ("text", "=?base64?YQ==?=", "=?base64?YQ==?="),
-        ("number", 42, "41"),
-        ("number", 1, "1e0"),
-        ("number", 1, "01"),
-        ("number", 2**53, str(2**53 + 1)),
-        ("number", 1, "9" * 5000),
-        ("flag", True, "True"),
-        ("flag", True, "1"),
-    ]
+    def drive():
+        try:
+            found.append((fn(), None))
+        except Exception as error:
+            found.append((None, error))
 
-    def test_mirrored_values(self):
-        """A header says the value as the specification does, or in base64; a number is
-        compared as a number. One that says another value is refused."""
-        types = {"text": "string", "number": "integer", "flag": "boolean"}
-        schema = {name: {"type": types[name], "x-mcp-header": name} for name in types}
-        schema = {"type": "object", "properties": schema}
-        server = Server("s")
-        server.add_tool(
-            lambda text=None, number=None, flag=None: "fine",
-            name="t",
-            input_schema=schema,
-        )
+    thread = started(drive)
+    pump(main, lambda: not thread.is_alive())
+    value, error = found.pop()
+    if error is not None:
+        raise error
+    return value
+
+
+def run_program(folder, *parts, options=()):
+    """Run a program of these parts in a process of its own, which says nothing on
+    stderr. Its stdout."""
+    path = folder / "program.py"
+    code = "".join(map(textwrap.dedent, parts))
+    path.write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n{code}", "utf-8")
+    said, complaints = run(*PYTHON, *options, path, cwd=folder)
+    assert complaints == "", said
+    return said.strip()
+
+
+class TestInsideHosts:
+    """A server and a client as guests of a program that has threads, streams and a main
+    loop of its own."""
+
+    @pytest.fixture
+    def main(self):
+        return MainThread()
+
+    # The main thread
+    @pytest.mark.parametrize("kind", ["memory", "http"])
+    def test_all_that_is_registered_runs_there(self, main, kind, era):
+        """Tools, resources, templates, prompts and completions, and async functions
+        with a loop of their own."""
+        seen = set()
+        server = Server("host", run_on=main)
+
+        def note(what):
+            seen.add(threading.current_thread())
+            return what
+
+        async def later() -> str:
+            return note("later")
+
+        server.add_tool(lambda: note("tool"), name="tool")
+        server.add_tool(later)
+        server.resource("x://fixed")(lambda: note("resource"))
+        server.resource("x://some/{name}")(lambda name: note("template"))
+        server.prompt(lambda code: note("prompt"), name="prompt")
+        # It is run when its values are taken.
+        server.completion("prompt", "code")(lambda value: map(note, ["completion"]))
+
+        def visit(target):
+            with Client(target, protocol_version=era) as client:
+                prompt = client.get_prompt("prompt", {"code": "c"})
+                return [
+                    client.call("tool"),
+                    client.call("later"),
+                    client.read("x://fixed"),
+                    client.read("x://some/a"),
+                    prompt["messages"][0]["content"]["text"],
+                    *client.complete("prompt", "code", "c"),
+                ]
+
         with server.start_http() as http:
-            web = Web(http)
-            for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
-                for name, value, header in rows:
-                    header = {f"Mcp_Param_{name}": header}
-                    call = call_tool("t", **{name: value})
-                    status, _, body = web.post(call, **header)
-                    assert status == expected, (name, value, header)
-                    assert status == 200 or body["error"]["code"] == -32020
+            target = http.url if kind == "http" else server
+            told = hosted(main, lambda: visit(target))
+        assert told == "tool later resource template prompt completion".split()
+        assert seen == {threading.current_thread()}
 
-            # What a client sends is what the server takes.
-            with Client(http.url) as client:
-                for name, value, _ in self.MIRRORS:
-                    assert client.call("t", {name: value}) == "fine"
+    def test_questions_from_there(self, main, era):
+        """A function there may ask; in the modern era it runs there again."""
+        seen = []
+        server = Server("host", run_on=main)
 
-    PROPERTY = {"type": "string", "x-mcp-header": "A"}
+        @server.tool
+        def ask(ctx: Context) -> str:
+            seen.append(threading.current_thread())
+            return ctx.elicit("who?", FORM)["content"]["name"]
+
+        with Client(server, protocol_version=era, **CALLBACKS) as client:
+            assert hosted(main, lambda: client.call("ask")) == "who?"
+        assert seen == [threading.current_thread()] * (1 if era in LEGACY else 2)
+
+    def test_an_executor_of_one_thread(self):
+        """run_on=executor.submit: everything on that thread, as SQLite wants it."""
+        sqlite3 = pytest.importorskip("sqlite3")
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            server = Server("database", run_on=executor.submit)
+            opened = executor.submit(sqlite3.connect, ":memory:").result(SECONDS)
+
+            @server.tool
+            def run(statement: str) -> list:
+                return opened.execute(statement).fetchall()
+
+            @server.tool
+            async def count() -> int:
+                return opened.execute("select count(*) from names").fetchone()[0]
+
+            with Client(server) as client:
+                client.call("run", statement="create table names (name)")
+                client.call("run", statement="insert into names values (1)")
+                assert client.call("count") == 1
+                with pytest.raises(ToolError, match="run: OperationalError: near"):
+                    client.call("run", statement="selekt")
+            executor.submit(opened.close).result(SECONDS)
+
+    def test_a_host_that_never_comes(self, era):
+        """Timeouts, cancelling and closing end the calls of jobs that are not run; a
+        host that comes late runs nothing."""
+        lost = []
+        ran = []
+        server = Server("host", run_on=lost.append)
+        server.add_tool(lambda: ran.append(1), name="tool")
+        with Client(server, protocol_version=era) as client:
+            with pytest.raises(Timeout):
+                client.call_tool("tool", timeout=0.05)
+            call = client.start_call("tool")
+            eventually(lambda: len(lost) == 2, "the second job")
+            call.cancel()
+            with pytest.raises(Cancelled):
+                call.result()
+            call = client.start_call("tool")
+            eventually(lambda: len(lost) == 3, "the third job")
+        with pytest.raises(ConnectionClosed):
+            call.result()
+        assert [job() for job in lost] == [None] * 3 and ran == []
+
+    def test_a_timeout_starts_with_the_tool(self, main):
+        """While it is queued no clock runs. Once it runs, its time is up though the
+        main thread is busy."""
+        release = threading.Event()
+        server = Server("host", run_on=main)
+
+        @server.tool(timeout=0.05)
+        def quick() -> str:
+            return "in time"
+
+        @server.tool(timeout=0.05)
+        def slow() -> str:
+            assert release.wait(SECONDS)
+            return "late"
+
+        with Client(server) as client:
+            call = client.start_call("quick")
+            assert not call.done()
+            time.sleep(0.1)
+            pump(main, call.done)
+            assert call.value() == "in time"
+            answers = []
+            call = client.start_call("slow")
+            # It has its answer before the main thread is back.
+            waiter = started(lambda: (answers.append(call.result()), release.set()))
+            pump(main, lambda: not waiter.is_alive())
+        assert answers[0]["isError"]
+        assert "timed out after 0.05 seconds" in text_of(answers[0])
+
+    def test_run_pending(self, main):
+        """It blocks for the first job, `wait` seconds; begins none after `max_seconds`,
+        which start with the first one; and returns how many it has run."""
+        ran = []
+        assert main.run_pending() == 0 == main.run_pending(wait=0.01)
+        thread = started(main, lambda: ran.append(threading.current_thread()))
+        assert main.run_pending(wait=SECONDS) == 1
+        thread.join(SECONDS)
+        assert ran == [threading.current_thread()]
+
+        jobs = [functools.partial(ran.append, n) for n in range(3)]
+        started(lambda: [main(job) for job in jobs]).join(SECONDS)
+        assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
+        assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
+
+    def test_run_serves_its_own_thread(self, tmp_path):
+        """A script with a sqlite connection: functions run on the thread of run(), and
+        Ctrl-C interrupts one that hangs."""
+        pytest.importorskip("sqlite3")
+        command = program(
+            tmp_path,
+            """
+            import sqlite3
+            db = sqlite3.connect(":memory:")
+            server = Server("db", run_on=MainThread())
+            @server.tool
+            def double(n: int) -> int:
+                return db.execute("select 2 * ?", [n]).fetchone()[0]
+            @server.tool(run_on=None)
+            def hang(ctx: Context) -> str:
+                ctx.info("hangs")
+                return threading.current_thread().name
+            @server.tool
+            def stuck(ctx: Context) -> None:
+                ctx.info("stuck")
+                time.sleep(600)
+            server.run()
+            print("ended", file=sys.stderr)
+            """,
+        )
+        with Client(command) as client:
+            calls = [client.start_call("double", {"n": n}) for n in range(20)]
+            assert [call.value() for call in calls] == [2 * n for n in range(20)]
+            assert client.call("hang") == "mcp-worker"
+        with Wire(command, stderr=PIPE) as wire:
+            wire.open()
+            wire.send(call_legacy("stuck", 3))
+            assert wire.read()["params"]["data"] == "stuck"
+            wire.process.send_signal(signal.SIGINT)
+            assert wire.process.wait(SECONDS) == 0
+            assert wire.process.stderr.read().endswith(b"ended\n")
+            wire.process.stderr.close()
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_async_functions_on_a_hosts_loop(self, over_http):
+        """With run_on=loop.call_soon_threadsafe, they are tasks of that loop, and end
+        with their request, or its time."""
+        loop = asyncio.new_event_loop()
+        server = Server("host", run_on=loop.call_soon_threadsafe)
+        ended = queue.Queue()
+
+        @server.tool
+        async def where() -> bool:
+            await asyncio.sleep(0)
+            return asyncio.get_running_loop() is loop
+
+        @server.tool(timeout=0.05)
+        async def slow() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.put("slow")
+
+        @server.tool
+        async def wait() -> None:
+            ended.put("begun")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.put("ended")
+
+        server.add_tool(lambda: threading.current_thread().name, name="plain")
+        thread = started(loop.run_forever)
+        try:
+            with client_at(server, over_http) as client:
+                assert client.call("where") is True
+                assert client.call("plain") == thread.name
+                with pytest.raises(ToolError, match="timed out"):
+                    client.call("slow")
+                assert ended.get(timeout=SECONDS) == "slow"
+                call = client.start_call("wait")
+                assert ended.get(timeout=SECONDS) == "begun"
+                call.cancel()
+                assert ended.get(timeout=SECONDS) == "ended"
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(SECONDS)
+            loop.close()
+
+    def test_a_host_that_can_be_posted_to(self):
+        """post(fn) wakes it; what comes while a job runs the host's loop again, and
+        finds it taken, is posted once more."""
+        posted = queue.Queue()
+        main = MainThread(post=posted.put)
+        server = Server("host", run_on=main)
+        inner = threading.Event()
+
+        @server.tool
+        def outer() -> str:
+            inner.set()
+            # The host's loop, nested: it calls what was posted.
+            posted.get(timeout=SECONDS)()
+            # Its time is over then, and the other job is left for later.
+            main.run_pending(wait=0.02)
+            threading.Event().wait(0.02)
+            return "outer"
+
+        server.add_tool(lambda: "late", name="late")
+        with Client(server) as client:
+            first = client.start_call("outer")
+            job = posted.get(timeout=SECONDS)
+            later = []
+            thread = started(
+                lambda: inner.wait(SECONDS) and later.append(client.call("late"))
+            )
+            job()
+            while not later:
+                with contextlib.suppress(queue.Empty):
+                    posted.get(timeout=0.05)()
+            assert (first.value(), later) == ("outer", ["late"])
+            thread.join(SECONDS)
+
+    def test_a_console_of_the_hosts_own(self, monkeypatch):
+        """No other thread than the main one writes to a stderr that is no stream."""
+        written = []
+        console = types.SimpleNamespace(
+            write=lambda text: written.append(threading.current_thread()),
+            flush=lambda: None,
+        )
+        monkeypatch.setattr(sys, "stderr", console)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        server = Server("host")
+
+        @server.tool
+        def fail() -> None:
+            raise ValueError("told")
+
+        with Client(server) as client:
+            assert client.call_tool("fail")["isError"]
+        prints = "import sys; print('x', file=sys.stderr)"
+        with pytest.raises(ConnectionClosed, match="stderr:\nx"):
+            Client([*PYTHON, "-c", prints]).connect()
+        assert set(written) <= {threading.main_thread()}
+
+    def test_exceptions_that_refuse_a_traceback(self, main):
+        """LibreOffice's do."""
+
+        class Refuses(Exception):
+            def __setattr__(self, name, value):
+                raise AttributeError(name)
+
+        server = Server("host", run_on=main)
+
+        @server.tool(timeout=60)
+        def fail() -> None:
+            raise Refuses("told")
+
+        with Client(server) as client:
+            result = hosted(main, lambda: client.call_tool("fail"))
+        assert text_of(result) == "fail: Refuses: told"
+
+    def test_stderr_that_is_the_wire(self, tmp_path):
+        """By 2>&1, and under inetd: what is printed there reaches no client."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def noise() -> str:
+                print("out")
+                print("err", file=sys.stderr, flush=True)
+                os.write(2, b"raw")
+                raise ValueError("logged")
+            server.run()
+            """,
+        )
+        with Wire(command, stderr=subprocess.STDOUT) as wire:
+            wire.open()
+            assert wire.ask("tools/call", {"name": "noise"}, 1)["result"]["isError"]
+            assert wire.ask("ping", id=2)["id"] == 2
+
+    def test_a_python_that_is_not_there(self, monkeypatch, tmp_path):
+        """gdb names one that need not exist: a script runs by another one."""
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+        assert mcp_lite.split_command("x.py")[0] == "python3"
+
+    def test_a_host_that_runs_nothing(self, monkeypatch, caplog):
+        """After some seconds, the log says what is missing."""
+        monkeypatch.setattr(mcp_lite, "HOST_SECONDS", 0.05)
+        main = MainThread()
+        server = Server("host", run_on=main)
+        server.add_tool(lambda: 1, name="one")
+        with Client(server) as client:
+            call = client.start_call("one")
+            eventually(lambda: "one: waits for run_pending()" in caplog.text)
+            call.cancel()
+        main.close()
+
+    def test_the_main_thread_may_call_itself(self):
+        """call() on the main thread runs it there and then."""
+        main = MainThread()
+        assert main.call(threading.current_thread) is threading.current_thread()
+
+    def test_one_tool_on_a_worker(self, main):
+        """run_on=None has one tool run on a worker, beside the others."""
+        server = Server("host", run_on=main)
+        server.add_tool(
+            lambda: threading.current_thread().name, name="here", run_on=None
+        )
+        with Client(server) as client:
+            # Nobody runs what waits for the main thread.
+            assert client.call("here") == "mcp-worker"
+
+    def test_one_at_a_time(self, main):
+        """A job that runs the host's loop again gets 0; so does a second thread."""
+        told = []
+
+        def job():
+            told.append(main.run_pending())
+            started(lambda: told.append(main.run_pending())).join(SECONDS)
+
+        # At once it runs only where this is the main thread.
+        started(main, job).join(SECONDS)
+        assert main.run_pending(SECONDS) == 1 and told == [0, 0]
+
+    def test_a_part_of_a_longer_work(self, main):
+        """call() has the main thread do it, and gives what comes of it; a tool that
+        takes long holds up nobody, as its server has no run_on."""
+        server = Server("host")
+
+        @server.tool
+        def build(ctx: Context) -> list:
+            names = [main.call(lambda: threading.current_thread().name)]
+            with pytest.raises(KeyError, match="none"):
+                main.call(lambda: {}["none"])
+            return [*names, threading.current_thread().name]
+
+        with Client(server) as client:
+            call = client.start_call("build")
+            pump(main, call.done)
+            here, worker = call.value()
+        assert here == threading.current_thread().name != worker
+        assert main.call(lambda: "at once") == "at once"
+
+    def test_a_main_thread_that_does_not_come(self, main):
+        """call() ends when it is closed; then the part is not run."""
+        ran = []
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            waiting = executor.submit(main.call, lambda: ran.append(1))
+            main.close()
+            with pytest.raises(ConnectionClosed):
+                waiting.result(SECONDS)
+        assert main.run_pending() == 0 and ran == []
+
+    def test_close_fails_what_waits(self, main):
+        """Every queued call, and every later one; also from within a job."""
+        arrived = []
+        server = Server("host", run_on=lambda job: (main(job), arrived.append(job)))
+        server.add_tool(main.close, name="quit")
+        server.add_tool(lambda: "x", name="tool")
+        with Client(server) as client:
+            last = client.start_call("quit")
+            eventually(lambda: len(arrived) == 1, "the first job")
+            calls = [client.start_call("tool") for _ in range(8)]
+            eventually(lambda: len(arrived) == 9, "the jobs")
+            pump(main, last.done)
+            assert not last.result().get("isError")
+            for call in [*calls, client.start_call("tool")]:
+                with pytest.raises(ToolError, match="main loop is closed"):
+                    call.value()
+        # It does not wait.
+        assert main.run_pending(wait=SECONDS) == 0
+        main.close()
+
+    def test_ctrl_c_reaches_the_host(self, main):
+        """Ctrl-C ends a function on the main thread, and then what the host wants."""
+        server = Server("host", run_on=main)
+
+        @server.tool
+        def interrupted() -> str:
+            signal.raise_signal(signal.SIGINT)
+            return "not reached"
+
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with Client(server) as client:
+                call = client.start_call("interrupted")
+                with pytest.raises(KeyboardInterrupt):
+                    pump(main, lambda: False)
+                with pytest.raises(ToolError, match="interrupted: KeyboardInterrupt"):
+                    call.value()
+                server.add_tool(lambda: "again", name="tool")
+                assert hosted(main, lambda: client.call("tool")) == "again"
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    # Event loops, and other hosts
+    def test_inside_asyncio(self):
+        """Functions run in the loop's thread, a client's calls in its executor. A
+        closed loop is told."""
+        import asyncio
+
+        seen = []
+
+        async def program():
+            loop = asyncio.get_running_loop()
+            server = Server("host", run_on=loop.call_soon_threadsafe)
+
+            @server.tool
+            def where(n: int) -> int:
+                seen.append(threading.current_thread())
+                return n
+
+            def call(n):
+                with Client(server) as client:
+                    return client.call("where", n=n)
+
+            calls = [loop.run_in_executor(None, call, n) for n in range(4)]
+            return server, await asyncio.gather(*calls)
+
+        server, told = asyncio.run(program())
+        assert told == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
+        with Client(server) as client, pytest.raises(ToolError, match="loop is closed"):
+            client.call("where", n=1)
+
+    @pytest.mark.parametrize("module", ["idaapi", "bpy", "PySide6.QtCore"])
+    def test_the_recipes(self, module, monkeypatch):
+        """README's for hosts that are not here, with a stand-in that has of them what
+        the recipe uses."""
+        main = MainThread()
+        timers = []
+        host = types.ModuleType(module)
+
+        def execute_sync(function, flags):
+            done = []
+            main(lambda *refused: done.append(function()))
+            eventually(lambda: done)
+            assert flags == host.MFF_WRITE and type(done[0]) is int
+            return done[0]
+
+        host.execute_sync = execute_sync
+        host.MFF_WRITE = 2
+
+        def register(function, first_interval=0, persistent=False):
+            assert persistent
+            timers.append(function)
+
+        host.app = types.SimpleNamespace(
+            timers=types.SimpleNamespace(register=register, unregister=timers.remove)
+        )
+
+        class Signal:
+            def __init__(self, *kinds):
+                assert kinds == (object,)
+
+            def connect(self, slot):
+                self.emit = lambda value: main(lambda *refused: slot(value))
+
+        host.Signal = Signal
+        host.Slot = lambda *kinds: lambda slot: slot
+        host.QObject = object
+        monkeypatch.setitem(sys.modules, module, host)
+        if "." in module:
+            monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
+        begins = re.compile(f"(import|from) {re.escape(module)}\\b")
+        (recipe,) = filter(begins.match, TestReadme.blocks("text"))
+        program = {}
+        exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
+        try:
+            where = threading.current_thread
+            program["server"].add_tool(lambda: where().name, name="where")
+
+            def visit():
+                with Client(program["http"].url) as client:
+                    return client.call("where")
+
+            if module == "bpy":
+                # Its loop runs timers.
+                main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
+            assert hosted(main, visit) == threading.current_thread().name
+        finally:
+            program.get("unregister", program["http"].close)()
+        assert timers == []
+
+    def test_the_example(self):
+        """examples/host_app.py draws, goes on ticking, and quits, from outside."""
+        options = ["-X", "dev", "-W", "error"]
+        said, complaints = run(sys.executable, *options, "examples/host_app.py")
+        assert complaints == ""
+        assert said.splitlines() == [
+            "drew circle and there are 1",
+            "drew square and there are 2",
+            'in the scene: ["circle","square"]',
+            "the program's timer goes on",
+            "quit: goodbye",
+            "the program ended with 0",
+        ]
+
+    # The process
+    def test_nothing_of_the_process_is_touched(self, tmp_path):
+        """Signals, atexit, logging, hooks, streams, threads, files: after a life as
+        before the import."""
+        code = """
+            import asyncio, atexit, gc, http.server, locale, logging, os, select, signal
+            import socket, socketserver, ssl, subprocess, threading, time, urllib.request
+            import uuid, warnings
+
+            def state():
+                gc.collect()
+                fds = "/proc/self/fd"
+                return {
+                    "signals": {n: signal.getsignal(n) for n in signal.valid_signals()},
+                    "logging": [
+                        (log.level, log.propagate, *log.handlers, *log.filters)
+                        for log in map(logging.getLogger, (None, "mcp_lite"))
+                    ],
+                    "last resort": logging.lastResort,
+                    "atexit": atexit._ncallbacks(),
+                    "threads": sorted(t.name for t in threading.enumerate()),
+                    "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
+                    "streams": (sys.stdin, sys.stdout, sys.stderr),
+                    "limits": (sys.getrecursionlimit(), socket.getdefaulttimeout()),
+                    "place": (os.getcwd(), dict(os.environ), list(sys.path)),
+                    "warnings": list(warnings.filters),
+                    "locale": locale.setlocale(locale.LC_ALL),
+                    "fds": sorted(os.listdir(fds)) if os.path.isdir(fds) else None,
+                    "children": list(subprocess._active or ()),
+                }
+
+            before = state()
+        """
+        after = """
+            imported = state()
+
+            def visit(target, **options):
+                with Client(target, **options) as client:
+                    assert client.call("add", a=2) == 3
+                    assert client.call_tool("fail")["isError"]
+
+            def live():
+                server = make()
+                options = {"on_log": print, "trace": lambda *line: None}
+                with server.start_http() as http:
+                    for target in (server, SERVE, http.url):
+                        visit(target, protocol_version="2025-11-25", **options)
+                        visit(target, protocol_version="2026-07-28", **options)
+                    sse = http.url.replace("/mcp", "/sse")
+                    visit(sse, protocol_version="2025-11-25", **options)
+
+            logging.getLogger("mcp_lite").setLevel(60)
+            live()
+            logging.getLogger("mcp_lite").setLevel(0)
+            deadline = time.monotonic() + 30
+            while state() != before and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for after in (imported, state()):
+                for what, then in before.items():
+                    assert then == after[what], (what, then, after[what])
+            os.write(1, b"untouched")
+        """
+        options = ["-X", "dev", "-W", "error"]
+        said = run_program(tmp_path, code, PROGRAM, after, options=options)
+        assert said == "untouched"
+
+    def test_without_standard_streams(self, tmp_path):
+        """As under pythonw, the streams are None, and their descriptors closed."""
+        code = """
+            sys.stdin = sys.stdout = sys.stderr = None
+            if "--serve" not in sys.argv:
+                os.closerange(0, 3)
+            server = make()
+            with server.start_http() as http:
+                for target in (server, SERVE, http.url):
+                    with Client(target, trace=True) as client:
+                        assert client.call("add", a=2) == 3
+                        assert client.call_tool("fail")["isError"]
+            with open("served", "w"):
+                pass
+        """
+        run_program(tmp_path, PROGRAM, code)
+        assert (tmp_path / "served").exists()
+
+    def test_two_copies_in_one_process(self):
+        """Two plug-ins with a copy each: servers of one, clients of the other. A
+        foreign Server is told."""
+        spec = importlib.util.spec_from_file_location("a_copy", mcp_lite.__file__)
+        copy = importlib.util.module_from_spec(spec)
+        sys.modules["a_copy"] = copy
+        try:
+            spec.loader.exec_module(copy)
+            for one, other in ((copy, mcp_lite), (mcp_lite, copy)):
+                server = one.Server("s")
+
+                @server.tool
+                def fail(ctx: one.Context, one=one) -> str:
+                    raise one.ToolError(ctx.elicit("told", FORM)["content"]["name"])
+
+                with server.start_http() as http, served(server) as streams:
+                    for target in (http.url, streams):
+                        with other.Client(target, **CALLBACKS) as client:
+                            with pytest.raises(other.ToolError, match="told"):
+                                client.call("fail")
+                            with pytest.raises(other.NotFound):
+                                client.call("nothing")
+                with pytest.raises(TypeError, match="URL, .* got Server"):
+                    other.Client(server).connect()
+        finally:
+            del sys.modules["a_copy"]
+
+    # The end
+    @pytest.mark.parametrize("kind", ["memory", "child", "http", "main thread"])
+    def test_the_interpreter_ends_with_all_of_it_open(self, kind, tmp_path):
+        """Servers, clients, a deaf handler, a call that waits for it, one that listens:
+        a quiet exit."""
+        code = f"""
+            kind = {kind!r}
+            version = "2025-11-25" if kind == "http" else {MODERN!r}
+            server = make()
+            if kind == "main thread":
+                server = Server("host", run_on=MainThread())
+                server.add_tool(lambda: "x", name="deaf")
+            http = server.start_http()
+            target = dict(memory=server, child=SERVE).get(kind, http.url)
+            client = Client(target, protocol_version=version, on_log=print, on_notification=print)
+            client.connect()
+            listening = client.listen()
+            threading.Thread(target=next, args=(listening,), daemon=True).start()
+            call = client.start_call("deaf")
+            threading.Thread(target=call.result, daemon=True).start()
+            assert kind == "main thread" or client.call("is_here")
+            if kind == "child":
+                print(client.call("pid"), flush=True)
+            print("ended", flush=True)
+        """
+        *children, last = run_program(tmp_path, PROGRAM, code).split()
+        assert last == "ended"
+        # By itself it ends in some seconds, as TestFaults shows.
+        for pid in children:
+            os.kill(int(pid), signal.SIGTERM)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_with_open_clients(self, tmp_path):
+        """A child of the program's that ends by itself does its clients no harm."""
+        code = f"""
+            server = make()
+            http = server.start_http()
+            targets = [server, {SERVE!r}, http.url]
+            clients = [Client(target).connect() for target in targets]
+            child = os.fork()
+            if child == 0:
+                raise SystemExit
+            assert os.waitpid(child, 0)[1] == 0
+            for client in clients:
+                assert client.call("add", a=1) == 2
+                client.close()
+            http.close()
+            os.write(1, b"unharmed")
+        """
+        options = ["-W", "ignore:This process:DeprecationWarning"]
+        assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_that_lives_on(self, tmp_path):
+        """A tool's fork lets go of the wire: the output ends with the server."""
+        script = """
+            server = Server("s")
+            @server.tool
+            def fork() -> int:
+                child = os.fork()
+                while child == 0:
+                    time.sleep(600)
+                return child
+            server.run()
+        """
+        with Wire(program(tmp_path, script)) as wire:
+            wire.send(call_tool("fork"))
+            child = unwrap(wire.read()["result"])
+            try:
+                assert wire.end() == ([], 0)
+                assert not is_gone(child)
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
+def modern_server(**answers):
+    """The same of a modern server, which has tools and prompts; an answer of
+    server/discover is completed."""
+    declared = {"tools": {"listChanged": True}, "prompts": {}}
+    about = {"supportedVersions": [MODERN], "capabilities": declared}
+    discover = answers.pop("server_discover", {})
+
+    def answer_discover(message, read, write):
+        more = discover(message, read, write) if callable(discover) else discover
+        return {**about, **more}
+
+    return legacy_server(
+        initialize={"error": {"code": -32601, "message": "what?"}},
+        server_discover=answer_discover,
+        **answers,
+    )
+
+
+class TestClient:
+    """The room Client, against peers that misbehave."""
+
+    # Children
+    def test_a_dead_child_says_why(self):
+        """The exception and its text have its exit code, command and last lines."""
+        dying = "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"
+        command = [sys.executable, "-c", dying]
+        with pytest.raises(ConnectionClosed, match="no license") as caught:
+            Client(command).connect()
+        assert caught.value.exit_code == 7
+        assert caught.value.command == command
+        assert caught.value.stderr == "no license"
+        assert "exit code 7" in str(caught.value)
+        with pytest.raises(ConnectionClosed, match="cannot start"):
+            Client(["/no/such/program"]).connect()
+
+    @pytest.mark.parametrize("kind", ["True", "None", "a function", "one that raises"])
+    def test_what_a_child_says(self, tmp_path, capsys, kind):
+        """Its lines go behind its name to stderr, or to a function; none commands the
+        terminal, and a long one is cut. The exception has the last ones in any case."""
+        script = """
+            write = sys.stderr.buffer.write
+            write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
+            write(b"y" * 5000 + b"\\nPassword: ")
+        """
+        command = program(tmp_path, script)
+        lines = []
+
+        def wrong(line):
+            raise RuntimeError("no")
+
+        kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
+        with pytest.raises(ConnectionClosed) as caught:
+            Client(
+                command, protocol_version="2025-11-25", stderr=kinds.get(kind)
+            ).connect()
+        assert caught.value.stderr.endswith("y\nPassword:")
+        told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
+        shown = capsys.readouterr().err.splitlines()
+        if kind == "True":
+            assert shown == [f"[program.py] {line}".rstrip() for line in told]
+        else:
+            assert shown == []
+        if kind == "a function":
+            assert [line[:2000] for line in lines] == ["\x1b[2Jred", *told[1:]]
+
+    @pytest.mark.skipif(os.name == "nt", reason="a shell's script")
+    def test_a_child_that_does_not_answer(self, tmp_path):
+        """The Timeout of connect() has the command, and what the child has said."""
+        script = tmp_path / "silent.sh"
+        says = "echo starting >&2\necho Password: >&2\n"
+        script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
+        with pytest.raises(Timeout) as caught:
+            Client(["sh", script], timeout=0.5).connect()
+        assert str(caught.value).startswith("initialize: no answer within 0.5 ")
+        assert str(caught.value).endswith(
+            f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
+        )
+
+    def test_a_call_that_a_child_does_not_answer(self):
+        """Its Timeout names the command; the server is told the reason alone."""
+        told = []
+        client = Client(SERVE, trace=lambda way, line: told.append(line))
+        with client, pytest.raises(Timeout) as caught:
+            client.call_tool("wait", timeout=0.05)
+        assert f"(command: {sys.executable} ...)" in str(caught.value)
+        cancelled = [line for line in told if b"notifications/cancelled" in line]
+        reason = json.loads(cancelled[0])["params"]["reason"]
+        assert reason == "tools/call: no answer within 0.05 seconds"
+
+    @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
+    def test_what_a_child_gets_of_the_environment(self, tmp_path, monkeypatch):
+        """It gets where things are, and the language, but no secrets; more by `env`."""
+        told = {"HOME": "/home/u", "LC_TIME": "C", "HTTPS_PROXY": "http://proxy:3128"}
+        kept = {
+            "AWS_SECRET_ACCESS_KEY": "s3cret",
+            "https_proxy": "http://user:s3cret@proxy:3128",
+            "XDG_FUNCTION": "() { :; }",
+        }
+        for name, value in {**told, **kept}.items():
+            monkeypatch.setenv(name, value)
+        script = "Server('e', instructions=repr(dict(os.environ))).run()"
+        command = program(tmp_path, script)
+        with Client(command, env={"KEY": "k"}) as client:
+            seen = ast.literal_eval(client.instructions)
+        assert {name: seen.get(name) for name in told} == told
+        assert not set(kept) & set(seen)
+        assert (seen["KEY"], seen["PATH"]) == ("k", os.environ["PATH"])
+        with Client(command, env=dict(os.environ)) as client:
+            assert set(kept) < set(ast.literal_eval(client.instructions))
+
+    def test_a_child_that_dies_during_a_call(self, tmp_path, era):
+        """The call ends with the reason, and listening, too. The client connects again,
+        by connect() or `with`; while it is connected, connect() is refused."""
+        script = """
+            server = Server("dies")
+            server.add_tool(lambda: os._exit(9), name="die")
+            server.add_tool(lambda: "x", name="live")
+            server.run()
+        """
+        command = program(tmp_path, script)
+        client = Client(command, protocol_version=era)
+        with client:
+            for again in (client.connect, client.__enter__):
+                events = client.listen()
+                with pytest.raises(RuntimeError, match="connected already"):
+                    client.connect()
+                with pytest.raises(ConnectionClosed) as caught:
+                    client.call("die")
+                assert caught.value.exit_code == 9
+                with pytest.raises(ConnectionClosed):
+                    next(events)
+                again()
+                assert client.call("live") == "x"
+
+    @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
+    @pytest.mark.parametrize("reach", ["within", "beyond"])
+    def test_grandchildren_end_with_the_child(self, tmp_path, reach):
+        """close() ends what a server has started, too. It returns though one is out of
+        reach: it left the process group, and holds the pipes."""
+        script = f"""
+            quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
+            options = {{"start_new_session": True}} if {reach == "beyond"} else quiet
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            child = subprocess.Popen(sleep, **options)
+            Server("parent", instructions=str(child.pid)).run()
+        """
+        client = Client(program(tmp_path, script)).connect()
+        pid = int(client.instructions)
+        try:
+            assert not is_gone(pid)
+            client.close()
+            with pytest.raises(ConnectionClosed):
+                client.ping()
+            if reach == "within":
+                eventually(lambda: is_gone(pid), "the end of the grandchild")
+            assert is_gone(pid) == (reach == "within")
+        finally:
+            if not is_gone(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def test_a_server_that_ends_when_probed(self, tmp_path):
+        """It is started again, and not probed, unless it tells of something else."""
+        script = """
+            import json
+            for line in sys.stdin:
+                m = json.loads(line)
+                if m["method"] == "server/discover":
+                    sys.exit(os.environ["SAY"])
+                if m["method"] == "initialize":
+                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
+                    print(json.dumps(answer), flush=True)
+        """
+        command = program(tmp_path, script)
+        for said in ("", "what is server/discover?"):
+            with Client(command, env={"SAY": said}) as client:
+                assert client.protocol_version == "2025-11-25"
+        told = []
+        client = Client(command, env={"SAY": "no database"}, stderr=told.append)
+        with pytest.raises(ConnectionClosed, match="no database"):
+            client.connect()
+        assert told == ["no database"]
+
+    def test_close_while_a_child_is_probed(self, tmp_path):
+        """connect() ends with the reason, and the child is not started again."""
+        script = """
+            sys.stdin.readline()
+            print("probed", file=sys.stderr, flush=True)
+            sys.stdin.read()
+        """
+        said = queue.SimpleQueue()
+        client = Client(program(tmp_path, script), stderr=said.put)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            connecting = pool.submit(client.connect)
+            assert said.get(timeout=SECONDS) == "probed"
+            client.close()
+            with pytest.raises(ConnectionClosed, match="the client is closed"):
+                connecting.result(SECONDS)
+        assert said.empty()
+
+    # What is no answer
+    def test_stray_lines_are_skipped(self, caplog):
+        """Noise on the server's stdout is logged; foreign and late answers are ignored."""
+
+        def listing(message, read, write):
+            write(b"Listening on port 80\n\n{\n[1]\n")
+            write({"jsonrpc": "2.0", "id": 999, "result": {}})
+            write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
+            return {"tools": [{"name": "a"}]}
+
+        with talking_to(legacy_server(tools_list=listing)) as client:
+            assert client.list_tools() == [{"name": "a"}]
+        assert "Listening on port 80" in caplog.text
 
     @pytest.mark.parametrize(
-        "schema, is_fine",
+        "call, answers",
         [
-            ({"properties": {"o": {"properties": {"b": PROPERTY}}}}, True),
-            ({"properties": {"x-mcp-header": {"type": "string"}}}, True),
-            ({"properties": {"a": {"enum": [PROPERTY], "default": PROPERTY}}}, True),
-            ({"patternProperties": {"a": PROPERTY}}, False),
-            ({"additionalProperties": PROPERTY}, False),
-            ({"properties": {"a": {"not": PROPERTY}}}, False),
-            ({"properties": {"a": {"items": PROPERTY}}}, False),
-            ({"properties": {"a": {"anyOf": [PROPERTY]}}}, False),
-            ({"$defs": {"d": PROPERTY}}, False),
-            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A B"}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": ""}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A\r\nB: c"}}}, False),
-            ({"properties": {"a": PROPERTY, "b": PROPERTY}}, False),
+            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
+            (lambda c: c.call("x"), {"tools_call": {}}),
+            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
+            (
+                lambda c: c.complete("p", "a", ""),
+                {"completion_complete": {"completion": None}},
+            ),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
+            (lambda c: c.list_prompts(), {"prompts_list": {}}),
+            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
         ],
-        ids=range(14),
     )
-    def test_where_a_mirrored_parameter_may_stand(self, schema, is_fine):
-        """Below `properties` alone, under a name of its own; else the tool is refused
-        when it is registered."""
-        schema = {"type": "object", **schema}
-        refused = pytest.raises(ValueError, match="x-mcp-header")
-        with contextlib.nullcontext() if is_fine else refused:
-            Server("s").add_tool(lambda a=None: "x", name="t", input_schema=schema)
+    def test_lies_in_results_are_told(self, call, answers):
+        """A result of the wrong shape is an InvalidResponse."""
+        declared = {"resources": {}, "prompts": {}, "completions": {}}
+        peer = fake_server(legacy_server(capabilities=declared, **answers))
+        with peer as target, Client(target) as client, pytest.raises(InvalidResponse):
+            call(client)
+
+    def test_a_result_without_a_value(self):
+        """Where structuredContent is null, the text is the value."""
+        result = {**text_result("told"), "structuredContent": None}
+        with talking_to(legacy_server(tools_call=result)) as client:
+            assert client.call("x") == "told"
+
+    @pytest.mark.parametrize(
+        "schema, result, said",
+        [
+            ({"required": ["n"]}, {}, "n: required, but missing"),
+            ({"type": "object"}, None, "structuredContent: expected, but missing"),
+            ({"pattern": "." * 1000 + "!"}, "a" * 10**6, "too much work"),
+        ],
+    )
+    def test_structured_results_are_checked(self, schema, result, said):
+        """An outputSchema that is not met is an InvalidResponse, which has the result;
+        not for what has failed, nor with validate=False."""
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
+            "tools_call": {"content": [], "structuredContent": result},
+        }
+        if result is None:
+            del answers["tools_call"]["structuredContent"]
+        with talking_to(legacy_server(**answers)) as client:
+            client.list_tools()
+            with pytest.raises(
+                InvalidResponse, match=f"x: its outputSchema.*{said}"
+            ) as it:
+                client.call_tool("x")
+            assert it.value.data == answers["tools_call"]
+            with pytest.raises(InvalidResponse, match=f"x: its outputSchema.*{said}"):
+                client.start_call("x").result()
+            answers["tools_call"]["isError"] = True
+        with talking_to(legacy_server(**answers)) as client:
+            client.list_tools()
+            assert client.call_tool("x")["isError"]
+        del answers["tools_call"]["isError"]
+        with talking_to(legacy_server(**answers), validate=False) as client:
+            assert client.call_tool("x") == answers["tools_call"]
+
+    def test_a_list_of_tools_is_read_again(self):
+        """It is when a change of the tools was told, and before a result that does not
+        match its schema is refused; else once."""
+        listed = []
+
+        def listing(message, read, write):
+            listed.append(message)
+            needed = ["old"] if len(listed) == 1 else ["new"]
+            schema = {"type": "object", "required": needed}
+            return {"tools": [{"name": "x", "outputSchema": schema}]}
+
+        def call(message, read, write):
+            kind = message["params"]["arguments"].get("changed")
+            if kind:
+                write(notice(f"{kind}/list_changed"))
+            return {"content": [], "structuredContent": {"new": 1}}
+
+        script = legacy_server(tools_list=listing, tools_call=call)
+        with talking_to(script) as client:
+            client.list_tools()
+            counts = []
+            for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
+                assert client.call("x", arguments) == {"new": 1}
+                counts.append(len(listed))
+        assert counts == [2, 2, 2, 3]
+
+    def test_pages(self):
+        """Every page is read; "" and any other text are cursors; one timeout is for all."""
+        cursors = ["", "\ud55c", None]
+        pages = []
+
+        def listing(message, read, write):
+            pages.append(message["params"].get("cursor"))
+            cursor = cursors[len(pages) - 1]
+            more = {} if cursor is None else {"nextCursor": cursor}
+            return {"tools": [{"name": str(len(pages))}], **more}
+
+        with talking_to(legacy_server(tools_list=listing)) as client:
+            names = [tool["name"] for tool in client.list_tools()]
+        assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
+        script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
+        with talking_to(script, timeout=0.3) as client, pytest.raises(Timeout):
+            client.list_tools()
+
+    # Agreeing on a revision
+    def test_a_silent_legacy_server(self):
+        """A server that ignores what it does not know gets `initialize` after a while,
+        and the probe is over."""
+        told = []
+        answers = {"server_discover": lambda *a: None, "tools_list": {"tools": []}}
+        options = {"timeout": 0.5, "trace": lambda *line: told.append(line)}
+        with talking_to(legacy_server(**answers), **options) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.list_tools() == []
+        sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
+        begin = ["server/discover", "notifications/cancelled", "initialize"]
+        assert sent == [*begin, "notifications/initialized", "tools/list"]
+
+    LATER = {"supportedVersions": ["2031-01-01"]}
+    REFUSAL = {"supported": ["2031-01-01"], "requested": MODERN}
+    REFUSAL = {"error": {"code": -32022, "message": "no", "data": REFUSAL}}
+
+    @pytest.mark.parametrize(
+        "script, wanted, said",
+        [
+            (legacy_server("2030-01-01"), "auto", "2030-01-01"),
+            (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
+            (legacy_server(), MODERN, MODERN),
+            (modern_server(server_discover=LATER), "auto", "2031-01-01"),
+            (legacy_server(server_discover=REFUSAL), "auto", "2031-01-01"),
+            (modern_server(), "2025-06-18", "2025-06-18: what"),
+        ],
+    )
+    def test_no_version_in_common(self, script, wanted, said):
+        """The error says what was wanted, and what the server speaks."""
+        refused = pytest.raises(UnsupportedVersion, match=said)
+        with fake_server(script) as target, refused:
+            Client(target, protocol_version=wanted).connect()
+
+    def test_a_revision_that_a_refusal_names(self):
+        """A server that refuses `initialize`, and says what it speaks, is asked again."""
+
+        def initialize(message, read, write):
+            asked = message["params"]["protocolVersion"]
+            if asked == "2024-11-05":
+                return greeting(asked)
+            data = {"supported": ["2024-11-05"], "requested": asked}
+            return {"error": {"code": -32602, "message": "no", "data": data}}
+
+        with talking_to(legacy_server(initialize=initialize)) as client:
+            assert client.protocol_version == "2024-11-05"
+
+    @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
+    def test_a_modern_client_answers_no_request(self, method):
+        """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
+        being agreed on, nor later."""
+        told = []
+
+        def discover(message, read, write):
+            for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
+                write(stray)
+            return {}
+
+        options = {"roots": [], "trace": lambda *line: told.append(line)}
+        script = modern_server(server_discover=discover)
+        with talking_to(script, **options) as client:
+            client.ping()
+            client.ping()
+        sent = [json.loads(line) for way, line in told if way == "-->"]
+        assert [each.get("method") for each in sent] == ["server/discover"] * 3
+
+    def test_what_a_revision_does_not_have(self):
+        """A request that this revision does not have is not sent; an unknown one is the
+        server's to judge."""
+        with talking_to(legacy_server()) as client:
+            with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
+                client.request("server/discover")
+            with pytest.raises(MethodNotFound, match="what"):
+                client.request("vendor/thing")
+
+    def test_what_is_not_declared(self, era):
+        """Its lists are empty, and not asked for. A server that starts without tools
+        has some when the client connects again."""
+        told = []
+        server = Server("grows")
+        options = {"trace": lambda _, line: told.append(json.loads(line).get("method"))}
+        client = Client(server, protocol_version=era, **options)
+        with client:
+            assert client.list_tools() == client.list_prompts() == []
+            assert client.list_resources() == client.list_resource_templates() == []
+            assert not [method for method in told if str(method).endswith("list")]
+            with pytest.raises(MethodNotFound, match="did not declare tools"):
+                client.call("first")
+            server.add_tool(lambda: "x", name="first")
+            client.close()
+            client.connect()
+            assert client.call("first") == "x"
+
+    def test_a_list_that_the_server_does_not_know(self):
+        """It is empty: many servers have resources, and no list of templates."""
+        listed = {"resources": [{"uri": "x://y", "name": "y"}]}
+        script = legacy_server(capabilities={"resources": {}}, resources_list=listed)
+        with talking_to(script, protocol_version="2025-11-25") as client:
+            assert client.list_resources() == listed["resources"]
+            assert client.list_resource_templates() == []
+
+    # Calls
+    def test_the_value_of_a_started_call(self, era):
+        """call.value() is what client.call() gives: unwrapped, or ToolError; within a
+        time of its own, and as often as it is asked for."""
+        with Client(build_server(), protocol_version=era) as client:
+            call = client.start_call("add", {"a": 1, "b": 2})
+            assert call.value() == call.value(SECONDS) == 3
+            assert client.call("add", {"a": 1}, b=2) == 3
+            with pytest.raises(ToolError, match="how: required"):
+                client.start_call("fail").value()
+            with pytest.raises(Timeout, match="within 0.05 seconds"):
+                client.start_call("wait").value(timeout=0.05)
+            with pytest.raises(NotFound):
+                client.start_call("nobody").value()
+
+    @staticmethod
+    def progressing_server(is_over):
+        """A script: a call's progress is told until is_over()."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            for n in itertools.takewhile(lambda n: not is_over(), itertools.count(1)):
+                write(notice("progress", {"progressToken": token, "progress": n}))
+                time.sleep(0.02)
+            return {"content": []}
+
+        return legacy_server(tools_call=call)
+
+    def test_progress_is_a_sign_of_life(self):
+        """A request's timeout starts again with each notification."""
+        until = []
+
+        def is_over():
+            until.append(time.monotonic() + 0.6)
+            return until[-1] > until[0] + 0.6
+
+        script = self.progressing_server(is_over)
+        with talking_to(script, timeout=0.3, on_progress=print) as client:
+            assert client.call_tool("x") == {"content": []}
+
+    def test_progress_without_end_is_ended(self):
+        """total_timeout ends it; progress is asked for then, too."""
+        ended = threading.Event()
+        script = self.progressing_server(ended.is_set)
+        with talking_to(script, total_timeout=0.2) as client:
+            with pytest.raises(Timeout, match="deadline"):
+                client.call_tool("x")
+            ended.set()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
+    def test_a_progress_callback_that_raises(self, error):
+        """The call ends with that, and the server is told."""
+        told = []
+
+        def raise_it(progress, total, message):
+            raise error("hush")
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            write(notice("progress", {"progressToken": token, "progress": 1}))
+            told.append(read())
+
+        with talking_to(legacy_server(tools_call=call), on_progress=raise_it) as client:
+            with pytest.raises(error):
+                client.call("x")
+            eventually(lambda: told)
+        assert told[0]["method"] == "notifications/cancelled"
+        assert told[0]["params"]["reason"] == error.__name__
+
+    def test_many_notifications_lose_no_answer(self):
+        """Of a flood of progress before the answer the oldest go; the answer comes."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            line = (
+                '{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
+                f'{{"progressToken": {json.dumps(token)}, "progress": %d}}}}\n'
+            )
+            for n in range(0, 12_000, 1000):
+                write("".join(line % k for k in range(n, n + 1000)).encode())
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        seen = []
+        with talking_to(legacy_server(tools_call=call)) as client:
+            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
+            eventually(waiting.done)
+            assert waiting.value() == "done"
+        assert (len(seen), seen[-1]) == (10_000, 11_999)
+
+    def test_nothing_queued_is_lost_at_the_end(self):
+        """close() runs the callbacks for what came before it, and a cancelled handler's
+        own functions."""
+        logs = []
+        started = threading.Event()
+        cancelled = threading.Event()
+        server = build_server()
+
+        @server.tool
+        def held(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            started.set()
+            ctx.sleep(60)
+
+        options = {
+            "protocol_version": "2025-11-25",
+            "on_log": lambda *a: logs.append(a),
+        }
+        with Client(server, **options) as client:
+            for _ in range(20):
+                client.call("logs")
+            client.start_call("held")
+            assert started.wait(SECONDS)
+        assert len(logs) >= 20 * 7
+        assert cancelled.wait(SECONDS)
+
+    def test_a_flood_for_a_slow_callback(self):
+        """Of a flood of logs that on_log cannot keep up with, the oldest go."""
+        server = Server("s")
+        heard = []
+        go_on = threading.Event()
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            for n in range(11_000):
+                ctx.info(n)
+
+        def on_log(level, data, logger):
+            go_on.wait(SECONDS)
+            heard.append(data)
+
+        client = Client(server, protocol_version="2025-11-25", on_log=on_log)
+        with pytest.raises(ConnectionClosed):
+            client.flush_callbacks()
+        with client:
+            client.call("flood")
+            assert not client.flush_callbacks(0.01)
+            go_on.set()
+            assert client.flush_callbacks(SECONDS)
+            assert heard == sorted(heard)
+            assert (len(heard) <= 10_001, heard[-1]) == (True, 10_999)
+        with pytest.raises(ConnectionClosed):
+            client.flush_callbacks()
+
+    def test_a_callback_that_wants_to_end_its_thread(self):
+        """The session's server gets an error for an answer all the same."""
+
+        def on_elicit(params):
+            sys.exit(1)
+
+        options = {"protocol_version": "2025-11-25", "on_elicit": on_elicit}
+        failure = pytest.raises(McpError, match="callback")
+        with Client(build_server(), **options) as client, failure:
+            client.call("form")
+
+    # Questions
+    def test_endless_questions_are_left(self):
+        """A call is sent again some hundred times; then it ends with an error."""
+        calls = []
+
+        def call(message, read, write):
+            calls.append(message)
+            return {"resultType": "input_required", "inputRequests": {}}
+
+        left = pytest.raises(InvalidResponse)
+        with talking_to(modern_server(tools_call=call)) as client, left:
+            client.call("x")
+        assert 100 < len(calls) < 110
+
+    def test_a_server_may_ask_for_patience(self):
+        """A result with only requestState is asked again, after a pause; one without
+        any resultType is complete."""
+
+        def call(message, read, write):
+            if "requestState" not in message["params"]:
+                return {"resultType": "input_required", "requestState": "later"}
+            return {"content": []}
+
+        with talking_to(modern_server(tools_call=call)) as client:
+            assert client.call("x") is None
+
+    ELICIT = "elicitation/create"
+    DEEP_FORM = {"properties": {"a": {"type": "object"}}}
+    FLAT_FORM = {"type": "object", "properties": {"a": or_null({"type": "string"})}}
+
+    @pytest.mark.parametrize(
+        "version, options, method, params, code",
+        [
+            ("2025-11-25", "", "vendor/thing", {}, -32601),
+            ("2025-11-25", "", "roots/list", {}, -32601),
+            ("2025-11-25", "", "sampling/createMessage", {}, -32601),
+            ("2025-11-25", "", ELICIT, {"mode": "url"}, -32602),
+            ("2025-06-18", "on_elicit_url", ELICIT, {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit_url", ELICIT, {"mode": "url"}, -32602),
+            (
+                "2025-11-25",
+                "on_elicit",
+                ELICIT,
+                {"mode": "url", "url": "x://y"},
+                -32602,
+            ),
+            (
+                "2025-11-25",
+                "on_elicit",
+                ELICIT,
+                {"mode": "url", "url": "https://y"},
+                -32601,
+            ),
+            ("2025-11-25", "on_elicit", ELICIT, {"mode": "x"}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": DEEP_FORM}, -32602),
+            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": FLAT_FORM}, None),
+        ],
+    )
+    def test_questions_are_checked(self, version, options, method, params, code):
+        """A question that was not declared, or is no form, is refused uncalled; one in
+        the words of other servers is put to the user."""
+        told = []
+        asked = []
+        base = {"message": "m", "messages": [], "maxTokens": 1}
+
+        def call(message, read, write):
+            write(request(method, {**base, **params}, "q"))
+            told.append(read())
+            return {"content": []}
+
+        script = legacy_server(version, tools_call=call)
+        callbacks = dict.fromkeys(options.split(), asked.append)
+        with talking_to(script, protocol_version=version, **callbacks) as client:
+            client.call("x")
+        assert member(told[0], "error", "code") == code
+        assert bool(asked) == ("result" in told[0]) == (code is None)
+
+    NO_ANSWERS = [5, {"content": {}}, {"action": "maybe"}]
+    NO_ANSWERS += [{"action": "accept", "content": {"name": 1}}]
+
+    @pytest.mark.parametrize("given", NO_ANSWERS)
+    def test_what_a_callback_answers_is_checked(self, given, era):
+        """A wrong answer is the callback's failure, and not sent."""
+        options = {"protocol_version": era, "on_elicit": lambda params: given}
+        failure = pytest.raises(McpError, match="callback")
+        with Client(build_server(), **options) as client, failure:
+            client.call("form")
+
+    def test_roots(self):
+        """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
+        function's roots are asked for each time."""
+        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
+        told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
+        server = build_server()
+        with Client(server, protocol_version="2025-11-25", roots=given) as client:
+            assert client.call("where") == told
+        with Client(
+            server, protocol_version="2025-11-25", roots=lambda: given[:1]
+        ) as client:
+            assert client.call("where") == told[:1]
+            del given[0]
+            client.notify("notifications/roots/list_changed")
+            assert client.call("where") == told[1:]
+
+    # Listening
+    def test_a_resource_that_is_not_there(self, era):
+        """The server tells of no such resource, and the client says so."""
+        server = Server("s")
+        server.add_resource("x://note", lambda: "note")
+        with Client(server, protocol_version=era) as client:
+            with pytest.raises(NotFound, match="x://nota"):
+                client.subscribe("x://nota")
+            with pytest.raises(NotFound, match="x://nota"):
+                client.listen(uris=["x://note", "x://nota"])
+            client.listen(prompts=True, uris=["x://note"]).close()
+
+    @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
+    def test_a_server_may_end_a_subscription(self, how):
+        """It may by a result, by a cancellation, before its acknowledgement or after;
+        and it may refuse one."""
+
+        def listen(message, read, write):
+            if how == "refuse":
+                return {"error": {"code": -32600, "message": "full"}}
+            meta = {META_SUBSCRIPTION: message["id"]}
+            tag = {"notifications": {}, "_meta": meta}
+            if how != "early":
+                write(notice("subscriptions/acknowledged", tag))
+                write(notice("tools/list_changed", tag))
+            if how != "cancel":
+                return {}
+            write(notice("cancelled", {"requestId": message["id"]}))
+            write(notice("tools/list_changed", tag))  # too late
+            return None
+
+        told = []
+        script = modern_server(subscriptions_listen=listen)
+        hear = {"on_notification": lambda *each: told.append(each)}
+        with talking_to(script, **hear) as client:
+            if how == "refuse":
+                with pytest.raises(InvalidRequest, match="full"):
+                    client.listen()
+            else:
+                heard = [event["method"] for event in client.listen()]
+                changed = ["notifications/tools/list_changed"]
+                assert heard == ([] if how == "early" else changed)
+                client.ping()
+                assert client.flush_callbacks()
+                assert told.count((changed[0], {"notifications": {}})) == len(heard)
+
+    def test_updates_for_a_callback_do_not_pile_up(self, era, caplog):
+        """However many there are, on_notification hears each one, and none is kept."""
+        server = Server("s")
+        server.add_resource("x://note", lambda: "note")
+        heard = []
+
+        def hear(method, params):
+            heard.append(params["uri"])
+
+        with Client(server, protocol_version=era, on_notification=hear) as client:
+            client.subscribe("x://note")
+            for n in range(11):
+                for _ in range(1_000):
+                    server.resource_updated("x://note")
+                eventually(lambda n=n: len(heard) == (n + 1) * 1_000)
+        assert not caplog.records
+
+    # Targets and options
+    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
+        """A target may have numbers among its arguments, and ~ for the home folder; a
+        script is found from here, wherever it is to run."""
+        home = tmp_path / "home"
+        folder = tmp_path / "folder"
+        home.mkdir()
+        folder.mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("USERPROFILE", str(home))
+        monkeypatch.chdir(home)
+        told = "repr([os.getcwd(), os.environ.get('N')] + sys.argv[1:])"
+        program(home, f"Server('s', instructions={told}).run()")
+        here, there = map(os.path.realpath, (str(home), str(folder)))
+        entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
+        run = {**entry, "cwd": str(folder), "env": {"N": "7"}, "type": "stdio"}
+        line = "program.py --flag \"a b\" '' \\#"
+        last = "\\#" if os.name == "nt" else "#"
+        rows = [
+            (line, {}, [here, None, "--flag", "a b", "", last]),
+            ("~/program.py", {"env": {"N": "5"}}, [here, "5"]),
+            ("program.py x", {"cwd": folder}, [there, None, "x"]),
+            (home / "program.py", {}, [here, None]),
+            (["program.py", 5], {}, [here, None, "5"]),
+            (run, {}, [there, "7", "1", "2.5", "~x"]),
+            (run, {"cwd": home, "env": {"N": "8"}}, [here, "8", "1", "2.5", "~x"]),
+            ({"command": "program.py", "env": None}, {}, [here, None]),
+        ]
+
+        def ask(target, options, told):
+            with Client(target, **options) as client:
+                assert ast.literal_eval(client.instructions) == told, (target, options)
+
+        at_once(ask, rows)
+
+    @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
+    def test_a_batch_file_is_a_server(self, tmp_path):
+        """It is found by its name without the end, as npx is, in the PATH that it gets;
+        its arguments come as they were, and it ends with what it has started."""
+        words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
+        script = 'Server("s", instructions=repr(sys.argv[1:])).run()'
+        command = program(tmp_path, script)
+        line = " ".join(f'"{word}"' for word in command)
+        (tmp_path / "tool.cmd").write_text(f"@echo off\n{line} %*\n")
+        target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
+        with Client(target) as client:
+            assert client.instructions == repr(words)
+        line = 'tool --root C:\\x "a b"'
+        with Client(line, env={"PATH": str(tmp_path)}) as client:
+            assert client.instructions == repr(["--root", "C:\\x", "a b"])
+
+    @pytest.mark.parametrize(
+        "target, options, said",
+        [
+            (None, {}, "expected a URL, a command, a script, a dict"),
+            (Server, {}, "expected a URL, a command, a script, a dict"),
+            (" ", {}, "expected a URL, a script or a command, got nothing"),
+            ([], {}, "expected a URL, a script or a command, got nothing"),
+            ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
+            ('x "s3cret', {}, "No closing quotation"),
+            ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
+            ({"url": None}, {}, "a dict with a url or a command"),
+            (
+                "x.py",
+                {"protocol_version": "2025"},
+                "protocol_version: expected auto or one of 2024-11-05",
+            ),
+            ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
+            ("x.py", {"roots": ["https://x/y"]}, "roots"),
+            ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
+        ],
+    )
+    def test_wrong_targets_and_options(self, target, options, said):
+        """Each is refused when the client is made, by a text that shows no secret."""
+        with pytest.raises((TypeError, ValueError)) as caught:
+            Client(target, **options)
+        assert said in str(caught.value)
+        assert "s3cret" not in "".join(traceback_of(caught.value))
+
+    def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
+        """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
+        trace: of headers, variables, options of commands, URLs and what logs in."""
+        script = tmp_path / "dies.py"
+        script.write_text("import sys; sys.exit('no license')")
+        silent = tmp_path / "silent.py"
+        silent.write_text("import time; time.sleep(600)")
+        secrets = {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
+        env = {"KEY": "s3cret"}
+        options = ["--api-key", "s3cret", "--token=s3cret", "-H", "X-Key: s3cret"]
+        told = []
+
+        def fail(target, more):
+            trace = {"trace": lambda *line: told.append(line)}
+            with pytest.raises(Exception) as caught:  # noqa: PT011
+                client = Client(target, **trace, **more)
+                told.append(repr(client))
+                client.connect()
+            told.extend([caught.value, repr(caught.value)])
+            told.extend(traceback_of(caught.value))
+
+        def refuse(seen, sock):
+            # As some do that want to help.
+            words = json.dumps(seen["headers"]).encode()
+            return 401, {"WWW-Authenticate": "Bearer"}, words
+
+        with web_server(refuse) as (url, _), socket.create_server(
+            ("127.0.0.1", 0)
+        ) as silent_site, contextlib.ExitStack() as stack:
+            secret_url = url + "?key=s3cret"
+            nobody = f"http://127.0.0.1:{silent_site.getsockname()[1]}/"
+            file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
+            program = {"command": str(script), "args": options, "env": env}
+            rows = [
+                (program, {}),
+                ({**program, "command": str(silent)}, {"timeout": 0.3}),
+                ({**program, "command": "/no/such/program"}, {}),
+                (f"{script} --key s3cret https://u:s3cret@x/?s3cret", {"env": env}),
+                (secret_url, {"headers": secrets}),
+                (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
+                (url, {"headers": lambda: {"Authorization": "s3cret\n"}}),
+                (url, {"headers": lambda: ["s3cret"]}),
+                (
+                    {"url": secret_url, "headers": secrets},
+                    {"protocol_version": "2025-11-25"},
+                ),
+                (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
+                (url, {"headers": secrets, "stderr": file}),
+            ]
+            at_once(fail, rows)
+        for auth in (
+            {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
+            {"redirect_uri": "http://u:s3cret@x/?s3cret"},
+            {"issuer": "https://u:s3cret@x/?s3cret"},
+            {"client_metadata_url": "https://u:s3cret@x/?s3cret"},
+        ):
+            try:
+                told.append(repr(OAuth(**auth)))
+            except (TypeError, ValueError) as error:
+                told += [error, *traceback_of(error)]
+        told += [caplog.text, *capfd.readouterr()]
+        shown = [str(each) for each in told if "s3cret" in str(each)]
+        assert shown == []
 
 
 def events_of(response):
@@ -7575,2031 +10824,6 @@ class TestAuthorization:
             assert http_failure_of(url).challenge == challenge
 
 
-class Promise:
-    """It can be awaited, and is no coroutine."""
-
-    def __await__(self):
-        yield
-        return "given"
-
-
-def promised() -> str:
-    return Promise()
-
-
-def waiting_server(seen=None):
-    """A server of `async def` handlers; `seen` gets what becomes of some."""
-    import asyncio
-
-    server = Server("waiting")
-
-    @server.tool
-    async def add(a: int, ctx: Context) -> int:
-        await asyncio.sleep(0)
-        ctx.progress(1, 2)
-        return a + 1
-
-    @server.tool
-    async def raises():
-        return {}["x"]
-
-    @server.tool
-    async def gives_up():
-        raise asyncio.CancelledError
-
-    @server.tool
-    async def exits():
-        sys.exit(3)
-
-    @server.tool
-    async def asks(aside: bool, ctx: Context) -> str:
-        ask = functools.partial(ctx.elicit, "who?", FORM)
-        loop = asyncio.get_running_loop()
-        answered = await loop.run_in_executor(None, ask) if aside else ask()
-        return answered["content"]["name"]
-
-    @server.tool
-    async def asks_in_a_group(ctx: Context) -> str:
-        async with asyncio.TaskGroup(), asyncio.TaskGroup() as group:
-            return await group.create_task(asks(False, ctx))
-
-    async def forever():
-        seen.put("begun")
-        try:
-            await asyncio.sleep(10 * SECONDS)
-        except asyncio.CancelledError:
-            seen.put("cancelled")
-            raise
-        finally:
-            seen.put("tidied up")
-
-    server.add_tool(forever)
-    server.add_tool(forever, name="late", timeout=0.05)
-    server.add_tool(promised)
-
-    @server.resource("x://slow")
-    async def slow():
-        return "read"
-
-    @server.prompt
-    async def greet(name: str):
-        return "hello " + name
-
-    @server.completion("greet", "name")
-    async def complete_name(value):
-        return [value + "1", value + "2"]
-
-    return server
-
-
-class TestServerInProcess:
-    """The room Server: what needs no wire."""
-
-    @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
-    def test_contents_with_meta(self, version):
-        """A resource's contents have the `_meta` of the EmbeddedResource."""
-        server = Server("s")
-
-        @server.resource("ui://page", mime_type="text/html")
-        def page() -> EmbeddedResource:
-            return EmbeddedResource("ui://page", "<p>", meta={"ui": {"domain": "x"}})
-
-        with Client(server, protocol_version=version) as client:
-            (contents,) = client.read_resource("ui://page")["contents"]
-        assert contents == {
-            "uri": "ui://page",
-            "mimeType": "text/html",
-            "text": "<p>",
-            "_meta": {"ui": {"domain": "x"}},
-        }
-
-    @pytest.mark.parametrize("masked", [False, True])
-    def test_failures_name_what_failed(self, masked):
-        """A text begins with the tool, resource, prompt or completion, and says why;
-        with masked errors it is the name alone, but for what is said on purpose."""
-
-        class Mute(Exception):
-            def __str__(self):
-                raise ValueError("no words")
-
-        def raises(error):
-            raise error
-
-        def number() -> int:
-            return "no"
-
-        def needs(days: int):
-            """"""
-
-        def completing(fn):
-            return lambda value: fn()
-
-        tool, prompt, resource = "tools/call", "prompts/get", "resources/read"
-        completion = "completion/complete"
-        on_purpose = [
-            (tool, lambda: raises(ToolError("sorry")), "sorry"),
-            (tool, lambda: raises(McpError(-1, "mine")), "mine"),
-            (tool, needs, "it: days: required, but missing"),
-            (prompt, needs, "it: days: required, but missing"),
-            (prompt, lambda: raises(ToolError("no prompt today")), "no prompt today"),
-            (resource, lambda: raises(McpError(-1, "not today")), "not today"),
-        ]
-        faults = [
-            (tool, lambda: {}["x"], "it: KeyError: 'x'"),
-            (tool, lambda: raises(ValueError()), "it: ValueError"),
-            (tool, lambda: raises(Mute()), "it: Mute"),
-            (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
-            (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
-            (tool, lambda: {"a": [object()]}, "it: TypeError: a value of class object"),
-            (tool, lambda: [float("nan")], "it: ValueError: Out of range float"),
-            (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
-            (resource, lambda: object(), "x://it: TypeError: a value of class object"),
-            (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
-            (prompt, lambda: {"a": 1}, "it: TypeError: content: expected text, an Im"),
-            (prompt, lambda: Message("x", "system"), "it: ValueError: role: user or"),
-            (completion, lambda: {}["x"], "completion/complete: KeyError: 'x'"),
-            (completion, lambda: 5, "completion/complete: TypeError: 'int' object"),
-        ]
-        for method, fn, text in on_purpose + faults:
-            server = Server("failing", mask_errors=masked)
-            params = {"name": "it"}
-            if method == tool:
-                server.add_tool(fn, name="it")
-            elif method == prompt:
-                server.add_prompt(fn, name="it")
-            elif method == resource:
-                server.add_resource("x://it", fn)
-                params = {"uri": "x://it"}
-            else:
-                server.add_prompt(lambda a: a, name="it")
-                server.completion("it", "a")(completing(fn))
-                params = {"ref": {"type": "ref/prompt", "name": "it"}}
-                params["argument"] = {"name": "a", "value": ""}
-            answer = server.handle(request(method, modern(**params)))
-            said = answer.get("error", {}).get("message")
-            if masked and (method, fn, text) in faults:
-                text = text.partition(": ")[0] + " failed; see the server.s log$"
-            assert re.match(text, said or text_of(answer["result"]))
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_what_is_not_found_says_a_handler(self, over_http, version):
-        """Its NotFound arrives as one in every revision, in the handler's words."""
-
-        def missing():
-            raise NotFound("no such city", {"id": 7})
-
-        server = Server("s")
-        server.add_resource("x://missing", missing)
-        at = client_at(server, over_http, protocol_version=version)
-        with at as client, pytest.raises(NotFound) as caught:
-            client.read("x://missing")
-        assert caught.value.code == (-32002 if version < "2026" else -32602)
-        assert caught.value.message == "no such city"
-        assert caught.value.data == {"uri": "x://missing", "id": 7}
-
-    def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
-        """The traceback has their frames, those of its causes too; it comes once."""
-        server = waiting_server()
-
-        @server.tool
-        def chained(ctx: Context):
-            try:
-                return {}["x"]
-            except KeyError:
-                try:
-                    ctx.log("loud", "x")
-                except ValueError as error:
-                    raise RuntimeError("chained") from error
-
-        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
-            client.call_tool("chained")
-            client.call_tool("raises")
-        first, awaited = caplog.records
-        assert first.getMessage() == "chained failed"
-        for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
-            assert first.exc_text.count(text) == 1
-        assert '{}["x"]' in awaited.exc_text
-
-    def test_async_handlers_run(self, version):
-        """Of tools, resources, prompts and completions; progress and exceptions are as
-        those of others, and so is what any awaitable gives."""
-        seen = []
-        server = waiting_server()
-
-        @server.tool
-        async def is_refused():
-            raise Cancelled("of another server")
-
-        with Client(server, protocol_version=version) as client:
-            result = client.call_tool(
-                "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
-            )
-            assert text_of(result) == "2" and seen == [(1, 2, None)]
-            assert client.read("x://slow") == "read"
-            messages = client.get_prompt("greet", {"name": "ada"})["messages"]
-            assert messages[0]["content"]["text"] == "hello ada"
-            assert client.complete("greet", "name", "a") == ["a1", "a2"]
-            assert client.call("promised") == "given"
-            with pytest.raises(ToolError, match="raises: KeyError: 'x'"):
-                client.call("raises")
-            with pytest.raises(ToolError, match="gives_up: CancelledError"):
-                client.call("gives_up")
-            with pytest.raises(ToolError, match="is_refused: Cancelled: of another"):
-                client.call("is_refused")
-            with pytest.raises(ToolError, match="exits: SystemExit: 3"):
-                client.call("exits")
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, era):
-        """By the client, and by its timeout: its task sees CancelledError, and what it
-        does in `finally` is done."""
-        seen = queue.SimpleQueue()
-        server = waiting_server(seen)
-        with client_at(server, over_http, protocol_version=era) as client:
-            call = client.start_call("forever")
-            assert seen.get(timeout=SECONDS) == "begun"
-            call.cancel()
-            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
-                client.call("late")
-            told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
-            assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_async_handlers_share_a_loop(self, over_http):
-        """What one has opened in the event loop serves the next one, and contexts do
-        not mix."""
-        import asyncio
-        import contextvars
-
-        server = Server("s")
-        who = contextvars.ContextVar("who", default="nobody")
-        loops = []
-
-        @server.middleware
-        def note(ctx, method, params, call_next):
-            who.set(params.get("name"))
-            return call_next()
-
-        async def first() -> str:
-            loops.append(asyncio.get_running_loop())
-            await asyncio.sleep(0)
-            return who.get()
-
-        server.add_tool(first)
-        server.add_tool(first, name="second")
-        with client_at(server, over_http) as client:
-            assert [client.call("first"), client.call("second")] == ["first", "second"]
-        assert loops[0] is loops[1]
-        eventually(loops[0].is_closed, "the end of the loop")
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_one_function_at_a_time(self, over_http):
-        """max_workers=1 holds for all clients together; what is no function of the
-        user's is answered meanwhile, and an answer to its question is heard."""
-        server = Server("s", max_workers=1)
-        running = []
-        most = []
-
-        @server.tool
-        def work(ctx: Context) -> str:
-            running.append(1)
-            most.append(len(running))
-            ctx.elicit("who?", FORM)
-            ctx.sleep(0.01)
-            running.pop()
-            return "done"
-
-        with server.start_http() as http, contextlib.ExitStack() as stack:
-            target = http.url if over_http else server
-            clients = [
-                stack.enter_context(
-                    Client(target, protocol_version=LEGACY[-1], **CALLBACKS)
-                )
-                for _ in range(3)
-            ]
-            calls = [each.start_call("work") for each in clients for _ in range(3)]
-            clients[0].ping()
-            assert {call.value() for call in calls} == {"done"}
-        assert set(most) == {1}
-
-    def test_an_async_handler_may_ask(self, era):
-        """On its thread, where that holds up its event loop, in a group of tasks, too;
-        or on another one, where it holds up nothing."""
-        with Client(waiting_server(), protocol_version=era, **CALLBACKS) as client:
-            assert client.call("asks", aside=False) == "who?"
-            assert client.call("asks", aside=True) == "who?"
-            if sys.version_info >= (3, 11):
-                assert client.call("asks_in_a_group") == "who?"
-
-    def test_an_async_handler_where_a_loop_runs_already(self):
-        """It runs in the server's own; the caller waits."""
-        import asyncio
-
-        server = waiting_server()
-        call = request("tools/call", modern(name="add", arguments={"a": 1}))
-
-        async def program():
-            here = server.handle(call)
-            loop = asyncio.get_running_loop()
-            return here, await loop.run_in_executor(None, server.handle, call)
-
-        answers = asyncio.run(program())
-        assert [text_of(each["result"]) for each in answers] == ["2", "2"]
-
-    def test_nothing_is_asked_after_the_end(self):
-        """A context that outlives its request raises Cancelled, and sends nothing."""
-        server = Server("s")
-        kept = []
-
-        @server.tool
-        def keep(ctx: Context) -> str:
-            kept.append(ctx)
-            return "kept"
-
-        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
-        with LocalWire(server) as wire:
-            wire.open(capabilities=caps)
-            for params in ({"name": "keep"}, modern(caps, name="keep")):
-                wire.ask("tools/call", params)
-                for question in (
-                    lambda ctx: ctx.elicit("?", FORM),
-                    lambda ctx: ctx.sample("?"),
-                    lambda ctx: ctx.roots(),
-                    lambda ctx: ctx.ask({"a": ("roots/list", {})}),
-                ):
-                    with pytest.raises(Cancelled, match="over"):
-                        question(kept[-1])
-            assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
-
-    @pytest.mark.parametrize(
-        "declared, modes",
-        [
-            ({}, ["form"]),
-            ({"form": {}}, ["form"]),
-            ({"vendor": {}}, ["form"]),
-            ({"url": {}}, ["url"]),
-            ({"url": {}, "vendor": {}}, ["url"]),
-            ({"url": {}, "form": {}}, ["form", "url"]),
-        ],
-    )
-    def test_only_declared_modes_are_asked_for(self, declared, modes):
-        """The other one is -32021 before anything is sent."""
-        server = Server("s")
-
-        @server.tool
-        def ask(mode: str, ctx: Context) -> str:
-            params = {"mode": mode, "message": "?", "requestedSchema": FORM}
-            if mode == "url":
-                params = {"mode": mode, "message": "?", "url": "https://example.com"}
-            ctx.ask({"a": ("elicitation/create", params)})
-            return "asked"
-
-        for mode in ("form", "url"):
-            arguments = {"mode": mode}
-            params = modern({"elicitation": declared}, name="ask", arguments=arguments)
-            found = server.handle(request("tools/call", params))
-            if mode in modes:
-                assert found["result"]["resultType"] == "input_required"
-            else:
-                assert found["error"]["code"] == -32021
-                needed = {"requiredCapabilities": {"elicitation": {mode: {}}}}
-                assert found["error"]["data"] == needed
-
-    @staticmethod
-    def asked_in(version, question, answer):
-        """Return what a handler's question(ctx) sends to a client of this revision, and
-        what it gets: a value, or an exception."""
-        server = Server("s")
-        ends = []
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            try:
-                ends.append(question(ctx))
-            except (ValueError, MissingCapability) as error:
-                ends.append(error)
-            return "asked"
-
-        caps = {"elicitation": {}, "sampling": {}}
-        params = modern(caps, name="ask", inputResponses={})
-        with LocalWire(server) as wire:
-            if version in LEGACY:
-                wire.open(version, caps)
-                params = {"name": "ask"}
-            found = wire.ask("tools/call", params)
-            asked = None
-            if "method" in found:
-                asked = found["params"]
-                wire.send({"jsonrpc": "2.0", "id": found["id"], "result": answer})
-                found = wire.read()
-            elif "inputRequests" in found["result"]:
-                asked = found["result"]["inputRequests"]["k"]["params"]
-                state = found["result"]["requestState"]
-                params.update(requestState=state, inputResponses={"k": answer})
-                found = wire.ask("tools/call", params)
-        assert found["result"]["content"][0]["text"] == "asked"
-        return asked, ends[0]
-
-    def test_a_form_says_what_its_revision_knows(self, version):
-        """Titles of choices go as the older revisions have them."""
-        names = {"#f00": "Red", "#0f0": "Green"}
-        colors = [{"const": code, "title": names[code]} for code in names]
-        titled = {"type": "string", "title": "Color", "oneOf": colors}
-        form = {"type": "object", "properties": {"color": titled}}
-        answer = {"action": "accept", "content": {"color": "#f00"}}
-        asked, end = self.asked_in(
-            version, lambda ctx: ctx.elicit("?", form, key="k"), answer
-        )
-        if version < "2025-06-18":
-            assert asked is None and isinstance(end, MissingCapability)
-            return
-        assert end == answer
-        if version < "2025-11-25":
-            titled = {"type": "string", "title": "Color"}
-            titled["enum"] = [*names]
-            titled["enumNames"] = [*names.values()]
-        assert asked["requestedSchema"]["properties"] == {"color": titled}
-
-    def test_a_message_may_have_several_blocks(self, era):
-        """They go to the model as they are, each message with its role."""
-        answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
-        answer["model"] = "m"
-        messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
-        asked, end = self.asked_in(
-            era, lambda ctx: ctx.sample(messages, key="k", _meta={"x": 1}), answer
-        )
-        assert end == answer and asked["_meta"] == {"x": 1}
-        contents = [each["content"] for each in asked["messages"]]
-        assert [each["type"] for each in contents[0]] == ["text", "audio"]
-        assert [each["role"] for each in asked["messages"]] == ["assistant", "user"]
-
-    def test_roots_are_of_files(self):
-        """Their URIs are file://; others are -32602."""
-        server = Server("s")
-
-        @server.tool
-        def where(ctx: Context) -> list:
-            return [root["uri"] for root in ctx.roots(key="r")]
-
-        def ask(uri):
-            roots = {"roots": [{"uri": "file:///first"}, {"uri": uri}]}
-            params = modern({"roots": {}}, name="where", inputResponses={"r": roots})
-            return server.handle(request("tools/call", params))
-
-        for uri in ("file:///home/ada", "file:///home/ada/", "file:///C:/x%20y"):
-            result = ask(uri)["result"]["structuredContent"]
-            assert result == {"result": ["file:///first", uri]}
-        for wrong in ("/home/ada", "https://example.com/", ""):
-            error = ask(wrong)["error"]
-            assert error["code"] == -32602 and "roots" in error["message"]
-
-    def test_completions_go_with_their_prompt(self):
-        """A prompt of the same name that comes later has none of them; a colon in its name makes
-        it no URI."""
-        server = Server("s")
-        server.add_prompt(lambda a: a, name="git:commit")
-        server.completion("git:commit", "a")(lambda value: ["old"])
-        with Client(server) as client:
-            assert client.complete("git:commit", "a", "") == ["old"]
-            server.remove_prompt("git:commit")
-            server.add_prompt(lambda a: a, name="git:commit")
-            assert client.complete("git:commit", "a", "") == []
-
-    def test_a_key_names_one_question(self, era):
-        """A handler that asks twice under one key is wrong: it is told, in both eras."""
-        server = Server("s")
-
-        @server.tool
-        def ask(ctx: Context):
-            ctx.elicit("?", FORM, key="k")
-            ctx.elicit("?", FORM, key="k")
-
-        at = Client(server, protocol_version=era, on_elicit=answer)
-        with at as client, pytest.raises(ToolError, match="key used twice: .*k"):
-            client.call("ask")
-
-    def test_a_form_is_flat(self):
-        """Nested objects and lists of objects are refused; a class becomes a form, and
-        its answer an instance."""
-
-        def ask(schema, **given):
-            return self.asked_in(
-                MODERN, lambda ctx: ctx.elicit("?", schema, key="k"), given
-            )
-
-        def form(field):
-            return {"type": "object", "properties": {"a": field}}
-
-        for wrong in (
-            {"type": "string"},
-            {"type": "object"},
-            form({"type": "object"}),
-            form({"type": "array", "items": {"type": "object"}}),
-            form({"type": "string", "oneOf": [{"const": "x"}]}),
-            {"properties": {}},
-        ):
-            asked, error = ask(wrong)
-            assert asked is None and "requestedSchema" in str(error)
-        assert "pattern" in str(ask(form({"type": "string", "pattern": "("}))[1])
-        for fine in (
-            form({"type": "array", "items": {"enum": ["x"]}}),
-            form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
-            form(or_null({"type": "string"})),
-        ):
-            assert ask(fine, action="decline")[0]["requestedSchema"] == fine
-
-        @dataclasses.dataclass
-        class Visit:
-            by: str
-            day: typing.Optional[datetime.date] = None
-
-        content = {"by": "me", "day": "2026-01-02"}
-        asked, end = ask(Visit, action="accept", content=content)
-        assert asked["requestedSchema"]["properties"] == {
-            "by": {"type": "string"},
-            "day": {"type": "string", "format": "date"},
-        }
-        assert end["content"] == Visit("me", datetime.date(2026, 1, 2))
-
-    @pytest.mark.parametrize(
-        "answers",
-        [
-            None,
-            5,
-            [{}],
-            {"form": None},
-            {"form": {"action": []}},
-            {"form": {"action": "accept"}},
-            {"form": {"action": "accept", "content": 5}},
-            {"form": {"action": "accept", "content": {"name": "\ud800"}}},
-            {"form": {"action": "decline", "content": "\ud800"}},
-            {"\ud800": {}},
-            {"other": {"action": "accept"}},
-            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
-            {"sample": {"role": "assistant", "content": [5]}},
-            {"sample": {"role": "assistant", "content": {"type": "text"}}},
-            {"sample": {"role": [], "content": {"type": "text", "text": "x"}}},
-            {"roots": {"roots": {}}},
-            {"roots": {"roots": [{"uri": 5}]}},
-        ],
-    )
-    def test_junk_in_answers_is_no_failure_of_ours(self, answers):
-        """It is -32602, or the question is asked again."""
-        server = Server("s")
-
-        @dataclasses.dataclass
-        class Day:
-            day: datetime.date
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            ctx.elicit("?", FORM, key="form")
-            ctx.elicit("?", Day, key="day")
-            ctx.sample("?", key="sample")
-            ctx.roots(key="roots")
-            return "asked"
-
-        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
-        good = {
-            "form": {"action": "accept", "content": {"name": "x"}},
-            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
-            "sample": {
-                "role": "assistant",
-                "content": {"type": "text", "text": "x"},
-                "model": "m",
-            },
-            "roots": {"roots": [{"uri": "file:///x"}]},
-        }
-        if isinstance(answers, dict):
-            answers = {**good, **answers}
-        params = modern(caps, name="ask", inputResponses=answers)
-        found = server.handle(request("tools/call", params))
-        if "error" in found:
-            assert found["error"]["code"] == -32602
-        else:
-            assert not found["result"].get("isError")
-
-    @pytest.mark.parametrize(
-        "misuse, said",
-        [
-            (lambda server: server.add_tool(len), "len: expected a Python function"),
-            (lambda server: server.tool("re view")(lambda: 0), "re view"),
-            (lambda server: server.add_tool(lambda: 0), "give it one by name="),
-            (
-                lambda server: server.tool(name="x", meta={"y": {1}})(lambda: 0),
-                "Object of type set",
-            ),
-            (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
-            (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
-            (lambda server: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
-            (lambda server: server.resource(lambda: 0), "URI"),
-            (lambda server: server.completion("reviw", "x"), '"reviw"'),
-            (lambda server: server.remove_tool("no"), "no"),
-            (lambda server: server.tool(nme="x"), "nme"),
-            (lambda server: server.start_http(prot=1), "prot"),
-            (lambda server: server.run("http", prot=1), "prot"),
-            (lambda server: server.run("stdio", port=1), r'write run\("http"'),
-            (lambda server: server.run("fax"), "fax"),
-            (lambda server: server.wsgi_app(port=1), "port"),
-            (lambda server: Server(""), "name"),
-            (lambda server: Server("s", page_size=0), "page_size"),
-            (lambda server: Server("s", state_key="short"), "16 bytes"),
-            (lambda server: server.method("tools/call"), "method: expected a new one"),
-            (lambda server: server.method("rpc.x"), "method: expected a new one"),
-            (lambda server: server.method("ü/x"), "method: expected a new one"),
-        ],
-        ids=range(22),
-    )
-    def test_misuse_is_told_at_once(self, misuse, said):
-        """An error names what is wrong, and nothing is offered then."""
-        server = Server("s")
-        with pytest.raises((TypeError, ValueError, KeyError), match=said):
-            misuse(server)
-        with Client(server) as client:
-            assert client.server_capabilities.keys() == {"logging"}
-
-    def test_import_is_lean(self):
-        """Nothing slow is imported until it is used: asyncio comes with the first call
-        of an async tool."""
-        code = """if 1:
-            import sys, json, threading
-            old = set(sys.modules)
-            import mcp_lite
-            print(*set(sys.modules) - old)
-            def plain(city: str, n: int = 3, tags: list = [], more: 'dict' = {}) -> dict:
-                'Doc.'
-            async def waits() -> int:
-                return 2
-            server = mcp_lite.Server('s')
-            server.tool(plain)
-            server.tool(waits)
-            print(*set(sys.modules) - old)
-            with mcp_lite.Client(server) as client:
-                print(client.call('waits'), 'asyncio' in sys.modules)"""
-        printed, _ = run(*PYTHON, "-c", code)
-        at_import, at_start, called = printed.splitlines()
-        # `io` is not loaded at the start since Python 3.14; collections.abc are aliases.
-        lean = "mcp_lite __future__ contextlib io queue _queue collections heapq _heapq"
-        lean += " collections.abc itertools types time"
-        assert set(at_import.split()) <= set(lean.split())
-        slow = {"inspect", "dataclasses", "typing", "datetime", "decimal", "uuid"}
-        slow |= {"pathlib", "ast", "asyncio", "hashlib", "logging", "urllib"}
-        assert not slow & set(at_start.split())
-        assert called == "2 True"
-
-
-class TestExtending:
-    """The room Server: middleware, methods of extensions, and what some callers do not
-    see."""
-
-    @pytest.fixture
-    def seen(self):
-        return []
-
-    @pytest.fixture
-    def noting(self, seen):
-        """A server with two middlewares that note what passes."""
-        server = Server("noting", cache_ttl_ms=7)
-
-        @server.middleware
-        def outer(ctx, method, params, call_next):
-            seen.append(("outer", method))
-            return call_next()
-
-        @server.middleware
-        def inner(ctx, method, params, call_next):
-            seen.append(("inner", method))
-            return call_next()
-
-        @server.tool
-        def echo(text: str) -> str:
-            return text
-
-        @server.tool
-        def hello(ctx: Context) -> str:
-            seen.append("hello runs")
-            return ctx.elicit("who?", FORM)["content"]["name"]
-
-        return server
-
-    # Middleware
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_middleware_is_around_every_request(self, noting, seen, over_http, era):
-        """The first registered is outermost; the handshake, lists, pings and what
-        handle() answers pass it. A caller's `_meta` reaches it."""
-        told = []
-
-        @noting.middleware
-        def note(ctx, method, params, call_next):
-            told.append(ctx.meta.get("traceparent"))
-            return call_next()
-
-        with client_at(noting, over_http, protocol_version=era) as client:
-            result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
-            assert text_of(result) == "hi" and told[-1] == "1"
-            client.ping()
-            assert len(client.list_tools()) == 2
-        opening = ["server/discover", "server/discover"]
-        if era != MODERN:
-            opening = ["initialize", "ping"]
-        methods = {"tools/call", "tools/list", *opening}
-        assert {method for _, method in seen} == methods
-        assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
-        assert {layer for layer, _ in seen[1::2]} == {"inner"}
-        seen.clear()
-        assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
-        assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
-
-    def test_middleware_and_rounds(self, noting, seen, era):
-        """When a handler runs again for an answer, so does the middleware around it; a
-        question passes `except Exception`."""
-
-        @noting.middleware
-        def careful(ctx, method, params, call_next):
-            try:
-                return call_next()
-            except Exception:
-                seen.append("caught")
-                raise
-
-        with Client(noting, protocol_version=era, on_elicit=answer) as client:
-            seen.clear()
-            assert client.call("hello") == "who?"
-        passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
-        assert seen == passed * (2 if era == MODERN else 1)
-
-    def test_middleware_changes_what_goes_in(self, noting):
-        """call_next(params) goes on with others, and so does one that changed them in
-        place; what a question is bound to stays what the client sent."""
-        ways = iter([True, True, False, False])
-
-        @noting.middleware
-        def rename(ctx, method, params, call_next):
-            if params.get("name") == "alias" and next(ways):
-                return call_next({**params, "name": "hello"})
-            if params.get("name") == "alias":
-                params["name"] = "hello"
-            return call_next()
-
-        with Client(noting, on_elicit=answer) as client:
-            assert client.call("alias") == "who?"
-            assert client.call("alias") == "who?"
-
-    @pytest.mark.parametrize("kind", ["middleware", "visible"])
-    def test_code_that_takes_its_time(self, kind):
-        """Middleware and visible= hold up nothing else, whatever they stand around."""
-        server = Server("s")
-        gate = threading.Event()
-        server.add_tool(lambda: "x", name="tool")
-        visible = {"visible": lambda ctx: gate.wait(SECONDS)}.get(kind)
-        server.add_resource("x://r", lambda: "x", visible=visible)
-        if kind == "middleware":
-
-            @server.middleware
-            def wait(ctx, method, params, call_next):
-                if method == "resources/subscribe":
-                    gate.wait(SECONDS)
-                return call_next()
-
-        with LocalWire(server) as wire:
-            wire.open()
-            subscribe = request("resources/subscribe", {"uri": "x://r"}, 1)
-            wire.send(subscribe, call_legacy("tool", 2))
-            assert wire.read()["id"] == 2
-            gate.set()
-            assert wire.read()["id"] == 1
-
-    def test_middleware_answers_by_itself(self):
-        """Without call_next(), middleware answers: its result is completed in a copy,
-        and lists are private, unless it says otherwise."""
-        server = Server("answering")
-        kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        server.add_tool(lambda: "no", name="x")
-        server.add_prompt(lambda: "no", name="x")
-
-        @server.middleware
-        def answering(ctx, method, params, call_next):
-            if method in kept:
-                return kept[method]
-            result = call_next()
-            if method == "prompts/list":
-                result["cacheScope"] = "public"
-            return result
-
-        result = server.handle(call_tool("x"))["result"]
-        info = {META_SERVER_INFO: {"name": "answering", "version": "0"}}
-        assert result == {"content": [], "resultType": "complete", "_meta": info}
-        for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
-            result = server.handle(request(method, modern()))["result"]
-            assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
-        assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        with Client(server, protocol_version="2025-11-25") as client:
-            assert client.call_tool("x") == {"content": []}
-            assert client.request("tools/list") == {"tools": []}
-
-    def test_what_middleware_raises(self, era, caplog):
-        """It is answered as what a handler raises, and so is what is no result."""
-        server = Server("raising")
-        server.add_tool(lambda: "fine", name="x")
-
-        @server.middleware
-        def guard(ctx, method, params, call_next):
-            if method == "tools/call":
-                how = params["arguments"].get("how")
-                if how == "refuse":
-                    raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
-                if how == "fail":
-                    raise KeyError("oops")
-                if how == "tell":
-                    raise ToolError("not on Sundays")
-                return how
-            return call_next()
-
-        with Client(server, protocol_version=era) as client:
-            with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
-                client.call_tool("x", {"how": "refuse"})
-            assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
-            assert client.call_tool("x", {"how": "tell"})["isError"]
-            for how, why in (("fail", "oops"), ("text", "expected a dict")):
-                with pytest.raises(mcp_lite.InternalError):
-                    client.call_tool("x", {"how": how})
-                eventually(lambda why=why: re.search(why, caplog.text), why)
-
-    def test_a_handshake_that_middleware_refuses(self):
-        """It opens no session: over stdio, and over HTTP."""
-        server = Server("closed")
-        server.add_tool(lambda: "in", name="x")
-        names = set()
-
-        @server.middleware
-        def only_some(ctx, method, params, call_next):
-            result = call_next()
-            if method == "initialize" and ctx.client_info["name"] not in names:
-                raise mcp_lite.InvalidRequest("who are you?")
-            return result
-
-        hello = opening("2025-11-25")
-        with LocalWire(server) as wire:
-            assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
-            found = wire.ask("tools/call", {"name": "x"}, 2)
-            assert "not initialized" in found["error"]["message"]
-            names.add("t")
-            assert wire.ask("initialize", hello, 3)["result"]
-            assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
-            # The new session is told of a change once.
-            wire.send(notice("initialized"))
-            assert wire.ask("ping", id=5)["result"] == {}
-            server.add_tool(lambda: "out", name="y")
-            assert wire.read()["method"] == "notifications/tools/list_changed"
-            wire.send(request("ping", id=6))
-            assert wire.read()["id"] == 6
-        names.clear()
-        with server.start_http() as http:
-            status, headers, body = Web(http).post(request("initialize", hello))
-            assert "error" in body and "Mcp-Session-Id" not in headers
-
-    def test_middleware_and_listening(self, noting, seen):
-        """subscriptions/listen is open when call_next() has returned {}; it ends as
-        ever, and what is raised then ends it. Without call_next(), nothing is open.
-        """
-        results = []
-
-        @noting.middleware
-        def listening(ctx, method, params, call_next):
-            asked = params.get("notifications", {})
-            if asked.get("resourcesListChanged"):
-                return {}
-            result = call_next()
-            if method == "subscriptions/listen":
-                results.append(result)
-                if asked.get("promptsListChanged"):
-                    raise mcp_lite.InvalidRequest("not prompts")
-            return result
-
-        with Client(noting) as client:
-            with client.listen(prompts=False, resources=False) as events:
-                noting.add_tool(lambda: 1, name="new")
-                assert next(events)["method"] == "notifications/tools/list_changed"
-            # More than may be open at once.
-            for _ in range(1_001):
-                with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
-                    next(client.listen(resources=False))
-            assert list(client.listen()) == []
-        assert results == [{}] * 1_002
-
-    def test_middleware_asks_where_it_may(self):
-        """While a tool is called; about a list, nothing can be asked in the modern era:
-        that is an error, and no question."""
-        server = Server("asking")
-        server.add_tool(lambda: "called", name="x")
-
-        @server.middleware
-        def sure(ctx, method, params, call_next):
-            if method in ("tools/call", "tools/list"):
-                assert ctx.elicit("sure?", FORM)["action"] == "accept"
-            return call_next()
-
-        with Client(server, on_elicit=answer) as client:
-            assert client.call("x") == "called"
-            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
-                client.list_tools()
-
-    # Methods of extensions
-    CART = "com.example/cart"
-
-    @pytest.fixture
-    def shop(self, seen):
-        """A server with an extension, and a method of nobody's."""
-        server = Server("shop", extensions={self.CART: {"currency": "EUR"}})
-
-        @server.method("cart/add", extension=self.CART)
-        def add(ctx, params):
-            if params.get("item") == "coal":
-                raise McpError(-31000, "no coal", {"tea": True})
-            if params.get("item") == "nothing":
-                return None
-            return {"item": params["item"], "declared": ctx.client_capabilities}
-
-        @server.method("cart/seen", extension=self.CART)
-        def note(ctx, params):
-            seen.append((ctx.request_id, params["item"], ctx.headers.get("x-tenant")))
-
-        server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
-        return server
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_methods_of_extensions(self, shop, seen, over_http, version):
-        """Both sides declare them; requests are answered, notifications are heard."""
-        options = {"protocol_version": version, "extensions": {self.CART: {"size": 3}}}
-        if over_http:
-            options["headers"] = {"X-Tenant": "ann"}
-        with client_at(shop, over_http, **options) as client:
-            declared = client.server_capabilities["extensions"]
-            assert declared == {self.CART: {"currency": "EUR"}}
-            result = client.request("cart/add", {"item": "tea"})
-            assert result["item"] == "tea"
-            assert result["declared"]["extensions"] == {self.CART: {"size": 3}}
-            client.notify("cart/seen", {"item": "tea"})
-            eventually(lambda: seen, "the notification")
-            assert seen == [(None, "tea", "ann" if over_http else None)]
-            with pytest.raises(McpError, match="no coal") as raised:
-                client.request("cart/add", {"item": "coal"})
-            assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
-            said = "expected a dict, got null|cart/add failed; see"
-            with pytest.raises(InternalError, match=said):
-                client.request("cart/add", {"item": "nothing"})
-            with pytest.raises(MethodNotFound):
-                client.request("cart/remove", {"item": "tea"})
-
-    def test_methods_of_extensions_on_the_wire(self, shop, seen):
-        """Over HTTP a header says the method, and a refusal has its status."""
-        declared = {"extensions": {self.CART: {}}}
-        with shop.start_http() as http:
-            web = Web(http)
-            add = request("cart/add", modern(declared, item="tea"))
-            assert web.post(add)[2]["result"]["item"] == "tea"
-            status, _, body = web.post(add, Mcp_Method="cart/seen")
-            assert (status, body["error"]["code"]) == (400, -32020)
-            status, _, body = web.post(request("cart/add", modern(item="tea")))
-            assert (status, body["error"]["code"]) == (400, -32021)
-        assert shop.handle(add)["result"]["item"] == "tea"
-        note = {"jsonrpc": "2.0", "method": "cart/seen"}
-        assert shop.handle({**note, "params": add["params"]}) is None
-        assert [item for _, item, _ in seen] == ["tea"]
-
-    def test_an_extension_that_was_not_declared(self, shop, seen, era):
-        """Its methods are refused, with what is missing; notifications are dropped;
-        what belongs to none is for all."""
-        shop.add_tool(lambda: "still there", name="tool")
-        for extensions in (None, {"com.example/other": {}}):
-            with Client(shop, protocol_version=era, extensions=extensions) as client:
-                with pytest.raises(mcp_lite.MissingCapability) as raised:
-                    client.request("cart/add", {"item": "tea"})
-                needed = {"extensions": {self.CART: {}}}
-                assert raised.value.data == {"requiredCapabilities": needed}
-                client.notify("cart/seen", {"item": "tea"})
-                assert client.request("anybody/hello")["hello"] == "you"
-                assert client.call("tool") == "still there"
-        assert not seen
-
-    # What some callers do not see
-    @pytest.fixture
-    def selective(self):
-        """A server that shows more to who has a token, and the URL where it is."""
-        server = Server("selective", page_size=2, cache_ttl_ms=5)
-
-        def is_ann(ctx):
-            return (ctx.auth or {}).get("sub") == "ann"
-
-        for n in range(6):
-            server.add_tool(
-                lambda n=n: n, name=f"tool{n}", visible=is_ann if n % 2 else None
-            )
-        server.add_prompt(lambda: "open", name="open")
-
-        @server.prompt(visible=is_ann)
-        def secret_prompt(kind: typing.Literal["red", "blue"]) -> str:
-            return kind
-
-        server.add_resource("x://open", lambda: "open")
-        server.add_resource("x://secret", lambda: "secret", visible=is_ann)
-        server.add_resource("x://shadow", lambda: "fixed", visible=is_ann)
-
-        @server.resource("x://{name}/secret", visible=is_ann)
-        def secret_template(name: typing.Literal["red", "blue"]) -> str:
-            return name
-
-        verify = {"1": {"sub": "ann"}, "2": {"sub": "bob"}}.get
-        with server.start_http(verify=verify) as http:
-            yield server, http.url
-
-    @staticmethod
-    def client_of(url, token, version):
-        headers = {"Authorization": f"Bearer {token}"}
-        return Client(url, protocol_version=version, headers=headers)
-
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_lists_have_what_may_be_seen(self, selective, version):
-        """Each page but the last is full, whatever is left out."""
-        server, url = selective
-        for token, numbers, more in (
-            ("1", range(6), ["secret_prompt"]),
-            ("2", (0, 2, 4), []),
-        ):
-            with self.client_of(url, token, version) as client:
-                tools = [tool["name"] for tool in client.list_tools()]
-                assert tools == [f"tool{n}" for n in numbers]
-                first = client.request("tools/list")["tools"]
-                assert [tool["name"] for tool in first] == tools[:2]
-                prompts = [prompt["name"] for prompt in client.list_prompts()]
-                assert prompts == ["open", *more]
-                assert len(client.list_resources()) == (3 if more else 1)
-                assert len(client.list_resource_templates()) == len(more)
-
-    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
-    def test_what_is_not_seen_does_not_exist(self, selective, version):
-        """To use it is answered as if there were no such thing, and no answer to
-        something else tells of it."""
-        server, url = selective
-        # A method of the client; what is hidden, and what is not there; what else it takes.
-        uses = [
-            ("call", "tool1", "tool7"),
-            ("get_prompt", "secret_prompt", "x_prompt"),
-            ("read", "x://secret", "x://nothing"),
-            ("read", "x://red/secret", "x://red/what"),
-            ("read", "x://odd/secret", "x://odd/what"),
-            ("complete", "secret_prompt", "x_prompt", "kind", "r"),
-            ("complete", "x://{name}/secret", "x://{name}/what", "name", "r"),
-        ]
-        if version != MODERN:
-            uses.append(("subscribe", "x://secret", "x://nothing"))
-        with self.client_of(url, "2", version) as client:
-            for use, hidden, unknown, *more in uses:
-                errors = []
-                for name in (hidden, unknown):
-                    with pytest.raises(McpError) as raised:
-                        getattr(client, use)(name, *more)
-                    error = raised.value
-                    text = json.dumps([error.code, error.message, error.data])
-                    errors.append(text.replace(name, "NAME"))
-                assert errors[0] == errors[1]
-                assert "tool3" not in errors[0] and "secret" not in errors[0]
-        with self.client_of(url, "1", version) as client:
-            assert client.call("tool1") == 1
-            assert client.read("x://red/secret") == "red"
-            assert client.complete("secret_prompt", "kind", "r") == ["red"]
-
-    def test_updates_of_what_is_not_seen(self, selective):
-        """They are not told; what is not seen is as what is not there."""
-        server, url = selective
-        uris = ["x://secret", "x://open"]
-        with self.client_of(url, "1", MODERN) as ann, self.client_of(
-            url, "2", MODERN
-        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris[1:]) as told_less:
-            for uri in ("x://secret", "x://nowhere"):
-                with pytest.raises(NotFound, match=f"does not report {uri}"):
-                    bob.listen(uris=[uri])
-            for uri in uris:
-                server.resource_updated(uri)
-
-            def heard(events):
-                for event in events:
-                    yield event["params"].get("uri")
-                    if event["params"].get("uri") == "x://open":
-                        return
-
-            assert list(heard(told)) == uris
-            assert list(heard(told_less)) == ["x://open"]
-
-    def test_visible_functions_that_fail(self):
-        """Their exception is the answer; they may be async."""
-        server = Server("failing")
-
-        def broken(ctx):
-            raise KeyError("no database")
-
-        async def never(ctx):
-            return False
-
-        server.add_prompt(lambda: "x", name="one", visible=broken)
-        server.add_tool(lambda: 2, name="two", visible=never)
-        with Client(server) as client:
-            assert client.list_tools() == []
-            with pytest.raises(mcp_lite.NotFound):
-                client.call("two")
-            with pytest.raises(McpError, match="no database"):
-                client.list_prompts()
-
-
-def modern_server(**answers):
-    """The same of a modern server, which has tools and prompts; an answer of
-    server/discover is completed."""
-    declared = {"tools": {"listChanged": True}, "prompts": {}}
-    about = {"supportedVersions": [MODERN], "capabilities": declared}
-    discover = answers.pop("server_discover", {})
-
-    def answer_discover(message, read, write):
-        more = discover(message, read, write) if callable(discover) else discover
-        return {**about, **more}
-
-    return legacy_server(
-        initialize={"error": {"code": -32601, "message": "what?"}},
-        server_discover=answer_discover,
-        **answers,
-    )
-
-
-class TestClient:
-    """The room Client, against peers that misbehave."""
-
-    # Children
-    def test_a_dead_child_says_why(self):
-        """The exception and its text have its exit code, command and last lines."""
-        dying = "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"
-        command = [sys.executable, "-c", dying]
-        with pytest.raises(ConnectionClosed, match="no license") as caught:
-            Client(command).connect()
-        assert caught.value.exit_code == 7
-        assert caught.value.command == command
-        assert caught.value.stderr == "no license"
-        assert "exit code 7" in str(caught.value)
-        with pytest.raises(ConnectionClosed, match="cannot start"):
-            Client(["/no/such/program"]).connect()
-
-    @pytest.mark.parametrize("kind", ["True", "None", "a function", "one that raises"])
-    def test_what_a_child_says(self, tmp_path, capsys, kind):
-        """Its lines go behind its name to stderr, or to a function; none commands the
-        terminal, and a long one is cut. The exception has the last ones in any case."""
-        script = """
-            write = sys.stderr.buffer.write
-            write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
-            write(b"y" * 5000 + b"\\nPassword: ")
-        """
-        command = program(tmp_path, script)
-        lines = []
-
-        def wrong(line):
-            raise RuntimeError("no")
-
-        kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
-        with pytest.raises(ConnectionClosed) as caught:
-            Client(
-                command, protocol_version="2025-11-25", stderr=kinds.get(kind)
-            ).connect()
-        assert caught.value.stderr.endswith("y\nPassword:")
-        told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
-        shown = capsys.readouterr().err.splitlines()
-        if kind == "True":
-            assert shown == [f"[program.py] {line}".rstrip() for line in told]
-        else:
-            assert shown == []
-        if kind == "a function":
-            assert [line[:2000] for line in lines] == ["\x1b[2Jred", *told[1:]]
-
-    @pytest.mark.skipif(os.name == "nt", reason="a shell's script")
-    def test_a_child_that_does_not_answer(self, tmp_path):
-        """The Timeout of connect() has the command, and what the child has said."""
-        script = tmp_path / "silent.sh"
-        says = "echo starting >&2\necho Password: >&2\n"
-        script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
-        with pytest.raises(Timeout) as caught:
-            Client(["sh", script], timeout=0.5).connect()
-        assert str(caught.value).startswith("initialize: no answer within 0.5 ")
-        assert str(caught.value).endswith(
-            f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
-        )
-
-    def test_a_call_that_a_child_does_not_answer(self):
-        """Its Timeout names the command; the server is told the reason alone."""
-        told = []
-        client = Client(SERVE, trace=lambda way, line: told.append(line))
-        with client, pytest.raises(Timeout) as caught:
-            client.call_tool("wait", timeout=0.05)
-        assert f"(command: {sys.executable} ...)" in str(caught.value)
-        cancelled = [line for line in told if b"notifications/cancelled" in line]
-        reason = json.loads(cancelled[0])["params"]["reason"]
-        assert reason == "tools/call: no answer within 0.05 seconds"
-
-    @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
-    def test_what_a_child_gets_of_the_environment(self, tmp_path, monkeypatch):
-        """It gets where things are, and the language, but no secrets; more by `env`."""
-        told = {"HOME": "/home/u", "LC_TIME": "C", "HTTPS_PROXY": "http://proxy:3128"}
-        kept = {
-            "AWS_SECRET_ACCESS_KEY": "s3cret",
-            "https_proxy": "http://user:s3cret@proxy:3128",
-            "XDG_FUNCTION": "() { :; }",
-        }
-        for name, value in {**told, **kept}.items():
-            monkeypatch.setenv(name, value)
-        script = "Server('e', instructions=repr(dict(os.environ))).run()"
-        command = program(tmp_path, script)
-        with Client(command, env={"KEY": "k"}) as client:
-            seen = ast.literal_eval(client.instructions)
-        assert {name: seen.get(name) for name in told} == told
-        assert not set(kept) & set(seen)
-        assert (seen["KEY"], seen["PATH"]) == ("k", os.environ["PATH"])
-        with Client(command, env=dict(os.environ)) as client:
-            assert set(kept) < set(ast.literal_eval(client.instructions))
-
-    def test_a_child_that_dies_during_a_call(self, tmp_path, era):
-        """The call ends with the reason, and listening, too. The client connects again,
-        by connect() or `with`; while it is connected, connect() is refused."""
-        script = """
-            server = Server("dies")
-            server.add_tool(lambda: os._exit(9), name="die")
-            server.add_tool(lambda: "x", name="live")
-            server.run()
-        """
-        command = program(tmp_path, script)
-        client = Client(command, protocol_version=era)
-        with client:
-            for again in (client.connect, client.__enter__):
-                events = client.listen()
-                with pytest.raises(RuntimeError, match="connected already"):
-                    client.connect()
-                with pytest.raises(ConnectionClosed) as caught:
-                    client.call("die")
-                assert caught.value.exit_code == 9
-                with pytest.raises(ConnectionClosed):
-                    next(events)
-                again()
-                assert client.call("live") == "x"
-
-    @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
-    @pytest.mark.parametrize("reach", ["within", "beyond"])
-    def test_grandchildren_end_with_the_child(self, tmp_path, reach):
-        """close() ends what a server has started, too. It returns though one is out of
-        reach: it left the process group, and holds the pipes."""
-        script = f"""
-            quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
-            options = {{"start_new_session": True}} if {reach == "beyond"} else quiet
-            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-            child = subprocess.Popen(sleep, **options)
-            Server("parent", instructions=str(child.pid)).run()
-        """
-        client = Client(program(tmp_path, script)).connect()
-        pid = int(client.instructions)
-        try:
-            assert not is_gone(pid)
-            client.close()
-            with pytest.raises(ConnectionClosed):
-                client.ping()
-            if reach == "within":
-                eventually(lambda: is_gone(pid), "the end of the grandchild")
-            assert is_gone(pid) == (reach == "within")
-        finally:
-            if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
-
-    def test_a_server_that_ends_when_probed(self, tmp_path):
-        """It is started again, and not probed, unless it tells of something else."""
-        script = """
-            import json
-            for line in sys.stdin:
-                m = json.loads(line)
-                if m["method"] == "server/discover":
-                    sys.exit(os.environ["SAY"])
-                if m["method"] == "initialize":
-                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
-                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
-                    print(json.dumps(answer), flush=True)
-        """
-        command = program(tmp_path, script)
-        for said in ("", "what is server/discover?"):
-            with Client(command, env={"SAY": said}) as client:
-                assert client.protocol_version == "2025-11-25"
-        told = []
-        client = Client(command, env={"SAY": "no database"}, stderr=told.append)
-        with pytest.raises(ConnectionClosed, match="no database"):
-            client.connect()
-        assert told == ["no database"]
-
-    def test_close_while_a_child_is_probed(self, tmp_path):
-        """connect() ends with the reason, and the child is not started again."""
-        script = """
-            sys.stdin.readline()
-            print("probed", file=sys.stderr, flush=True)
-            sys.stdin.read()
-        """
-        said = queue.SimpleQueue()
-        client = Client(program(tmp_path, script), stderr=said.put)
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            connecting = pool.submit(client.connect)
-            assert said.get(timeout=SECONDS) == "probed"
-            client.close()
-            with pytest.raises(ConnectionClosed, match="the client is closed"):
-                connecting.result(SECONDS)
-        assert said.empty()
-
-    # What is no answer
-    def test_stray_lines_are_skipped(self, caplog):
-        """Noise on the server's stdout is logged; foreign and late answers are ignored."""
-
-        def listing(message, read, write):
-            write(b"Listening on port 80\n\n{\n[1]\n")
-            write({"jsonrpc": "2.0", "id": 999, "result": {}})
-            write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
-            return {"tools": [{"name": "a"}]}
-
-        with talking_to(legacy_server(tools_list=listing)) as client:
-            assert client.list_tools() == [{"name": "a"}]
-        assert "Listening on port 80" in caplog.text
-
-    @pytest.mark.parametrize(
-        "call, answers",
-        [
-            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
-            (lambda c: c.call("x"), {"tools_call": {}}),
-            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
-            (
-                lambda c: c.complete("p", "a", ""),
-                {"completion_complete": {"completion": None}},
-            ),
-            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
-            (lambda c: c.list_prompts(), {"prompts_list": {}}),
-            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
-        ],
-    )
-    def test_lies_in_results_are_told(self, call, answers):
-        """A result of the wrong shape is an InvalidResponse."""
-        declared = {"resources": {}, "prompts": {}, "completions": {}}
-        peer = fake_server(legacy_server(capabilities=declared, **answers))
-        with peer as target, Client(target) as client, pytest.raises(InvalidResponse):
-            call(client)
-
-    def test_a_result_without_a_value(self):
-        """Where structuredContent is null, the text is the value."""
-        result = {**text_result("told"), "structuredContent": None}
-        with talking_to(legacy_server(tools_call=result)) as client:
-            assert client.call("x") == "told"
-
-    @pytest.mark.parametrize(
-        "schema, result, said",
-        [
-            ({"required": ["n"]}, {}, "n: required, but missing"),
-            ({"type": "object"}, None, "structuredContent: expected, but missing"),
-            ({"pattern": "." * 1000 + "!"}, "a" * 10**6, "too much work"),
-        ],
-    )
-    def test_structured_results_are_checked(self, schema, result, said):
-        """An outputSchema that is not met is an InvalidResponse, which has the result;
-        not for what has failed, nor with validate=False."""
-        answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
-            "tools_call": {"content": [], "structuredContent": result},
-        }
-        if result is None:
-            del answers["tools_call"]["structuredContent"]
-        with talking_to(legacy_server(**answers)) as client:
-            client.list_tools()
-            with pytest.raises(
-                InvalidResponse, match=f"x: its outputSchema.*{said}"
-            ) as it:
-                client.call_tool("x")
-            assert it.value.data == answers["tools_call"]
-            with pytest.raises(InvalidResponse, match=f"x: its outputSchema.*{said}"):
-                client.start_call("x").result()
-            answers["tools_call"]["isError"] = True
-        with talking_to(legacy_server(**answers)) as client:
-            client.list_tools()
-            assert client.call_tool("x")["isError"]
-        del answers["tools_call"]["isError"]
-        with talking_to(legacy_server(**answers), validate=False) as client:
-            assert client.call_tool("x") == answers["tools_call"]
-
-    def test_a_list_of_tools_is_read_again(self):
-        """It is when a change of the tools was told, and before a result that does not
-        match its schema is refused; else once."""
-        listed = []
-
-        def listing(message, read, write):
-            listed.append(message)
-            needed = ["old"] if len(listed) == 1 else ["new"]
-            schema = {"type": "object", "required": needed}
-            return {"tools": [{"name": "x", "outputSchema": schema}]}
-
-        def call(message, read, write):
-            kind = message["params"]["arguments"].get("changed")
-            if kind:
-                write(notice(f"{kind}/list_changed"))
-            return {"content": [], "structuredContent": {"new": 1}}
-
-        script = legacy_server(tools_list=listing, tools_call=call)
-        with talking_to(script) as client:
-            client.list_tools()
-            counts = []
-            for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
-                assert client.call("x", arguments) == {"new": 1}
-                counts.append(len(listed))
-        assert counts == [2, 2, 2, 3]
-
-    def test_pages(self):
-        """Every page is read; "" and any other text are cursors; one timeout is for all."""
-        cursors = ["", "\ud55c", None]
-        pages = []
-
-        def listing(message, read, write):
-            pages.append(message["params"].get("cursor"))
-            cursor = cursors[len(pages) - 1]
-            more = {} if cursor is None else {"nextCursor": cursor}
-            return {"tools": [{"name": str(len(pages))}], **more}
-
-        with talking_to(legacy_server(tools_list=listing)) as client:
-            names = [tool["name"] for tool in client.list_tools()]
-        assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
-        script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with talking_to(script, timeout=0.3) as client, pytest.raises(Timeout):
-            client.list_tools()
-
-    # Agreeing on a revision
-    def test_a_silent_legacy_server(self):
-        """A server that ignores what it does not know gets `initialize` after a while,
-        and the probe is over."""
-        told = []
-        answers = {"server_discover": lambda *a: None, "tools_list": {"tools": []}}
-        options = {"timeout": 0.5, "trace": lambda *line: told.append(line)}
-        with talking_to(legacy_server(**answers), **options) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert client.list_tools() == []
-        sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
-        begin = ["server/discover", "notifications/cancelled", "initialize"]
-        assert sent == [*begin, "notifications/initialized", "tools/list"]
-
-    LATER = {"supportedVersions": ["2031-01-01"]}
-    REFUSAL = {"supported": ["2031-01-01"], "requested": MODERN}
-    REFUSAL = {"error": {"code": -32022, "message": "no", "data": REFUSAL}}
-
-    @pytest.mark.parametrize(
-        "script, wanted, said",
-        [
-            (legacy_server("2030-01-01"), "auto", "2030-01-01"),
-            (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
-            (legacy_server(), MODERN, MODERN),
-            (modern_server(server_discover=LATER), "auto", "2031-01-01"),
-            (legacy_server(server_discover=REFUSAL), "auto", "2031-01-01"),
-            (modern_server(), "2025-06-18", "2025-06-18: what"),
-        ],
-    )
-    def test_no_version_in_common(self, script, wanted, said):
-        """The error says what was wanted, and what the server speaks."""
-        refused = pytest.raises(UnsupportedVersion, match=said)
-        with fake_server(script) as target, refused:
-            Client(target, protocol_version=wanted).connect()
-
-    def test_a_revision_that_a_refusal_names(self):
-        """A server that refuses `initialize`, and says what it speaks, is asked again."""
-
-        def initialize(message, read, write):
-            asked = message["params"]["protocolVersion"]
-            if asked == "2024-11-05":
-                return greeting(asked)
-            data = {"supported": ["2024-11-05"], "requested": asked}
-            return {"error": {"code": -32602, "message": "no", "data": data}}
-
-        with talking_to(legacy_server(initialize=initialize)) as client:
-            assert client.protocol_version == "2024-11-05"
-
-    @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
-    def test_a_modern_client_answers_no_request(self, method):
-        """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
-        being agreed on, nor later."""
-        told = []
-
-        def discover(message, read, write):
-            for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
-                write(stray)
-            return {}
-
-        options = {"roots": [], "trace": lambda *line: told.append(line)}
-        script = modern_server(server_discover=discover)
-        with talking_to(script, **options) as client:
-            client.ping()
-            client.ping()
-        sent = [json.loads(line) for way, line in told if way == "-->"]
-        assert [each.get("method") for each in sent] == ["server/discover"] * 3
-
-    def test_what_a_revision_does_not_have(self):
-        """A request that this revision does not have is not sent; an unknown one is the
-        server's to judge."""
-        with talking_to(legacy_server()) as client:
-            with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
-                client.request("server/discover")
-            with pytest.raises(MethodNotFound, match="what"):
-                client.request("vendor/thing")
-
-    def test_what_is_not_declared(self, era):
-        """Its lists are empty, and not asked for. A server that starts without tools
-        has some when the client connects again."""
-        told = []
-        server = Server("grows")
-        options = {"trace": lambda _, line: told.append(json.loads(line).get("method"))}
-        client = Client(server, protocol_version=era, **options)
-        with client:
-            assert client.list_tools() == client.list_prompts() == []
-            assert client.list_resources() == client.list_resource_templates() == []
-            assert not [method for method in told if str(method).endswith("list")]
-            with pytest.raises(MethodNotFound, match="did not declare tools"):
-                client.call("first")
-            server.add_tool(lambda: "x", name="first")
-            client.close()
-            client.connect()
-            assert client.call("first") == "x"
-
-    def test_a_list_that_the_server_does_not_know(self):
-        """It is empty: many servers have resources, and no list of templates."""
-        listed = {"resources": [{"uri": "x://y", "name": "y"}]}
-        script = legacy_server(capabilities={"resources": {}}, resources_list=listed)
-        with talking_to(script, protocol_version="2025-11-25") as client:
-            assert client.list_resources() == listed["resources"]
-            assert client.list_resource_templates() == []
-
-    # Calls
-    def test_the_value_of_a_started_call(self, era):
-        """call.value() is what client.call() gives: unwrapped, or ToolError; within a
-        time of its own, and as often as it is asked for."""
-        with Client(build_server(), protocol_version=era) as client:
-            call = client.start_call("add", {"a": 1, "b": 2})
-            assert call.value() == call.value(SECONDS) == 3
-            assert client.call("add", {"a": 1}, b=2) == 3
-            with pytest.raises(ToolError, match="how: required"):
-                client.start_call("fail").value()
-            with pytest.raises(Timeout, match="within 0.05 seconds"):
-                client.start_call("wait").value(timeout=0.05)
-            with pytest.raises(NotFound):
-                client.start_call("nobody").value()
-
-    @staticmethod
-    def progressing_server(is_over):
-        """A script: a call's progress is told until is_over()."""
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            for n in itertools.takewhile(lambda n: not is_over(), itertools.count(1)):
-                write(notice("progress", {"progressToken": token, "progress": n}))
-                time.sleep(0.02)
-            return {"content": []}
-
-        return legacy_server(tools_call=call)
-
-    def test_progress_is_a_sign_of_life(self):
-        """A request's timeout starts again with each notification."""
-        until = []
-
-        def is_over():
-            until.append(time.monotonic() + 0.6)
-            return until[-1] > until[0] + 0.6
-
-        script = self.progressing_server(is_over)
-        with talking_to(script, timeout=0.3, on_progress=print) as client:
-            assert client.call_tool("x") == {"content": []}
-
-    def test_progress_without_end_is_ended(self):
-        """total_timeout ends it; progress is asked for then, too."""
-        ended = threading.Event()
-        script = self.progressing_server(ended.is_set)
-        with talking_to(script, total_timeout=0.2) as client:
-            with pytest.raises(Timeout, match="deadline"):
-                client.call_tool("x")
-            ended.set()
-
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
-    def test_a_progress_callback_that_raises(self, error):
-        """The call ends with that, and the server is told."""
-        told = []
-
-        def raise_it(progress, total, message):
-            raise error("hush")
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            write(notice("progress", {"progressToken": token, "progress": 1}))
-            told.append(read())
-
-        with talking_to(legacy_server(tools_call=call), on_progress=raise_it) as client:
-            with pytest.raises(error):
-                client.call("x")
-            eventually(lambda: told)
-        assert told[0]["method"] == "notifications/cancelled"
-        assert told[0]["params"]["reason"] == error.__name__
-
-    def test_many_notifications_lose_no_answer(self):
-        """Of a flood of progress before the answer the oldest go; the answer comes."""
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            line = (
-                '{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
-                f'{{"progressToken": {json.dumps(token)}, "progress": %d}}}}\n'
-            )
-            for n in range(0, 12_000, 1000):
-                write("".join(line % k for k in range(n, n + 1000)).encode())
-            return {"content": [{"type": "text", "text": "done"}]}
-
-        seen = []
-        with talking_to(legacy_server(tools_call=call)) as client:
-            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
-            eventually(waiting.done)
-            assert waiting.value() == "done"
-        assert (len(seen), seen[-1]) == (10_000, 11_999)
-
-    def test_nothing_queued_is_lost_at_the_end(self):
-        """close() runs the callbacks for what came before it, and a cancelled handler's
-        own functions."""
-        logs = []
-        started = threading.Event()
-        cancelled = threading.Event()
-        server = build_server()
-
-        @server.tool
-        def held(ctx: Context) -> str:
-            ctx.on_cancel(cancelled.set)
-            started.set()
-            ctx.sleep(60)
-
-        options = {
-            "protocol_version": "2025-11-25",
-            "on_log": lambda *a: logs.append(a),
-        }
-        with Client(server, **options) as client:
-            for _ in range(20):
-                client.call("logs")
-            client.start_call("held")
-            assert started.wait(SECONDS)
-        assert len(logs) >= 20 * 7
-        assert cancelled.wait(SECONDS)
-
-    def test_a_flood_for_a_slow_callback(self):
-        """Of a flood of logs that on_log cannot keep up with, the oldest go."""
-        server = Server("s")
-        heard = []
-        go_on = threading.Event()
-
-        @server.tool
-        def flood(ctx: Context) -> None:
-            for n in range(11_000):
-                ctx.info(n)
-
-        def on_log(level, data, logger):
-            go_on.wait(SECONDS)
-            heard.append(data)
-
-        client = Client(server, protocol_version="2025-11-25", on_log=on_log)
-        with pytest.raises(ConnectionClosed):
-            client.flush_callbacks()
-        with client:
-            client.call("flood")
-            assert not client.flush_callbacks(0.01)
-            go_on.set()
-            assert client.flush_callbacks(SECONDS)
-            assert heard == sorted(heard)
-            assert (len(heard) <= 10_001, heard[-1]) == (True, 10_999)
-        with pytest.raises(ConnectionClosed):
-            client.flush_callbacks()
-
-    def test_a_callback_that_wants_to_end_its_thread(self):
-        """The session's server gets an error for an answer all the same."""
-
-        def on_elicit(params):
-            sys.exit(1)
-
-        options = {"protocol_version": "2025-11-25", "on_elicit": on_elicit}
-        failure = pytest.raises(McpError, match="callback")
-        with Client(build_server(), **options) as client, failure:
-            client.call("form")
-
-    # Questions
-    def test_endless_questions_are_left(self):
-        """A call is sent again some hundred times; then it ends with an error."""
-        calls = []
-
-        def call(message, read, write):
-            calls.append(message)
-            return {"resultType": "input_required", "inputRequests": {}}
-
-        left = pytest.raises(InvalidResponse)
-        with talking_to(modern_server(tools_call=call)) as client, left:
-            client.call("x")
-        assert 100 < len(calls) < 110
-
-    def test_a_server_may_ask_for_patience(self):
-        """A result with only requestState is asked again, after a pause; one without
-        any resultType is complete."""
-
-        def call(message, read, write):
-            if "requestState" not in message["params"]:
-                return {"resultType": "input_required", "requestState": "later"}
-            return {"content": []}
-
-        with talking_to(modern_server(tools_call=call)) as client:
-            assert client.call("x") is None
-
-    ELICIT = "elicitation/create"
-    DEEP_FORM = {"properties": {"a": {"type": "object"}}}
-    FLAT_FORM = {"type": "object", "properties": {"a": or_null({"type": "string"})}}
-
-    @pytest.mark.parametrize(
-        "version, options, method, params, code",
-        [
-            ("2025-11-25", "", "vendor/thing", {}, -32601),
-            ("2025-11-25", "", "roots/list", {}, -32601),
-            ("2025-11-25", "", "sampling/createMessage", {}, -32601),
-            ("2025-11-25", "", ELICIT, {"mode": "url"}, -32602),
-            ("2025-06-18", "on_elicit_url", ELICIT, {"mode": "url"}, -32602),
-            ("2025-11-25", "on_elicit_url", ELICIT, {"mode": "url"}, -32602),
-            (
-                "2025-11-25",
-                "on_elicit",
-                ELICIT,
-                {"mode": "url", "url": "x://y"},
-                -32602,
-            ),
-            (
-                "2025-11-25",
-                "on_elicit",
-                ELICIT,
-                {"mode": "url", "url": "https://y"},
-                -32601,
-            ),
-            ("2025-11-25", "on_elicit", ELICIT, {"mode": "x"}, -32602),
-            ("2025-11-25", "on_elicit", ELICIT, {}, -32602),
-            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": DEEP_FORM}, -32602),
-            ("2025-11-25", "on_elicit", ELICIT, {"requestedSchema": FLAT_FORM}, None),
-        ],
-    )
-    def test_questions_are_checked(self, version, options, method, params, code):
-        """A question that was not declared, or is no form, is refused uncalled; one in
-        the words of other servers is put to the user."""
-        told = []
-        asked = []
-        base = {"message": "m", "messages": [], "maxTokens": 1}
-
-        def call(message, read, write):
-            write(request(method, {**base, **params}, "q"))
-            told.append(read())
-            return {"content": []}
-
-        script = legacy_server(version, tools_call=call)
-        callbacks = dict.fromkeys(options.split(), asked.append)
-        with talking_to(script, protocol_version=version, **callbacks) as client:
-            client.call("x")
-        assert member(told[0], "error", "code") == code
-        assert bool(asked) == ("result" in told[0]) == (code is None)
-
-    NO_ANSWERS = [5, {"content": {}}, {"action": "maybe"}]
-    NO_ANSWERS += [{"action": "accept", "content": {"name": 1}}]
-
-    @pytest.mark.parametrize("given", NO_ANSWERS)
-    def test_what_a_callback_answers_is_checked(self, given, era):
-        """A wrong answer is the callback's failure, and not sent."""
-        options = {"protocol_version": era, "on_elicit": lambda params: given}
-        failure = pytest.raises(McpError, match="callback")
-        with Client(build_server(), **options) as client, failure:
-            client.call("form")
-
-    def test_roots(self):
-        """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
-        function's roots are asked for each time."""
-        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
-        told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
-        server = build_server()
-        with Client(server, protocol_version="2025-11-25", roots=given) as client:
-            assert client.call("where") == told
-        with Client(
-            server, protocol_version="2025-11-25", roots=lambda: given[:1]
-        ) as client:
-            assert client.call("where") == told[:1]
-            del given[0]
-            client.notify("notifications/roots/list_changed")
-            assert client.call("where") == told[1:]
-
-    # Listening
-    def test_a_resource_that_is_not_there(self, era):
-        """The server tells of no such resource, and the client says so."""
-        server = Server("s")
-        server.add_resource("x://note", lambda: "note")
-        with Client(server, protocol_version=era) as client:
-            with pytest.raises(NotFound, match="x://nota"):
-                client.subscribe("x://nota")
-            with pytest.raises(NotFound, match="x://nota"):
-                client.listen(uris=["x://note", "x://nota"])
-            client.listen(prompts=True, uris=["x://note"]).close()
-
-    @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
-    def test_a_server_may_end_a_subscription(self, how):
-        """It may by a result, by a cancellation, before its acknowledgement or after;
-        and it may refuse one."""
-
-        def listen(message, read, write):
-            if how == "refuse":
-                return {"error": {"code": -32600, "message": "full"}}
-            meta = {META_SUBSCRIPTION: message["id"]}
-            tag = {"notifications": {}, "_meta": meta}
-            if how != "early":
-                write(notice("subscriptions/acknowledged", tag))
-                write(notice("tools/list_changed", tag))
-            if how != "cancel":
-                return {}
-            write(notice("cancelled", {"requestId": message["id"]}))
-            write(notice("tools/list_changed", tag))  # too late
-            return None
-
-        told = []
-        script = modern_server(subscriptions_listen=listen)
-        hear = {"on_notification": lambda *each: told.append(each)}
-        with talking_to(script, **hear) as client:
-            if how == "refuse":
-                with pytest.raises(InvalidRequest, match="full"):
-                    client.listen()
-            else:
-                heard = [event["method"] for event in client.listen()]
-                changed = ["notifications/tools/list_changed"]
-                assert heard == ([] if how == "early" else changed)
-                client.ping()
-                assert client.flush_callbacks()
-                assert told.count((changed[0], {"notifications": {}})) == len(heard)
-
-    def test_updates_for_a_callback_do_not_pile_up(self, era, caplog):
-        """However many there are, on_notification hears each one, and none is kept."""
-        server = Server("s")
-        server.add_resource("x://note", lambda: "note")
-        heard = []
-
-        def hear(method, params):
-            heard.append(params["uri"])
-
-        with Client(server, protocol_version=era, on_notification=hear) as client:
-            client.subscribe("x://note")
-            for n in range(11):
-                for _ in range(1_000):
-                    server.resource_updated("x://note")
-                eventually(lambda n=n: len(heard) == (n + 1) * 1_000)
-        assert not caplog.records
-
-    # Targets and options
-    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
-        """A target may have numbers among its arguments, and ~ for the home folder; a
-        script is found from here, wherever it is to run."""
-        home = tmp_path / "home"
-        folder = tmp_path / "folder"
-        home.mkdir()
-        folder.mkdir()
-        monkeypatch.setenv("HOME", str(home))
-        monkeypatch.setenv("USERPROFILE", str(home))
-        monkeypatch.chdir(home)
-        told = "repr([os.getcwd(), os.environ.get('N')] + sys.argv[1:])"
-        program(home, f"Server('s', instructions={told}).run()")
-        here, there = map(os.path.realpath, (str(home), str(folder)))
-        entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
-        run = {**entry, "cwd": str(folder), "env": {"N": "7"}, "type": "stdio"}
-        line = "program.py --flag \"a b\" '' \\#"
-        last = "\\#" if os.name == "nt" else "#"
-        rows = [
-            (line, {}, [here, None, "--flag", "a b", "", last]),
-            ("~/program.py", {"env": {"N": "5"}}, [here, "5"]),
-            ("program.py x", {"cwd": folder}, [there, None, "x"]),
-            (home / "program.py", {}, [here, None]),
-            (["program.py", 5], {}, [here, None, "5"]),
-            (run, {}, [there, "7", "1", "2.5", "~x"]),
-            (run, {"cwd": home, "env": {"N": "8"}}, [here, "8", "1", "2.5", "~x"]),
-            ({"command": "program.py", "env": None}, {}, [here, None]),
-        ]
-
-        def ask(target, options, told):
-            with Client(target, **options) as client:
-                assert ast.literal_eval(client.instructions) == told, (target, options)
-
-        at_once(ask, rows)
-
-    @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
-    def test_a_batch_file_is_a_server(self, tmp_path):
-        """It is found by its name without the end, as npx is, in the PATH that it gets;
-        its arguments come as they were, and it ends with what it has started."""
-        words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
-        script = 'Server("s", instructions=repr(sys.argv[1:])).run()'
-        command = program(tmp_path, script)
-        line = " ".join(f'"{word}"' for word in command)
-        (tmp_path / "tool.cmd").write_text(f"@echo off\n{line} %*\n")
-        target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
-        with Client(target) as client:
-            assert client.instructions == repr(words)
-        line = 'tool --root C:\\x "a b"'
-        with Client(line, env={"PATH": str(tmp_path)}) as client:
-            assert client.instructions == repr(["--root", "C:\\x", "a b"])
-
-    @pytest.mark.parametrize(
-        "target, options, said",
-        [
-            (None, {}, "expected a URL, a command, a script, a dict"),
-            (Server, {}, "expected a URL, a command, a script, a dict"),
-            (" ", {}, "expected a URL, a script or a command, got nothing"),
-            ([], {}, "expected a URL, a script or a command, got nothing"),
-            ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
-            ('x "s3cret', {}, "No closing quotation"),
-            ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
-            ({"url": None}, {}, "a dict with a url or a command"),
-            (
-                "x.py",
-                {"protocol_version": "2025"},
-                "protocol_version: expected auto or one of 2024-11-05",
-            ),
-            ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
-            ("x.py", {"roots": ["https://x/y"]}, "roots"),
-            ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
-        ],
-    )
-    def test_wrong_targets_and_options(self, target, options, said):
-        """Each is refused when the client is made, by a text that shows no secret."""
-        with pytest.raises((TypeError, ValueError)) as caught:
-            Client(target, **options)
-        assert said in str(caught.value)
-        assert "s3cret" not in "".join(traceback_of(caught.value))
-
-    def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
-        """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
-        trace: of headers, variables, options of commands, URLs and what logs in."""
-        script = tmp_path / "dies.py"
-        script.write_text("import sys; sys.exit('no license')")
-        silent = tmp_path / "silent.py"
-        silent.write_text("import time; time.sleep(600)")
-        secrets = {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
-        env = {"KEY": "s3cret"}
-        options = ["--api-key", "s3cret", "--token=s3cret", "-H", "X-Key: s3cret"]
-        told = []
-
-        def fail(target, more):
-            trace = {"trace": lambda *line: told.append(line)}
-            with pytest.raises(Exception) as caught:  # noqa: PT011
-                client = Client(target, **trace, **more)
-                told.append(repr(client))
-                client.connect()
-            told.extend([caught.value, repr(caught.value)])
-            told.extend(traceback_of(caught.value))
-
-        def refuse(seen, sock):
-            # As some do that want to help.
-            words = json.dumps(seen["headers"]).encode()
-            return 401, {"WWW-Authenticate": "Bearer"}, words
-
-        with web_server(refuse) as (url, _), socket.create_server(
-            ("127.0.0.1", 0)
-        ) as silent_site, contextlib.ExitStack() as stack:
-            secret_url = url + "?key=s3cret"
-            nobody = f"http://127.0.0.1:{silent_site.getsockname()[1]}/"
-            file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
-            program = {"command": str(script), "args": options, "env": env}
-            rows = [
-                (program, {}),
-                ({**program, "command": str(silent)}, {"timeout": 0.3}),
-                ({**program, "command": "/no/such/program"}, {}),
-                (f"{script} --key s3cret https://u:s3cret@x/?s3cret", {"env": env}),
-                (secret_url, {"headers": secrets}),
-                (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
-                (url, {"headers": lambda: {"Authorization": "s3cret\n"}}),
-                (url, {"headers": lambda: ["s3cret"]}),
-                (
-                    {"url": secret_url, "headers": secrets},
-                    {"protocol_version": "2025-11-25"},
-                ),
-                (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
-                (url, {"headers": secrets, "stderr": file}),
-            ]
-            at_once(fail, rows)
-        for auth in (
-            {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
-            {"redirect_uri": "http://u:s3cret@x/?s3cret"},
-            {"issuer": "https://u:s3cret@x/?s3cret"},
-            {"client_metadata_url": "https://u:s3cret@x/?s3cret"},
-        ):
-            try:
-                told.append(repr(OAuth(**auth)))
-            except (TypeError, ValueError) as error:
-                told += [error, *traceback_of(error)]
-        told += [caplog.text, *capfd.readouterr()]
-        shown = [str(each) for each in told if "s3cret" in str(each)]
-        assert shown == []
-
-
 class TestCommandLine:
     """The room Command line, as a shell sees it."""
 
@@ -10369,1230 +11593,6 @@ class TestEverywhere:
             ) as client:
                 holder.append(client)
                 assert client.call("think") == "42"
-
-
-def hosted(main, fn):
-    """Give or raise what fn() does on a thread, while this one is the main loop."""
-    found = []
-
-    def drive():
-        try:
-            found.append((fn(), None))
-        except Exception as error:
-            found.append((None, error))
-
-    thread = started(drive)
-    pump(main, lambda: not thread.is_alive())
-    value, error = found.pop()
-    if error is not None:
-        raise error
-    return value
-
-
-def run_program(folder, *parts, options=()):
-    """Run a program of these parts in a process of its own, which says nothing on
-    stderr. Its stdout."""
-    path = folder / "program.py"
-    code = "".join(map(textwrap.dedent, parts))
-    path.write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n{code}", "utf-8")
-    said, complaints = run(*PYTHON, *options, path, cwd=folder)
-    assert complaints == "", said
-    return said.strip()
-
-
-class TestInsideHosts:
-    """A server and a client as guests of a program that has threads, streams and a main
-    loop of its own."""
-
-    @pytest.fixture
-    def main(self):
-        return MainThread()
-
-    # The main thread
-    @pytest.mark.parametrize("kind", ["memory", "http"])
-    def test_all_that_is_registered_runs_there(self, main, kind, era):
-        """Tools, resources, templates, prompts and completions, and async functions
-        with a loop of their own."""
-        seen = set()
-        server = Server("host", run_on=main)
-
-        def note(what):
-            seen.add(threading.current_thread())
-            return what
-
-        async def later() -> str:
-            return note("later")
-
-        server.add_tool(lambda: note("tool"), name="tool")
-        server.add_tool(later)
-        server.resource("x://fixed")(lambda: note("resource"))
-        server.resource("x://some/{name}")(lambda name: note("template"))
-        server.prompt(lambda code: note("prompt"), name="prompt")
-        # It is run when its values are taken.
-        server.completion("prompt", "code")(lambda value: map(note, ["completion"]))
-
-        def visit(target):
-            with Client(target, protocol_version=era) as client:
-                prompt = client.get_prompt("prompt", {"code": "c"})
-                return [
-                    client.call("tool"),
-                    client.call("later"),
-                    client.read("x://fixed"),
-                    client.read("x://some/a"),
-                    prompt["messages"][0]["content"]["text"],
-                    *client.complete("prompt", "code", "c"),
-                ]
-
-        with server.start_http() as http:
-            target = http.url if kind == "http" else server
-            told = hosted(main, lambda: visit(target))
-        assert told == "tool later resource template prompt completion".split()
-        assert seen == {threading.current_thread()}
-
-    def test_questions_from_there(self, main, era):
-        """A function there may ask; in the modern era it runs there again."""
-        seen = []
-        server = Server("host", run_on=main)
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            seen.append(threading.current_thread())
-            return ctx.elicit("who?", FORM)["content"]["name"]
-
-        with Client(server, protocol_version=era, **CALLBACKS) as client:
-            assert hosted(main, lambda: client.call("ask")) == "who?"
-        assert seen == [threading.current_thread()] * (1 if era in LEGACY else 2)
-
-    def test_an_executor_of_one_thread(self):
-        """run_on=executor.submit: everything on that thread, as SQLite wants it."""
-        sqlite3 = pytest.importorskip("sqlite3")
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            server = Server("database", run_on=executor.submit)
-            opened = executor.submit(sqlite3.connect, ":memory:").result(SECONDS)
-
-            @server.tool
-            def run(statement: str) -> list:
-                return opened.execute(statement).fetchall()
-
-            @server.tool
-            async def count() -> int:
-                return opened.execute("select count(*) from names").fetchone()[0]
-
-            with Client(server) as client:
-                client.call("run", statement="create table names (name)")
-                client.call("run", statement="insert into names values (1)")
-                assert client.call("count") == 1
-                with pytest.raises(ToolError, match="run: OperationalError: near"):
-                    client.call("run", statement="selekt")
-            executor.submit(opened.close).result(SECONDS)
-
-    def test_a_host_that_never_comes(self, era):
-        """Timeouts, cancelling and closing end the calls of jobs that are not run; a
-        host that comes late runs nothing."""
-        lost = []
-        ran = []
-        server = Server("host", run_on=lost.append)
-        server.add_tool(lambda: ran.append(1), name="tool")
-        with Client(server, protocol_version=era) as client:
-            with pytest.raises(Timeout):
-                client.call_tool("tool", timeout=0.05)
-            call = client.start_call("tool")
-            eventually(lambda: len(lost) == 2, "the second job")
-            call.cancel()
-            with pytest.raises(Cancelled):
-                call.result()
-            call = client.start_call("tool")
-            eventually(lambda: len(lost) == 3, "the third job")
-        with pytest.raises(ConnectionClosed):
-            call.result()
-        assert [job() for job in lost] == [None] * 3 and ran == []
-
-    def test_a_timeout_starts_with_the_tool(self, main):
-        """While it is queued no clock runs. Once it runs, its time is up though the
-        main thread is busy."""
-        release = threading.Event()
-        server = Server("host", run_on=main)
-
-        @server.tool(timeout=0.05)
-        def quick() -> str:
-            return "in time"
-
-        @server.tool(timeout=0.05)
-        def slow() -> str:
-            assert release.wait(SECONDS)
-            return "late"
-
-        with Client(server) as client:
-            call = client.start_call("quick")
-            assert not call.done()
-            time.sleep(0.1)
-            pump(main, call.done)
-            assert call.value() == "in time"
-            answers = []
-            call = client.start_call("slow")
-            # It has its answer before the main thread is back.
-            waiter = started(lambda: (answers.append(call.result()), release.set()))
-            pump(main, lambda: not waiter.is_alive())
-        assert answers[0]["isError"]
-        assert "timed out after 0.05 seconds" in text_of(answers[0])
-
-    def test_run_pending(self, main):
-        """It blocks for the first job, `wait` seconds; begins none after `max_seconds`,
-        which start with the first one; and returns how many it has run."""
-        ran = []
-        assert main.run_pending() == 0 == main.run_pending(wait=0.01)
-        thread = started(main, lambda: ran.append(threading.current_thread()))
-        assert main.run_pending(wait=SECONDS) == 1
-        thread.join(SECONDS)
-        assert ran == [threading.current_thread()]
-
-        jobs = [functools.partial(ran.append, n) for n in range(3)]
-        started(lambda: [main(job) for job in jobs]).join(SECONDS)
-        assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
-        assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
-
-    def test_run_serves_its_own_thread(self, tmp_path):
-        """A script with a sqlite connection: functions run on the thread of run(), and
-        Ctrl-C interrupts one that hangs."""
-        pytest.importorskip("sqlite3")
-        command = program(
-            tmp_path,
-            """
-            import sqlite3
-            db = sqlite3.connect(":memory:")
-            server = Server("db", run_on=MainThread())
-            @server.tool
-            def double(n: int) -> int:
-                return db.execute("select 2 * ?", [n]).fetchone()[0]
-            @server.tool(run_on=None)
-            def hang(ctx: Context) -> str:
-                ctx.info("hangs")
-                return threading.current_thread().name
-            @server.tool
-            def stuck(ctx: Context) -> None:
-                ctx.info("stuck")
-                time.sleep(600)
-            server.run()
-            print("ended", file=sys.stderr)
-            """,
-        )
-        with Client(command) as client:
-            calls = [client.start_call("double", {"n": n}) for n in range(20)]
-            assert [call.value() for call in calls] == [2 * n for n in range(20)]
-            assert client.call("hang") == "mcp-worker"
-        with Wire(command, stderr=PIPE) as wire:
-            wire.open()
-            wire.send(call_legacy("stuck", 3))
-            assert wire.read()["params"]["data"] == "stuck"
-            wire.process.send_signal(signal.SIGINT)
-            assert wire.process.wait(SECONDS) == 0
-            assert wire.process.stderr.read().endswith(b"ended\n")
-            wire.process.stderr.close()
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_async_functions_on_a_hosts_loop(self, over_http):
-        """With run_on=loop.call_soon_threadsafe, they are tasks of that loop, and end
-        with their request, or its time."""
-        loop = asyncio.new_event_loop()
-        server = Server("host", run_on=loop.call_soon_threadsafe)
-        ended = queue.Queue()
-
-        @server.tool
-        async def where() -> bool:
-            await asyncio.sleep(0)
-            return asyncio.get_running_loop() is loop
-
-        @server.tool(timeout=0.05)
-        async def slow() -> None:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.put("slow")
-
-        @server.tool
-        async def wait() -> None:
-            ended.put("begun")
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.put("ended")
-
-        server.add_tool(lambda: threading.current_thread().name, name="plain")
-        thread = started(loop.run_forever)
-        try:
-            with client_at(server, over_http) as client:
-                assert client.call("where") is True
-                assert client.call("plain") == thread.name
-                with pytest.raises(ToolError, match="timed out"):
-                    client.call("slow")
-                assert ended.get(timeout=SECONDS) == "slow"
-                call = client.start_call("wait")
-                assert ended.get(timeout=SECONDS) == "begun"
-                call.cancel()
-                assert ended.get(timeout=SECONDS) == "ended"
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(SECONDS)
-            loop.close()
-
-    def test_a_host_that_can_be_posted_to(self):
-        """post(fn) wakes it; what comes while a job runs the host's loop again, and
-        finds it taken, is posted once more."""
-        posted = queue.Queue()
-        main = MainThread(post=posted.put)
-        server = Server("host", run_on=main)
-        inner = threading.Event()
-
-        @server.tool
-        def outer() -> str:
-            inner.set()
-            # The host's loop, nested: it calls what was posted.
-            posted.get(timeout=SECONDS)()
-            # Its time is over then, and the other job is left for later.
-            main.run_pending(wait=0.02)
-            threading.Event().wait(0.02)
-            return "outer"
-
-        server.add_tool(lambda: "late", name="late")
-        with Client(server) as client:
-            first = client.start_call("outer")
-            job = posted.get(timeout=SECONDS)
-            later = []
-            thread = started(
-                lambda: inner.wait(SECONDS) and later.append(client.call("late"))
-            )
-            job()
-            while not later:
-                with contextlib.suppress(queue.Empty):
-                    posted.get(timeout=0.05)()
-            assert (first.value(), later) == ("outer", ["late"])
-            thread.join(SECONDS)
-
-    def test_a_console_of_the_hosts_own(self, monkeypatch):
-        """No other thread than the main one writes to a stderr that is no stream."""
-        written = []
-        console = types.SimpleNamespace(
-            write=lambda text: written.append(threading.current_thread()),
-            flush=lambda: None,
-        )
-        monkeypatch.setattr(sys, "stderr", console)
-        monkeypatch.setattr(logging.getLogger(), "handlers", [])
-        server = Server("host")
-
-        @server.tool
-        def fail() -> None:
-            raise ValueError("told")
-
-        with Client(server) as client:
-            assert client.call_tool("fail")["isError"]
-        prints = "import sys; print('x', file=sys.stderr)"
-        with pytest.raises(ConnectionClosed, match="stderr:\nx"):
-            Client([*PYTHON, "-c", prints]).connect()
-        assert set(written) <= {threading.main_thread()}
-
-    def test_exceptions_that_refuse_a_traceback(self, main):
-        """LibreOffice's do."""
-
-        class Refuses(Exception):
-            def __setattr__(self, name, value):
-                raise AttributeError(name)
-
-        server = Server("host", run_on=main)
-
-        @server.tool(timeout=60)
-        def fail() -> None:
-            raise Refuses("told")
-
-        with Client(server) as client:
-            result = hosted(main, lambda: client.call_tool("fail"))
-        assert text_of(result) == "fail: Refuses: told"
-
-    def test_stderr_that_is_the_wire(self, tmp_path):
-        """By 2>&1, and under inetd: what is printed there reaches no client."""
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            @server.tool
-            def noise() -> str:
-                print("out")
-                print("err", file=sys.stderr, flush=True)
-                os.write(2, b"raw")
-                raise ValueError("logged")
-            server.run()
-            """,
-        )
-        with Wire(command, stderr=subprocess.STDOUT) as wire:
-            wire.open()
-            assert wire.ask("tools/call", {"name": "noise"}, 1)["result"]["isError"]
-            assert wire.ask("ping", id=2)["id"] == 2
-
-    def test_a_python_that_is_not_there(self, monkeypatch, tmp_path):
-        """gdb names one that need not exist: a script runs by another one."""
-        monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
-        assert mcp_lite.split_command("x.py")[0] == "python3"
-
-    def test_a_host_that_runs_nothing(self, monkeypatch, caplog):
-        """After some seconds, the log says what is missing."""
-        monkeypatch.setattr(mcp_lite, "HOST_SECONDS", 0.05)
-        main = MainThread()
-        server = Server("host", run_on=main)
-        server.add_tool(lambda: 1, name="one")
-        with Client(server) as client:
-            call = client.start_call("one")
-            eventually(lambda: "one: waits for run_pending()" in caplog.text)
-            call.cancel()
-        main.close()
-
-    def test_the_main_thread_may_call_itself(self):
-        """call() on the main thread runs it there and then."""
-        main = MainThread()
-        assert main.call(threading.current_thread) is threading.current_thread()
-
-    def test_one_tool_on_a_worker(self, main):
-        """run_on=None has one tool run on a worker, beside the others."""
-        server = Server("host", run_on=main)
-        server.add_tool(
-            lambda: threading.current_thread().name, name="here", run_on=None
-        )
-        with Client(server) as client:
-            # Nobody runs what waits for the main thread.
-            assert client.call("here") == "mcp-worker"
-
-    def test_one_at_a_time(self, main):
-        """A job that runs the host's loop again gets 0; so does a second thread."""
-        told = []
-
-        def job():
-            told.append(main.run_pending())
-            started(lambda: told.append(main.run_pending())).join(SECONDS)
-
-        # At once it runs only where this is the main thread.
-        started(main, job).join(SECONDS)
-        assert main.run_pending(SECONDS) == 1 and told == [0, 0]
-
-    def test_a_part_of_a_longer_work(self, main):
-        """call() has the main thread do it, and gives what comes of it; a tool that
-        takes long holds up nobody, as its server has no run_on."""
-        server = Server("host")
-
-        @server.tool
-        def build(ctx: Context) -> list:
-            names = [main.call(lambda: threading.current_thread().name)]
-            with pytest.raises(KeyError, match="none"):
-                main.call(lambda: {}["none"])
-            return [*names, threading.current_thread().name]
-
-        with Client(server) as client:
-            call = client.start_call("build")
-            pump(main, call.done)
-            here, worker = call.value()
-        assert here == threading.current_thread().name != worker
-        assert main.call(lambda: "at once") == "at once"
-
-    def test_a_main_thread_that_does_not_come(self, main):
-        """call() ends when it is closed; then the part is not run."""
-        ran = []
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            waiting = executor.submit(main.call, lambda: ran.append(1))
-            main.close()
-            with pytest.raises(ConnectionClosed):
-                waiting.result(SECONDS)
-        assert main.run_pending() == 0 and ran == []
-
-    def test_close_fails_what_waits(self, main):
-        """Every queued call, and every later one; also from within a job."""
-        arrived = []
-        server = Server("host", run_on=lambda job: (main(job), arrived.append(job)))
-        server.add_tool(main.close, name="quit")
-        server.add_tool(lambda: "x", name="tool")
-        with Client(server) as client:
-            last = client.start_call("quit")
-            eventually(lambda: len(arrived) == 1, "the first job")
-            calls = [client.start_call("tool") for _ in range(8)]
-            eventually(lambda: len(arrived) == 9, "the jobs")
-            pump(main, last.done)
-            assert not last.result().get("isError")
-            for call in [*calls, client.start_call("tool")]:
-                with pytest.raises(ToolError, match="main loop is closed"):
-                    call.value()
-        # It does not wait.
-        assert main.run_pending(wait=SECONDS) == 0
-        main.close()
-
-    def test_ctrl_c_reaches_the_host(self, main):
-        """Ctrl-C ends a function on the main thread, and then what the host wants."""
-        server = Server("host", run_on=main)
-
-        @server.tool
-        def interrupted() -> str:
-            signal.raise_signal(signal.SIGINT)
-            return "not reached"
-
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            with Client(server) as client:
-                call = client.start_call("interrupted")
-                with pytest.raises(KeyboardInterrupt):
-                    pump(main, lambda: False)
-                with pytest.raises(ToolError, match="interrupted: KeyboardInterrupt"):
-                    call.value()
-                server.add_tool(lambda: "again", name="tool")
-                assert hosted(main, lambda: client.call("tool")) == "again"
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    # Event loops, and other hosts
-    def test_inside_asyncio(self):
-        """Functions run in the loop's thread, a client's calls in its executor. A
-        closed loop is told."""
-        import asyncio
-
-        seen = []
-
-        async def program():
-            loop = asyncio.get_running_loop()
-            server = Server("host", run_on=loop.call_soon_threadsafe)
-
-            @server.tool
-            def where(n: int) -> int:
-                seen.append(threading.current_thread())
-                return n
-
-            def call(n):
-                with Client(server) as client:
-                    return client.call("where", n=n)
-
-            calls = [loop.run_in_executor(None, call, n) for n in range(4)]
-            return server, await asyncio.gather(*calls)
-
-        server, told = asyncio.run(program())
-        assert told == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
-        with Client(server) as client, pytest.raises(ToolError, match="loop is closed"):
-            client.call("where", n=1)
-
-    @pytest.mark.parametrize("module", ["idaapi", "bpy", "PySide6.QtCore"])
-    def test_the_recipes(self, module, monkeypatch):
-        """README's for hosts that are not here, with a stand-in that has of them what
-        the recipe uses."""
-        main = MainThread()
-        timers = []
-        host = types.ModuleType(module)
-
-        def execute_sync(function, flags):
-            done = []
-            main(lambda *refused: done.append(function()))
-            eventually(lambda: done)
-            assert flags == host.MFF_WRITE and type(done[0]) is int
-            return done[0]
-
-        host.execute_sync = execute_sync
-        host.MFF_WRITE = 2
-
-        def register(function, first_interval=0, persistent=False):
-            assert persistent
-            timers.append(function)
-
-        host.app = types.SimpleNamespace(
-            timers=types.SimpleNamespace(register=register, unregister=timers.remove)
-        )
-
-        class Signal:
-            def __init__(self, *kinds):
-                assert kinds == (object,)
-
-            def connect(self, slot):
-                self.emit = lambda value: main(lambda *refused: slot(value))
-
-        host.Signal = Signal
-        host.Slot = lambda *kinds: lambda slot: slot
-        host.QObject = object
-        monkeypatch.setitem(sys.modules, module, host)
-        if "." in module:
-            monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
-        begins = re.compile(f"(import|from) {re.escape(module)}\\b")
-        (recipe,) = filter(begins.match, TestReadme.blocks("text"))
-        program = {}
-        exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
-        try:
-            where = threading.current_thread
-            program["server"].add_tool(lambda: where().name, name="where")
-
-            def visit():
-                with Client(program["http"].url) as client:
-                    return client.call("where")
-
-            if module == "bpy":
-                # Its loop runs timers.
-                main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
-            assert hosted(main, visit) == threading.current_thread().name
-        finally:
-            program.get("unregister", program["http"].close)()
-        assert timers == []
-
-    def test_the_example(self):
-        """examples/host_app.py draws, goes on ticking, and quits, from outside."""
-        options = ["-X", "dev", "-W", "error"]
-        said, complaints = run(sys.executable, *options, "examples/host_app.py")
-        assert complaints == ""
-        assert said.splitlines() == [
-            "drew circle and there are 1",
-            "drew square and there are 2",
-            'in the scene: ["circle","square"]',
-            "the program's timer goes on",
-            "quit: goodbye",
-            "the program ended with 0",
-        ]
-
-    # The process
-    def test_nothing_of_the_process_is_touched(self, tmp_path):
-        """Signals, atexit, logging, hooks, streams, threads, files: after a life as
-        before the import."""
-        code = """
-            import asyncio, atexit, gc, http.server, locale, logging, os, select, signal
-            import socket, socketserver, ssl, subprocess, threading, time, urllib.request
-            import uuid, warnings
-
-            def state():
-                gc.collect()
-                fds = "/proc/self/fd"
-                return {
-                    "signals": {n: signal.getsignal(n) for n in signal.valid_signals()},
-                    "logging": [
-                        (log.level, log.propagate, *log.handlers, *log.filters)
-                        for log in map(logging.getLogger, (None, "mcp_lite"))
-                    ],
-                    "last resort": logging.lastResort,
-                    "atexit": atexit._ncallbacks(),
-                    "threads": sorted(t.name for t in threading.enumerate()),
-                    "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
-                    "streams": (sys.stdin, sys.stdout, sys.stderr),
-                    "limits": (sys.getrecursionlimit(), socket.getdefaulttimeout()),
-                    "place": (os.getcwd(), dict(os.environ), list(sys.path)),
-                    "warnings": list(warnings.filters),
-                    "locale": locale.setlocale(locale.LC_ALL),
-                    "fds": sorted(os.listdir(fds)) if os.path.isdir(fds) else None,
-                    "children": list(subprocess._active or ()),
-                }
-
-            before = state()
-        """
-        after = """
-            imported = state()
-
-            def visit(target, **options):
-                with Client(target, **options) as client:
-                    assert client.call("add", a=2) == 3
-                    assert client.call_tool("fail")["isError"]
-
-            def live():
-                server = make()
-                options = {"on_log": print, "trace": lambda *line: None}
-                with server.start_http() as http:
-                    for target in (server, SERVE, http.url):
-                        visit(target, protocol_version="2025-11-25", **options)
-                        visit(target, protocol_version="2026-07-28", **options)
-                    sse = http.url.replace("/mcp", "/sse")
-                    visit(sse, protocol_version="2025-11-25", **options)
-
-            logging.getLogger("mcp_lite").setLevel(60)
-            live()
-            logging.getLogger("mcp_lite").setLevel(0)
-            deadline = time.monotonic() + 30
-            while state() != before and time.monotonic() < deadline:
-                time.sleep(0.01)
-            for after in (imported, state()):
-                for what, then in before.items():
-                    assert then == after[what], (what, then, after[what])
-            os.write(1, b"untouched")
-        """
-        options = ["-X", "dev", "-W", "error"]
-        said = run_program(tmp_path, code, PROGRAM, after, options=options)
-        assert said == "untouched"
-
-    def test_without_standard_streams(self, tmp_path):
-        """As under pythonw, the streams are None, and their descriptors closed."""
-        code = """
-            sys.stdin = sys.stdout = sys.stderr = None
-            if "--serve" not in sys.argv:
-                os.closerange(0, 3)
-            server = make()
-            with server.start_http() as http:
-                for target in (server, SERVE, http.url):
-                    with Client(target, trace=True) as client:
-                        assert client.call("add", a=2) == 3
-                        assert client.call_tool("fail")["isError"]
-            with open("served", "w"):
-                pass
-        """
-        run_program(tmp_path, PROGRAM, code)
-        assert (tmp_path / "served").exists()
-
-    def test_two_copies_in_one_process(self):
-        """Two plug-ins with a copy each: servers of one, clients of the other. A
-        foreign Server is told."""
-        spec = importlib.util.spec_from_file_location("a_copy", mcp_lite.__file__)
-        copy = importlib.util.module_from_spec(spec)
-        sys.modules["a_copy"] = copy
-        try:
-            spec.loader.exec_module(copy)
-            for one, other in ((copy, mcp_lite), (mcp_lite, copy)):
-                server = one.Server("s")
-
-                @server.tool
-                def fail(ctx: one.Context, one=one) -> str:
-                    raise one.ToolError(ctx.elicit("told", FORM)["content"]["name"])
-
-                with server.start_http() as http, served(server) as streams:
-                    for target in (http.url, streams):
-                        with other.Client(target, **CALLBACKS) as client:
-                            with pytest.raises(other.ToolError, match="told"):
-                                client.call("fail")
-                            with pytest.raises(other.NotFound):
-                                client.call("nothing")
-                with pytest.raises(TypeError, match="URL, .* got Server"):
-                    other.Client(server).connect()
-        finally:
-            del sys.modules["a_copy"]
-
-    # The end
-    @pytest.mark.parametrize("kind", ["memory", "child", "http", "main thread"])
-    def test_the_interpreter_ends_with_all_of_it_open(self, kind, tmp_path):
-        """Servers, clients, a deaf handler, a call that waits for it, one that listens:
-        a quiet exit."""
-        code = f"""
-            kind = {kind!r}
-            version = "2025-11-25" if kind == "http" else {MODERN!r}
-            server = make()
-            if kind == "main thread":
-                server = Server("host", run_on=MainThread())
-                server.add_tool(lambda: "x", name="deaf")
-            http = server.start_http()
-            target = dict(memory=server, child=SERVE).get(kind, http.url)
-            client = Client(target, protocol_version=version, on_log=print, on_notification=print)
-            client.connect()
-            listening = client.listen()
-            threading.Thread(target=next, args=(listening,), daemon=True).start()
-            call = client.start_call("deaf")
-            threading.Thread(target=call.result, daemon=True).start()
-            assert kind == "main thread" or client.call("is_here")
-            if kind == "child":
-                print(client.call("pid"), flush=True)
-            print("ended", flush=True)
-        """
-        *children, last = run_program(tmp_path, PROGRAM, code).split()
-        assert last == "ended"
-        # By itself it ends in some seconds, as TestFaults shows.
-        for pid in children:
-            os.kill(int(pid), signal.SIGTERM)
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
-    def test_a_fork_with_open_clients(self, tmp_path):
-        """A child of the program's that ends by itself does its clients no harm."""
-        code = f"""
-            server = make()
-            http = server.start_http()
-            targets = [server, {SERVE!r}, http.url]
-            clients = [Client(target).connect() for target in targets]
-            child = os.fork()
-            if child == 0:
-                raise SystemExit
-            assert os.waitpid(child, 0)[1] == 0
-            for client in clients:
-                assert client.call("add", a=1) == 2
-                client.close()
-            http.close()
-            os.write(1, b"unharmed")
-        """
-        options = ["-W", "ignore:This process:DeprecationWarning"]
-        assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
-    def test_a_fork_that_lives_on(self, tmp_path):
-        """A tool's fork lets go of the wire: the output ends with the server."""
-        script = """
-            server = Server("s")
-            @server.tool
-            def fork() -> int:
-                child = os.fork()
-                while child == 0:
-                    time.sleep(600)
-                return child
-            server.run()
-        """
-        with Wire(program(tmp_path, script)) as wire:
-            wire.send(call_tool("fork"))
-            child = unwrap(wire.read()["result"])
-            try:
-                assert wire.end() == ([], 0)
-                assert not is_gone(child)
-            finally:
-                os.kill(child, signal.SIGKILL)
-
-
-HALF = "\ud800"
-RESULT = b'{"jsonrpc": "2.0", "id": 9, "result": '
-# What is wrong with a message: its bytes, or a function that makes them; the code of the
-# answer to it (None where there is none), and the status over HTTP; both in a session of
-# 2025-11-25.
-WRONG = {
-    "not UTF-8": (b'{"jsonrpc": "\xff"}', -32700, 400),
-    "half a character": (b'"\xed\xa0\x80"', -32700, 400),
-    "cut off": (b'{"jsonrpc": "2.0", "id": 1', -32700, 400),
-    "a comma": (b"[1,]", -32700, 400),
-    "NaN": (b'{"jsonrpc": "2.0", "id": 1, "method": NaN}', -32700, 400),
-    "deep": (b"[" * 100_000 + b"]" * 100_000, -32700, 400),
-    "deep objects": (b'{"a":' * 100_000, -32700, 400),
-    "brackets": (lambda: say(params={"a": [[]] * 500_000}), -32600, 400),
-    "long": (lambda: b" " * ((64 << 20) + 1), -32600, 413),
-    "a number": (b"7", -32600, 400),
-    "an empty object": (b"{}", -32600, 400),
-    "nothing said": (b'{"jsonrpc": "2.0"}', -32600, 400),
-    "a batch": (b"[" + say() + b"]", -32600, 400),
-    "another JSON-RPC": (say(jsonrpc="1.0"), -32600, 200),
-    "an id: list": (say(id=[1]), -32600, 400),
-    "an id: true": (say(id=True), -32600, 400),
-    "an id: null": (say(id=None), -32600, 400),
-    "an id: 1.5": (say(id=1.5), -32600, 400),
-    "an id: half": (say(id=HALF), -32600, 400),
-    "a method: 7": (say(method=7), -32600, 200),
-    "a method: half": (say(method=HALF), -32601, 200),
-    "a method: unknown": (say(method="no/such"), -32601, 200),
-    "params: list": (say(params=[1]), -32602, 200),
-    "_meta: list": (say(params={"_meta": ["x"]}), -32602, 200),
-    "name: 7": (say(method="tools/call", params={"name": 7}), -32602, 200),
-    "name: unknown": (say(method="tools/call", params={"name": "x"}), -32602, 200),
-    "cursor": (say(method="tools/list", params={"cursor": "x"}), -32602, 200),
-    "no uri": (say(method="resources/read"), -32602, 200),
-    "an answer to nothing": (RESULT + b"{}}", None, 202),
-    "an answer: number": (RESULT + b"1}", None, 400),
-    "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
-    "an answer: both": (RESULT + b'{}, "error": {}}', None, 400),
-    "an error of nothing": (b'{"jsonrpc": "2.0", "error": {"code": 1}}', None, 202),
-    "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
-    "a notification: list": (b'{"jsonrpc":"2.0","method":"x","params":[]}', None, 400),
-    "a notification: JSON-RPC": (b'{"jsonrpc": "1.0", "method": "x"}', None, 400),
-    "a call without an id": (b'{"jsonrpc": "2.0", "method": "tools/call"}', None, 400),
-}
-
-# What a server answers to tools/call; what the client raises, and maybe its words.
-FORM_IS_ODD = {"message": "?", "requestedSchema": {**FORM, "required": 7}}
-ODD_FORM = {"method": "elicitation/create", "params": FORM_IS_ODD}
-PING = {"method": "ping"}
-LONG = "tool " * 1_000_000
-ASKS = {"resultType": "input_required"}
-ANSWERS = {
-    "a result: list": ({"result": []}, InvalidResponse),
-    "a result: null": ({"result": None}, InvalidResponse),
-    "NaN": ({"result": {"x": float("nan")}}, InvalidResponse, "not JSON in UTF-8"),
-    "content: text": ({"result": {"content": "x"}}, InvalidResponse),
-    "neither": ({}, Timeout),
-    "an error: text": ({"error": "x"}, McpError),
-    "an error: its code": ({"error": {"code": "x", "message": "x"}}, McpError),
-    "an error: of words": ({"error": {"code": -32602, "message": LONG}}, InvalidParams),
-    "a type": ({"result": {"resultType": "x"}}, InvalidResponse),
-    "questions: list": ({"result": {**ASKS, "inputRequests": [1]}}, InvalidResponse),
-    "questions: number": ({"result": {**ASKS, "inputRequests": 5}}, InvalidResponse),
-    "a question: which": ({"result": {**ASKS, "inputRequests": {"q": PING}}}, McpError),
-    "a question: its form": (
-        {"result": {**ASKS, "inputRequests": {"q": ODD_FORM}}},
-        InvalidParams,
-    ),
-    "a question: its name": (
-        {"result": {**ASKS, "inputRequests": {HALF: ODD_FORM}}},
-        McpError,
-    ),
-}
-
-
-class Stress:
-    """Conversations of a raw client in which all happens at once: calls, cancels,
-    questions, subscriptions, changes. It keeps count of the answers to each request."""
-
-    def __init__(self, server, seed):
-        self.server = server
-        self.random = random.Random(seed)
-        # By id: how many answers may come, and how many have come.
-        self.wanted = {}
-        self.answers = collections.Counter()
-        self.acknowledged = set()
-        self.faults = []
-        # Two threads send.
-        self.sending = threading.Lock()
-
-    def message(self, id):
-        """A random request, with the fewest and the most answers that it may get, and
-        what follows it."""
-        kind = self.random.choice(
-            ["add"] * 6 + ["ask", "tell", "wait", "stop", "listen"]
-        )
-        if kind == "listen":
-            params = modern(notifications={"toolsListChanged": True})
-            message = request("subscriptions/listen", params, id)
-            return message, (0, 1), cancelled(id)
-        message = call_legacy({"stop": "wait"}.get(kind, kind), id, a=id)
-        if kind == "tell":
-            message["params"]["_meta"] = {"progressToken": id}
-        if kind == "wait":
-            # Its answer may overtake the cancellation.
-            return message, (0, 1), cancelled(id)
-        if kind == "stop":
-            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": id}}
-            return message, (1, 1), stop
-        return message, (1, 1), None
-
-    def send(self, wire, *messages):
-        # A question may come behind the end of what this client says.
-        with self.sending, contextlib.suppress(BrokenPipeError):
-            wire.send(*messages)
-
-    def hear(self, wire):
-        """Take what the server says, and answer its questions, until it is silent."""
-        for line in wire.out:
-            message = json.loads(line)
-            if message.get("method") == "elicitation/create":
-                result = {"action": "accept", "content": {"name": "x"}}
-                self.send(
-                    wire, {"jsonrpc": "2.0", "id": message["id"], "result": result}
-                )
-            elif "method" not in message:
-                self.answers[message["id"]] += 1
-                if self.answers[message["id"]] > self.wanted[message["id"]][1]:
-                    self.faults.append(message)
-            elif message["method"] == "notifications/subscriptions/acknowledged":
-                self.acknowledged.add(message["params"]["_meta"][META_SUBSCRIPTION])
-            elif META_SUBSCRIPTION in message["params"].get("_meta", {}):
-                subscription = message["params"]["_meta"][META_SUBSCRIPTION]
-                if subscription not in self.acknowledged:
-                    self.faults.append(message)
-
-    def missing(self):
-        """The requests that still lack an answer."""
-        return [
-            id for id, (least, _) in self.wanted.items() if self.answers[id] < least
-        ]
-
-    def run(self, count):
-        """One conversation of so many requests."""
-        with LocalWire(self.server) as wire:
-            wire.open(capabilities={"elicitation": {}})
-            hearer = started(self.hear, wire)
-            later = []
-            id = 0
-            while id < count:
-                burst = []
-                for _ in range(self.random.choice([1, 1, 1, 5, 30])):
-                    id += 1
-                    message, self.wanted[id], more = self.message(id)
-                    burst.append(message)
-                    later += [more] if more is not None else []
-                self.send(
-                    wire, b"".join(json.dumps(each).encode() + b"\n" for each in burst)
-                )
-                self.random.shuffle(later)
-                while len(later) > self.random.randrange(12):
-                    self.send(wire, later.pop())
-                if self.random.random() < 0.05:
-                    self.server.add_tool(lambda: 0, name=f"t{self.random.random()}")
-            if self.random.random() < 0.5:
-                self.send(wire, *later)
-                eventually(lambda: not self.missing(), f"answers to {self.missing()}")
-            # The end of the input, with all that is still in flight.
-            wire.socks[0].shutdown(socket.SHUT_WR)
-            hearer.join(SECONDS)
-            assert not hearer.is_alive(), "the server goes on"
-        assert (self.missing(), self.faults) == ([], [])
-
-
-def stress_server():
-    """What the stress calls."""
-    server = Server("s", max_workers=8)
-    server.add_tool(lambda a: a, name="add")
-
-    @server.tool
-    def ask(ctx: Context, a: int) -> str:
-        return ctx.elicit("who?", FORM)["action"]
-
-    @server.tool
-    def tell(ctx: Context, a: int) -> int:
-        for n in range(3):
-            ctx.progress(n)
-        return a
-
-    @server.tool
-    def wait(ctx: Context, a: int) -> None:
-        ctx.sleep(1.0)
-
-    return server
-
-
-def stress(seed, count, conversations=3):
-    """Run some conversations with one server at once, with a thread switch after each
-    microsecond; and some clients, which start, cancel and close."""
-    server = stress_server()
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        stresses = [Stress(server, seed * 100 + n) for n in range(conversations)]
-        jobs = [(each.run, count) for each in stresses]
-        jobs.append((stress_client, server, random.Random(seed), count // 2))
-        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
-            for future in [pool.submit(*job) for job in jobs]:
-                future.result()
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def stress_client(server, rng, count):
-    """Each call of a client ends once: by its value, its cancellation, or close()."""
-    while count > 0:
-        era = rng.choice(["2025-11-25", MODERN])
-        client = Client(server, protocol_version=era, on_elicit=answer)
-        client.connect()
-        calls = []
-        for _ in range(rng.randrange(1, 60)):
-            name = rng.choice(["add", "add", "ask", "tell", "wait"])
-            calls.append(client.start_call(name, {"a": count}))
-            count -= 1
-            if name == "wait" or rng.random() < 0.2:
-                calls[-1].cancel()
-        closer = started(client.close) if rng.random() < 0.5 else None
-        for call in calls:
-            with contextlib.suppress(Cancelled, ConnectionClosed):
-                call.result(SECONDS)
-            assert call.done()
-        if closer is not None:
-            closer.join(SECONDS)
-        client.close()
-
-
-class TestThreads:
-    """One reader, one pool, one outbox: what must hold however the threads fall."""
-
-    def test_stress(self):
-        """Every request is answered once, whatever else happens; nothing is left."""
-        stress(seed=31, count=250)
-
-    def test_a_lone_request_in_flight_at_the_end(self):
-        """It is answered, though the thread that read it serves it."""
-        server = Server("s")
-        ended = threading.Event()
-
-        @server.tool
-        def work(ctx: Context) -> str:
-            ctx.sleep(0.2)
-            ended.set()
-            return "done"
-
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            thread = started(serve_socket, server, theirs)
-            ours.sendall(json.dumps(call_tool("work")).encode() + b"\n")
-            ours.shutdown(socket.SHUT_WR)
-            thread.join(SECONDS)
-            assert not thread.is_alive() and ended.is_set()
-            with ours.makefile("rb") as answers:
-                [answer] = map(json.loads, answers)
-        assert text_of(answer["result"]) == "done"
-
-    def test_a_lone_request_that_lasts(self):
-        """What comes while it is served is read: a call is answered, a cancel arrives."""
-        with LocalWire(build_server()) as wire:
-            wire.open()
-            wire.send(call_legacy("wait", 1))
-            assert wire.ask("tools/call", {"name": "is_waiting"}, 2)["id"] == 2
-            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
-            wire.send(stop)
-            assert wire.read()["error"]["code"] == -32800
-
-    def test_a_burst_with_one_that_lasts(self):
-        """The others' answers do not wait for it, whatever its place."""
-        for place in (0, 3, 7):
-            with LocalWire(build_server()) as wire:
-                wire.open()
-                calls = [call_legacy("add", n, a=n) for n in range(7)]
-                calls.insert(place, call_legacy("wait", 99))
-                wire.send(b"".join(json.dumps(c).encode() + b"\n" for c in calls))
-                assert sorted(wire.read()["id"] for _ in range(7)) == list(range(7))
-                wire.send(cancelled(99))
-
-    def test_more_that_last_than_may_run(self):
-        """Handlers wait for one another, and a cancel arrives while all are busy."""
-        server = Server("s", max_workers=2)
-        running = []
-        gate = threading.Event()
-
-        @server.tool
-        def hold() -> int:
-            running.append(1)
-            gate.wait(SECONDS)
-            return running.pop()
-
-        with LocalWire(server) as wire:
-            wire.open()
-            wire.send(*[call_legacy("hold", n) for n in range(6)])
-            eventually(lambda: len(running) == 2)
-            stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 5}}
-            wire.send(stop)
-            assert wire.read()["id"] == 5
-            assert len(running) == 2
-            gate.set()
-            assert sorted(wire.read()["id"] for _ in range(5)) == list(range(5))
-
-    def test_a_closed_pool_takes_no_job(self):
-        """It says so, so that its caller can do it elsewhere."""
-        pool = mcp_lite.Workers("w", 1)
-        assert pool.close(SECONDS) and not pool.submit(print)
-
-    def test_what_is_printed_is_short(self, capsys):
-        """A text is cut to what a ready pipe takes, and keeps its end; what UTF-8 cannot
-        say is escaped."""
-        mcp_lite.print_to_stderr("\udcff" + "x" * 9_000 + "e")
-        told = capsys.readouterr().err
-        assert told.startswith("\\udcffx") and told.endswith("xe\n")
-        assert len(told) <= 4_096
-
-    def test_a_key_is_used_though_its_question_failed(self):
-        """A session's question is not sent again under the same key."""
-        server = Server("s")
-
-        @server.tool
-        def ask(ctx: Context) -> None:
-            with contextlib.suppress(McpError):
-                ctx.elicit("?", FORM, key="k")
-            ctx.elicit("?", FORM, key="k")
-
-        def fail(params):
-            raise McpError(-32000, "no")
-
-        at = Client(server, protocol_version="2025-11-25", on_elicit=fail)
-        with at as client, pytest.raises(ToolError, match="key used twice"):
-            client.call("ask")
-
-    @pytest.mark.skipif(os.name == "nt", reason="it has another shell")
-    def test_a_timeout_says_how_the_child_ended(self):
-        """A grandchild holds its pipes, so their end does not say it."""
-        command = ["sh", "-c", "exec 4<&0; sleep 60 & exit 3"]
-        with pytest.raises(Timeout, match="exit code 3"):
-            Client(command, timeout=1.0).connect()
-
-    def test_a_notification_too_many(self, monkeypatch):
-        """One of an extension is dropped, and not answered; the conversation goes on."""
-        monkeypatch.setattr(mcp_lite, "MAX_BACKLOG", 0)
-        server = Server("shop", extensions={"com.example/cart": {}})
-        extension = "com.example/cart"
-        server.method("cart/seen", extension=extension)(lambda ctx, params: {})
-        options = {"protocol_version": "2025-11-25", "extensions": {extension: {}}}
-        with Client(server, timeout=SECONDS, **options) as client:
-            client.notify("cart/seen", {})
-            assert client.request("ping", {}) == {}
-
-    def test_the_time_of_a_host(self):
-        """When the first job has taken all of max_seconds, no other one begins."""
-        main = MainThread()
-
-        def nap():
-            threading.Event().wait(0.1)
-
-        started(lambda: [main(nap), main(nap)]).join(SECONDS)
-        assert [main.run_pending(0.05), main.run_pending(0.05)] == [1, 1]
-
-    def test_a_log_that_talks_to_the_client(self):
-        """What a handler of the program's log does cannot hold up an answer."""
-        server = Server("s")
-        contexts = []
-
-        class Tells(logging.Handler):
-            def emit(self, record):
-                contexts[0].info("logged")
-
-        @server.middleware
-        def spoil(ctx, method, params, call_next):
-            contexts.append(ctx)
-            return {**call_next(), "x": float("nan")} if method == CALL else call_next()
-
-        server.add_tool(lambda: 1, name="one")
-        logger = logging.getLogger("mcp_lite")
-        handler = Tells()
-        logger.addHandler(handler)
-        try:
-            with LocalWire(server) as wire:
-                wire.open()
-                wire.send(call_legacy("one", 7))
-                assert "error" in wire.read()
-                assert wire.ask("ping", id=8)["id"] == 8
-        finally:
-            logger.removeHandler(handler)
-
-    def test_a_handshake_while_all_are_busy(self):
-        """It waits for no other request, whatever code of the user's runs for it."""
-        server = Server("s", max_workers=1)
-
-        @server.tool(visible=lambda ctx: True)
-        def ask(ctx: Context) -> str:
-            return ctx.elicit("who?", FORM)["action"]
-
-        with LocalWire(server) as wire:
-            wire.open(capabilities={"elicitation": {}})
-            wire.send(call_legacy("ask", 5))
-            question = wire.read()
-            assert wire.ask("initialize", opening("2025-11-25"), 6)["id"] == 6
-            refusal = {
-                "jsonrpc": "2.0",
-                "id": question["id"],
-                "result": {"action": "decline"},
-            }
-            wire.send(refusal)
-            assert text_of(wire.read()["result"]) == "decline"
-
-    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
-    def test_answers_of_another_thread(self, era):
-        """Over HTTP, the answer of a tool whose time is over is written before the
-        connection's own thread goes on."""
-        server = Server("s")
-
-        @server.tool(timeout=0.001)
-        def late(ctx: Context) -> None:
-            ctx.sleep(60)
-
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with client_at(server, True, protocol_version=era) as client:
-                results = [client.call_tool("late") for _ in range(150)]
-        finally:
-            sys.setswitchinterval(interval)
-        assert all(result["isError"] for result in results)
-
-    def test_a_client_that_reads_nothing_is_cut_off(self, monkeypatch):
-        """When one write takes too long, the conversation ends."""
-        monkeypatch.setattr(mcp_lite, "WRITE_SECONDS", 0.2)
-        server = Server("s")
-        ended = threading.Event()
-
-        @server.tool
-        def flood(ctx: Context) -> None:
-            try:
-                while True:
-                    ctx.info("x" * 10_000)
-                    ctx.check_cancelled()
-            finally:
-                ended.set()
-
-        # The client keeps both ends open.
-        ours, theirs = socket.socketpair()
-        reader = theirs.makefile("rb")
-        writer = theirs.makefile("wb", buffering=0)
-        thread = started(server.serve, reader, writer)
-        calls = [request("initialize", opening("2025-11-25")), call_legacy("flood", 2)]
-        ours.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in calls))
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-        for each in (ours, theirs):
-            shut(each)
-        assert ended.wait(SECONDS)
-        for each in (reader, writer, ours, theirs):
-            each.close()
 
 
 class TestFaults:
@@ -12805,8 +12805,8 @@ class TestPublicFace:
         them, the rest serves and calls in the modern era."""
         source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
         for begin, end in (
-            ("# The legacy era over HTTP: ", "16. HTTP server"),
-            ("# The legacy era: basic/", "18. Authorization"),
+            ("# The legacy era over HTTP: ", "19. HTTP server"),
+            ("# The legacy era: basic/", "21. Authorization"),
         ):
             start = source.index(begin)
             bar = source.index(f"{'#' * 79}\n# {end} ", start)
