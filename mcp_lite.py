@@ -1784,6 +1784,8 @@ class Protocol:
 #  12 Context.sleep()                sleep                     a cancellation; its time
 #     MainThread._jobs               jobs for the host         __call__(); `wait`
 #     MainThread._running            turn: one runs jobs       never waited for
+#     Signals._queue                 signals, ends, jobs       a signal handler; the
+#                                                              reader; "mcp-end"; TICK
 #     outcome, in run_job()          what a host returns       the job; a cancellation
 #     EventLoop._lock, started       one loop                  the start of its thread;
 #                                                              DRAIN_SECONDS
@@ -1795,8 +1797,6 @@ class Protocol:
 #                                                              a server's stdio,
 #                                                              WRITE_SECONDS end all;
 #                                                              drain() has a deadline
-#     Signals._queue                 signals, ends, jobs       a signal handler; the
-#                                                              reader; "mcp-end"; TICK
 #     Deputy._reading                turn: one thread reads    never waited for
 #     wait_for()                     the end of work           its job; a signal; its
 #                                                              deadline
@@ -5600,7 +5600,7 @@ def encode_root(root: Any) -> Json:
 ###############################################################################
 
 # This section has a handler's view of its request, its questions to the client, and the
-# ways to run it on another thread.
+# ways to run it on another thread; and what the thread in run() waits for.
 #
 # In a legacy session a question is a request to the client, and the handler waits for
 # the answer. A modern server sends no requests. There the question is the result, and
@@ -5623,6 +5623,7 @@ MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
 HOST_SECONDS = 5.0  # before the log says that a host does not run what waits for it
 RETRY_MS = 1_000  # the default delay before a client comes back for an answer
+STOPS = ("SIGINT", "SIGTERM")
 
 
 # requestState: what it holds for, and how it is sealed
@@ -6300,6 +6301,67 @@ class MainThread:
                 job(ConnectionClosed("the host program's main loop is closed"))
 
 
+class Signals:
+    """What the thread in run() waits for: Ctrl-C and SIGTERM, by their names; the end
+    of the input; and jobs that must run on that thread."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        # It is safe in a signal handler, as it takes no lock of ours.
+        self.put = self._queue.put
+        self.is_at_work = False
+
+    def wait(self, seconds: float = float("inf")) -> str:
+        """Block for the next signal, and return it; do jobs meanwhile. Raises Empty
+        after `seconds`."""
+        until = time.monotonic() + seconds
+        while True:
+            signal = get_within(self._queue, until - time.monotonic())
+            if not callable(signal):
+                return str(signal)
+            # The signal that interrupts a job has put its name into the queue.
+            with suppress(KeyboardInterrupt):
+                self.is_at_work = True
+                signal()
+            self.is_at_work = False
+
+    def empty(self) -> bool:
+        """Do the jobs that wait. Returns whether there is no signal for wait()."""
+        try:
+            self.put(self.wait(0.0))
+            return False
+        except Empty:
+            return True
+
+
+@contextmanager
+def stop_signals(signals: Signals) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM put their names into `signals`. They interrupt a job
+    that this thread does.
+
+    This holds on the main thread, for signals without a handler of the program's own.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        import signal
+
+        def take(number: int, frame: object) -> None:
+            signals.put(signal.Signals(number).name)
+            if signals.is_at_work:
+                raise KeyboardInterrupt
+
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        for name in STOPS:
+            number = signal.Signals[name]
+            if signal.getsignal(number) in usual:
+                before[number] = signal.signal(number, take)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_job(
     ctx: Context,
     job: Job,
@@ -6573,40 +6635,7 @@ class LineOutbox(Outbox):
             self.connection.lose(end)
 
 
-class Signals:
-    """What the thread in run() waits for: Ctrl-C and SIGTERM, by their names; the end
-    of the input; and jobs that must run on that thread."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Any] = SimpleQueue()
-        # It is safe in a signal handler, as it takes no lock of ours.
-        self.put = self._queue.put
-        self.is_at_work = False
-
-    def wait(self, seconds: float = float("inf")) -> str:
-        """Block for the next signal, and return it; do jobs meanwhile. Raises Empty
-        after `seconds`."""
-        until = time.monotonic() + seconds
-        while True:
-            signal = get_within(self._queue, until - time.monotonic())
-            if not callable(signal):
-                return str(signal)
-            # The signal that interrupts a job has put its name into the queue.
-            with suppress(KeyboardInterrupt):
-                self.is_at_work = True
-                signal()
-            self.is_at_work = False
-
-    def empty(self) -> bool:
-        """Do the jobs that wait. Returns whether there is no signal for wait()."""
-        try:
-            self.put(self.wait(0.0))
-            return False
-        except Empty:
-            return True
-
-
-# The signals besides those of the system
+# The signals besides STOPS
 INPUT_ENDED = "the input has ended"
 PEER_STUCK = "the client reads nothing"
 BURST = "the reading thread serves"
@@ -6789,38 +6818,6 @@ def wait_for(job: Job, seconds: float, signals: Signals) -> None:
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
             # The input has ended, or another job was late.
             pass
-
-
-# This process's own signals and streams, while run() has them
-STOPS = ("SIGINT", "SIGTERM")
-
-
-@contextmanager
-def stop_signals(signals: Signals) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM put their names into `signals`. They interrupt a job
-    that this thread does.
-
-    This holds on the main thread, for signals without a handler of the program's own.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        import signal
-
-        def take(number: int, frame: object) -> None:
-            signals.put(signal.Signals(number).name)
-            if signals.is_at_work:
-                raise KeyboardInterrupt
-
-        usual = (signal.SIG_DFL, signal.default_int_handler)
-        for name in STOPS:
-            number = signal.Signals[name]
-            if signal.getsignal(number) in usual:
-                before[number] = signal.signal(number, take)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -14300,8 +14300,8 @@ class TestVendor:
         text = make("server")
         self.show("server", text)
         self.serves(self.program(self.ON_STDIO), ["2025-06-18", MODERN])
-        self.refuses("mcp_lite.Server('x').start_http()", "server", "http")
-        self.refuses("mcp_lite.Client('x.py')", "server", "client")
+        self.refuses("mcp_lite.Server('x').start_http()", "server", "stdio", "http")
+        self.refuses("mcp_lite.Client('x.py')", "server", "client", "stdio")
         whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         assert self.statements(text) < 0.6 * whole
 
@@ -14311,8 +14311,8 @@ class TestVendor:
         self.show("client", text)
         self.calls(SERVE, ["2025-06-18", MODERN])
         url = "mcp_lite.Client('http://127.0.0.1:1/mcp').connect()"
-        self.refuses(url, "client", "http")
-        self.refuses("mcp_lite.Server('x')", "server", "client")
+        self.refuses(url, "client", "stdio", "http")
+        self.refuses("mcp_lite.Server('x')", "server", "client", "stdio")
         whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         assert self.statements(text) < 0.45 * whole
 
@@ -14324,7 +14324,8 @@ class TestVendor:
 
     @pytest.mark.parametrize("legacy", [[], ["legacy"]])
     def test_a_server_over_http(self, make, legacy):
-        """It serves POSTs of 2026-07-28; with `legacy`, sessions, too."""
+        """It serves POSTs of 2026-07-28, and nothing on stdio; with `legacy`, sessions,
+        too."""
         self.show(
             " ".join(["server", "http", *legacy]), make("server", "http", *legacy)
         )
@@ -14333,6 +14334,8 @@ class TestVendor:
             if not legacy:
                 with pytest.raises(UnsupportedVersion):
                     Client(url, protocol_version="2025-06-18").connect()
+        with_stdio = ["server", "stdio", "http", *legacy]
+        self.refuses("mcp_lite.Server('x').run()", *with_stdio)
 
     def test_a_client_over_http(self, make):
         """It calls servers at a URL, and logs in nowhere; a server that wants a session
@@ -14344,6 +14347,8 @@ class TestVendor:
             connect = f"mcp_lite.Client({legacy}).connect()"
             self.refuses(connect, "client", "http", "legacy")
         self.refuses("mcp_lite.OAuth()", "client", "http", "oauth")
+        child = "mcp_lite.Client('x.py').connect()"
+        self.refuses(child, "client", "stdio", "http")
 
     def test_a_client_that_logs_in(self, make, site):
         """It knows sessions as well."""
@@ -14355,7 +14360,7 @@ class TestVendor:
 
     def test_everything(self, make):
         """A copy with all features is the file."""
-        features = ["server", "client", "http", "legacy", "oauth", "cli"]
+        features = ["server", "client", "stdio", "http", "legacy", "oauth", "cli"]
         text = make(*features)
         self.show(" ".join(features), text)
         source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
@@ -14462,8 +14467,8 @@ if __name__ == "__main__":
     once(print)
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
-        assert text.startswith("# mcp_lite 7, cut to: server\n# The licence.\n")
-        assert 'class Listener(_LeftOut):\n    needs = "server http"\n' in text
+        assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
+        assert 'class Listener(_LeftOut):\n    needs = "server stdio http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.

@@ -6,15 +6,17 @@ it keeps the definitions that can be reached, in their order, with their comment
 Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
      python3 examples/vendor.py client http oauth --no-comments > vendor/mcp_lite.py
 
-server      Server, on stdio or over streams of its own
-client      Client, for programs on stdio, streams, and a Server where that is kept
-http        the same over HTTP, of 2026-07-28
-legacy      the sessions of older revisions over HTTP, and HTTP+SSE
+server      Server
+client      Client; in memory, too, where Server is kept
+stdio       both on standard streams and any other pair of streams; kept unless the
+            copy is for http
+http        both over HTTP, of 2026-07-28 alone
+legacy      the sessions of older revisions over HTTP, and HTTP+SSE: http
 oauth       the client logs in: client, http
-cli         the command line: client
+cli         the command line: client, stdio
 
 Whatever was left out raises NotImplementedError when it is called, with the command
-that makes a copy which has it. The first lines of a copy tell its version and features.
+that makes a copy which has it. The first line of a copy has its version and features.
 """
 
 import argparse
@@ -27,8 +29,8 @@ from collections import namedtuple
 # mcp_lite.py is one folder up.
 SOURCE = os.path.join(os.path.dirname(__file__), os.pardir, "mcp_lite.py")
 
-FEATURES = ("server", "client", "http", "legacy", "oauth", "cli")
-IMPLIED = {"oauth": ("client", "http"), "cli": ("client",), "legacy": ("http",)}
+FEATURES = ("server", "client", "stdio", "http", "legacy", "oauth", "cli")
+IMPLIED = {"oauth": ("client", "http"), "cli": ("client", "stdio"), "legacy": ("http",)}
 # What is left out of a copy that has not all of these features: names, and the classes
 # and functions of whole sections. Everything else is kept if it can be reached.
 NAMES = {
@@ -37,9 +39,13 @@ NAMES = {
     ),
     **dict.fromkeys("Audio Image EmbeddedResource ResourceLink".split(), {"server"}),
     "Message": {"server"},
+    **dict.fromkeys(
+        "StreamTransport Deputy read_plainly serve_stream wait_for".split(), {"stdio"}
+    ),
+    **dict.fromkeys("private_wire Child inherited_environment".split(), {"stdio"}),
     "Client": {"client"},
     "ClientEndpoint": {"client"},
-    "MemoryTransport": {"server", "client"},
+    "MemoryTransport": {"server", "client", "stdio"},
     "LegacyEndpoint": {"legacy"},
     "LegacyHttp": {"legacy"},
 }
@@ -172,6 +178,7 @@ def reach(pieces, features, public):
 def cut(source, features, with_comments=True):
     """Return the text of a copy with these features."""
     features = set(features).union(*[IMPLIED.get(each, ()) for each in features])
+    features |= set() if "http" in features else {"stdio"}
     pieces = split(source)
     values = {name: each.node for each in pieces for name in each.names}
     public = ast.literal_eval(values["__all__"].value)
@@ -227,7 +234,7 @@ def main():
     parser.add_argument("-o", dest="file", help="without it, to stdout")
     parser.add_argument("--no-comments", action="store_true")
     options = parser.parse_args()
-    if set(options.features) <= {"http", "legacy"}:
+    if set(options.features) <= {"stdio", "http", "legacy"}:
         parser.error("name server or client, or both")
     with open(SOURCE, encoding="utf-8") as file:
         text = cut(file.read(), options.features, not options.no_comments)
