@@ -196,8 +196,8 @@ There are seven kinds of threads. The names of all but yours begin with "mcp-":
     one-off     does one thing and ends, such as a timer
     http        one accepts connections; each connection has another one, which reads
                 its requests, runs their handlers and writes their answers
-The head of the section Threads has a table of every lock, queue and wait, and the rules by which
-no wake-up is lost.
+The head of the section Threads has a table of every lock, queue and wait, and the rules
+by which no wake-up is lost.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
@@ -414,9 +414,8 @@ class McpError(Exception):
     def from_wire(error: Json) -> McpError:
         """Return the exception for {"code", "message", "data"}, whatever these are.
 
-        The code decides which class it is. For a tool that does not exist, say, some
-        servers have only a general code. There, the text or the data make it a
-        NotFound.
+        The code decides which class it is. Some servers have only a general code for an
+        unknown tool: there the text, or the data, makes it a NotFound.
         """
         code = error.get("code")
         text = str(error.get("message", ""))
@@ -477,13 +476,11 @@ class InvalidResponse(_CodedError, code=-32603):
 
 
 class InternalError(_CodedError, code=-32603, status=500):
-    """The receiver failed; its log says why. A code from the wire becomes this class,
-    not the one above."""
+    """The receiver failed; its log says why. Off the wire, the code is this class."""
 
 
 class NotFound(InvalidParams):
-    """Nothing has this name, or URI. For a resource, legacy revisions have the code
-    -32002."""
+    """Nothing has this name, or URI. Of a resource, legacy revisions say -32002."""
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
@@ -499,8 +496,8 @@ class UnsupportedVersion(_CodedError, code=-32022, status=400):
 
 
 class RequestCancelled(_CodedError, code=-32800):
-    """The request was cancelled, but its sender still wants an answer. Its code is none
-    of the specification's: peers that send `$/cancelRequest` expect it."""
+    """The request was cancelled, and its sender expects an answer all the same. The
+    code comes from the protocol of language servers, as `$/cancelRequest` does."""
 
 
 ERRORS: dict[int, type[McpError]] = {
@@ -508,9 +505,8 @@ ERRORS: dict[int, type[McpError]] = {
 }
 # "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
-# Some servers say "not found" by these codes, others mean another thing: -32001 may be
-# a timeout. The text decides, or the data: "uri" for a resource, as the specification
-# says.
+# Some servers use these codes for "not found", others for something else: -32001 may be
+# a timeout. So the text decides, or the data, which has the "uri" of a resource.
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
@@ -544,8 +540,8 @@ class Timeout(TimeoutError):
     """No answer came within the time given. The request was cancelled.
 
     message: what did not happen
-    details: what else is known of a server, such as its command and the last lines of
-        its stderr; in the text, too
+    details: more about a server, such as its command and the last lines of its stderr;
+        in the text, too
     """
 
     def __init__(self, message: str, details: str = "") -> None:
@@ -559,12 +555,12 @@ class Cancelled(Exception):
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. For a child process, the text also includes all this:
+    """The other end is gone. For a child process, the text includes all of this:
 
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
-    command: as it was started, a list; in the text, only up to its first option
-    stderr: its last lines, as they came; in the text, control characters are escaped
+    command: as it was started, a list; the text has it up to its first option
+    stderr: its last lines; in the text, control characters are escaped
     """
 
     def __init__(
@@ -605,11 +601,11 @@ class HttpFailure(ConnectionError):
     """A request over HTTP has failed; the next one may succeed.
 
     message: what happened, and what may help
-    url: of the server that said so, without its user and query; "" where none did
-    http_status: what it said, or None where no server answered
+    url: of the server that answered, without its user and query; else ""
+    http_status: of its answer; None where no server answered
     challenge: the parameters of its WWW-Authenticate, their "scheme", and its
         DPoP-Nonce as "nonce"; or {}
-    retry_after: the seconds after which it wants to be asked again, or None
+    retry_after: the seconds to wait before the next request, or None
     """
 
     def __init__(
@@ -633,16 +629,16 @@ class AuthorizationError(HttpFailure):
 
 class _InputRequired(BaseException):
     """Ends this run of a handler, past its own `except Exception`. `result` has the
-    questions. When the client has answered, it sends the request again, and the handler
+    questions. The client sends the request again, with its answers, and the handler
     runs again from its top."""
 
     def __init__(self, result: Json) -> None:
         self.result = result
 
 
-# A terminal takes some of these for commands; people take the others for another
-# line, or another order of writing: C0 and C1 but for the tab, marks of direction, line
-# separators, halves of surrogates.
+# Characters that a terminal takes for commands, or that make people see another line or
+# another order: C0 and C1 but for the tab, marks of direction, line separators, and
+# halves of surrogates.
 UNPRINTABLE = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -650,9 +646,9 @@ UNPRINTABLE = (
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """Return anybody's text as a terminal or a log may show it: with `\\x1b` for ESC.
+    """Return a text as a terminal or a log may show it: with `\\x1b` for ESC.
 
-    keep_lines: line feeds stay; else they are shown as `\\n`
+    keep_lines: line feeds stay; else they become `\\n`
     """
     if keep_lines:
         return "\n".join(map(printable, text.split("\n")))
@@ -660,8 +656,7 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
 
 
 def sendable(text: str) -> str:
-    """Return anybody's text as UTF-8 can carry it: with `\\ud800` for a lone surrogate,
-    which a text may quote from the peer."""
+    """Return a text as UTF-8 can carry it: with `\\ud800` for a lone surrogate."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -701,7 +696,7 @@ def error_text(error: object) -> str:
 # check_envelope is the one check of what makes a message. Nothing here knows of
 # methods, sessions or connections.
 
-# A message may have so many `[` and `{`, and a longer one an eighth of its bytes. Each
+# The most `[` and `{` of a message; a long one may have an eighth of its bytes. Each
 # becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
 
@@ -733,8 +728,8 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
-    one that would take too much memory."""
+    """Decode one message. Raises no other error than ParseError, and InvalidRequest for
+    a message that would take too much memory."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         refusal = InvalidRequest(f"more than {most} arrays and objects")
@@ -748,8 +743,8 @@ def parse_message(data: bytes) -> Any:
 
 
 def encode_json(value: object) -> str:
-    """Encode a value. Raises ValueError or TypeError for what JSON cannot say: NaN, an
-    object."""
+    """Encode a value. Raises ValueError or TypeError for what JSON does not have, such
+    as NaN, or an object."""
     try:
         return _ENCODER.encode(value)
     except RecursionError:
@@ -768,22 +763,21 @@ def encode_message(message: object) -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """Make an empty error of a line that cannot be decoded, such as one with the NaN
-    that Python writes, if it begins as an answer: the request with that id then fails
-    at once. Return {} for any other line."""
+    """Make an empty error of a line that begins as an answer but cannot be decoded, say
+    for the NaN that Python writes, so that its request fails at once. Return {} for any
+    other line."""
     head = re.match(_BEGINNING + rb'"(?:result|error)"', line)
     return {"id": json.loads(head[1]), "error": {}} if head else {}
 
 
 def is_id(value: object) -> bool:
-    """Return whether a request may have this id. True is an int to Python, not to
-    JSON; and no answer can carry half a surrogate back."""
+    """Return whether a request may have this id: an integer, which True is not, or a
+    text that an answer can carry back."""
     return type(value) is int or (isinstance(value, str) and sendable(value) == value)
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
-    """Return a table's entry under an id of the peer's, which may be anything; or
-    None."""
+    """Return the entry under an id that the peer chose, or None."""
     return table.get(key) if is_id(key) else None
 
 
@@ -806,8 +800,8 @@ def member_at(value: Any, path: Iterable[str]) -> Any:
 def check_envelope(message: object) -> str:
     """Return whether it is a "request", a "notification" or a "response".
 
-    Raises InvalidRequest for what is none of them: basic/index.md#messages. Raises
-    InvalidParams for parameters that are no object.
+    Raises InvalidRequest for anything else (basic/index.md#messages), and InvalidParams
+    for parameters that are no object.
     """
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
@@ -830,7 +824,7 @@ def check_envelope(message: object) -> str:
     if part == "method" and "id" not in message:
         return "notification"
     request_id = message.get("id")
-    # An error may have the id null: it is about what had no id that could be read.
+    # An error may have the id null: that of its request could not be read.
     if not is_id(request_id) and (part == "method" or request_id is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(request_id)}")
     return "request" if part == "method" else "response"
@@ -847,15 +841,13 @@ def result_message(request_id: Any, result: Json) -> Json:
 
 
 def error_message(request_id: Any, error: McpError) -> Json:
-    """Make the answer that a request has failed; without an id, about no known
-    request."""
+    """Make the answer to a request that has failed; without an id, if none is known."""
     known_id = error.request_id if request_id is None else request_id
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=known_id)
 
 
 class LineFramer:
-    """Cuts bytes that arrive in any pieces into lines. It does not keep the rest of a
-    line over the limit."""
+    """Cuts bytes, which arrive in any pieces, into lines."""
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
@@ -863,8 +855,8 @@ class LineFramer:
         self._line = bytearray()
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """Return the lines that these bytes complete, but for blank ones; None in place
-        of one that is too long. b"", the end of the input, completes a line, too."""
+        """Return the lines that these bytes complete, without blank ones; None in place
+        of a line over the limit. b"", the end of the input, completes a line, too."""
         *ended, begun = (data or b"\n").split(b"\n")
         lines: list[bytes | None] = []
         for line in ended:
@@ -884,35 +876,33 @@ class LineFramer:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# This section has one table of everything that can be said, but for tasks. A row for
-# each method says which side sends it, in which revisions, which capability it needs,
-# which handler serves it, and what it is for. A rule of one method is a trait in its
-# row: the sections below look at the trait, and hardly ever at the name.
+# One table of everything that can be said, but for tasks. The row of a method has its
+# sender, its revisions, the capability that it needs, the handler that serves it, and
+# its purpose. A rule of one method is a trait in its row: the sections below look at
+# the trait, and hardly ever at the name.
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
-    """Make the rules of check_members() from {"name": type}. A name that ends in "?" is
-    optional."""
+    """Make the rules of check_members() from {"name": type}; "name?" is optional."""
     return tuple(
         (name.rstrip("?"), not name.endswith("?"), kind) for name, kind in kinds.items()
     )
 
 
 class Method:
-    """A row of the table: a method, which side sends it, and the rules for it.
+    """A row of the table: a method, and the rules for it.
 
-    `sender` is "client", "server" or "both". The attributes below are traits of the
-    method: a row says only those that differ from the default.
+    `sender` is "client", "server" or "both". The attributes below are the traits of a
+    method, with their defaults.
     """
 
-    # "request" or "notification"; "either" for a method of an extension, which may come
-    # as both.
+    # "request" or "notification"; "either" for a method of an extension.
     kind = "request"
     # The method that serves it: of the receiver's Endpoint, for a request; of
     # Connection, for a notification about an open request.
     handler = ""
-    # A capability that the receiver must have declared, as a path; and the error that
-    # it answers with if it has not.
+    # A capability that the receiver must have declared, as a path; and the error of its
+    # answer if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
     # The extension that its sender must have declared, too.
@@ -922,9 +912,8 @@ class Method:
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake.
+    # It may come before the handshake; it belongs to the handshake.
     early = False
-    # It is one of the handshake's messages.
     handshake = False
     # The reading thread serves it, so that the next message finds it done.
     inline = False
@@ -932,12 +921,10 @@ class Method:
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
-    # The client that has asked may reuse the result, but no other one: its
-    # `cacheScope` is "private".
+    # The client may reuse the result for itself: its `cacheScope` is "private".
     cached = False
-    # The header Mcp-Name mirrors this parameter.
+    # The header Mcp-Name mirrors this parameter; Mcp-Param-* headers mirror arguments.
     mirrored = ""
-    # Headers Mcp-Param-* mirror arguments.
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
@@ -945,11 +932,10 @@ class Method:
     fails_readably = False
     # It is a log message.
     logs = False
-    # It ends another request.
+    # It ends another request, whose id is in the parameter `subject`; its sender may
+    # still expect an answer to that.
     cancels = False
-    # The parameter with the id of that request.
     subject = "requestId"
-    # Its sender still wants an answer to the request that it cancels.
     expects_answer = False
     # It is the first message on a subscription.
     acknowledges = False
@@ -991,14 +977,8 @@ METHODS: dict[str, Method] = {
             early=True,
             handshake=True,
             inline=True,
-            purpose=(
-                "A session begins: the client says which revision it would speak,"
-                " what it can do, and who it is."
-            ),
-            outcome=(
-                "The server has chosen the revision, and says what it offers: "
-                "neither side may ask the other for anything else."
-            ),
+            purpose="A session begins: which revision, which capabilities, who it is.",
+            outcome="The server has chosen the revision, and says what it offers.",
             setback="There is no session: this server, or this revision, will not do.",
             page="basic/lifecycle",
         ),
@@ -1008,10 +988,7 @@ METHODS: dict[str, Method] = {
             kind="notification",
             until=LAST_LEGACY,
             handshake=True,
-            purpose=(
-                "The client has understood. Now the session is open, and the "
-                "server may ask, too."
-            ),
+            purpose="The session is open. From now on the server may ask, too.",
             page="basic/lifecycle",
         ),
         Method(
@@ -1020,10 +997,7 @@ METHODS: dict[str, Method] = {
             kind="notification",
             until=LAST_LEGACY,
             handshake=True,
-            purpose=(
-                "No revision has this: some tutorials say it for "
-                "notifications/initialized."
-            ),
+            purpose="In no revision; some tutorials have it for the one above.",
             page="basic/lifecycle",
         ),
         Method(
@@ -1045,16 +1019,9 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             cached=True,
-            purpose=(
-                "Which revisions does the server speak, and what does it offer? A "
-                "client may ask this first, as only servers of the modern era "
-                "know this request."
-            ),
+            purpose="Which revisions does the server speak, and what does it offer?",
             outcome="It is a modern server: there will be no session.",
-            setback=(
-                "It is a legacy server, most likely: the client goes on with "
-                "`initialize`, unless it is to speak a modern revision only."
-            ),
+            setback="Most likely a legacy server: the client tries `initialize`.",
             page="server/discover",
         ),
         # Tools: server/tools.md.
@@ -1066,10 +1033,7 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="tools",
             cached=True,
-            purpose=(
-                "Which functions may the model call? It reads their descriptions,"
-                " and the schemas of their arguments, to choose."
-            ),
+            purpose="Which functions may the model call, with which arguments?",
             outcome="The client shows these to its model.",
             page="server/tools",
         ),
@@ -1083,12 +1047,9 @@ METHODS: dict[str, Method] = {
             mirrors_arguments=True,
             asks=True,
             fails_readably=True,
-            purpose="The model wants this function to be run, with these arguments.",
-            outcome="What the function has returned, for the model to read.",
-            setback=(
-                "The call could not be made: there is no such tool, or its "
-                "arguments are wrong."
-            ),
+            purpose="The model wants this function to run, with these arguments.",
+            outcome="The value of the function, for the model to read.",
+            setback="There is no such tool, or its arguments are wrong.",
             page="server/tools",
         ),
         # Resources: server/resources.md.
@@ -1100,10 +1061,7 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resources",
             cached=True,
-            purpose=(
-                "Which texts and data are there to show to the model? The "
-                "program, or its user, will choose."
-            ),
+            purpose="Which texts and data can the program show to the model?",
             outcome="The client may read each of these by its URI.",
             page="server/resources",
         ),
@@ -1115,9 +1073,7 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resourceTemplates",
             cached=True,
-            purpose=(
-                "Which resources are there whose URIs have blanks to be filled in?"
-            ),
+            purpose="Which resources have URIs with blanks to fill in?",
             page="server/resources",
         ),
         Method(
@@ -1129,9 +1085,7 @@ METHODS: dict[str, Method] = {
             cached=True,
             mirrored="uri",
             asks=True,
-            purpose=(
-                "The program wants what is behind this URI, as context for the model."
-            ),
+            purpose="The program wants the contents of this URI for its model.",
             outcome="The contents: text, or bytes in base64.",
             page="server/resources",
         ),
@@ -1143,8 +1097,8 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
-            purpose="The client wants to be told whenever this resource changes.",
-            outcome="The server will tell it of each change.",
+            purpose="The client wants to know whenever this resource changes.",
+            outcome="The server will notify it of each change.",
             page="server/resources",
         ),
         Method(
@@ -1155,7 +1109,7 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
-            purpose="The client does not want to be told of this resource any more.",
+            purpose="The client no longer wants to know about this resource.",
             page="server/resources",
         ),
         # Prompts: server/prompts.md.
@@ -1167,10 +1121,7 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="prompts",
             cached=True,
-            purpose=(
-                "Which prepared messages are there for the user to pick, as slash"
-                " commands, say?"
-            ),
+            purpose="Which prepared messages can the user pick, say as commands?",
             outcome="The client offers these to its user.",
             page="server/prompts",
         ),
@@ -1182,11 +1133,8 @@ METHODS: dict[str, Method] = {
             params=_CALL,
             mirrored="name",
             asks=True,
-            purpose=(
-                "The user has picked this one: the server makes its messages, "
-                "with these arguments."
-            ),
-            outcome="Messages, with which the client goes to its model.",
+            purpose="The user has picked this one, with these arguments.",
+            outcome="Messages, which the client sends to its model.",
             page="server/prompts",
         ),
         # The rest of a server's offers: server/utilities/, and
@@ -1209,9 +1157,7 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"level": str}),
             until=LAST_LEGACY,
             inline=True,
-            purpose=(
-                "From which severity on does the client want to hear log messages?"
-            ),
+            purpose="The least severe log messages that the client wants.",
             page="server/utilities/logging",
         ),
         Method(
@@ -1222,11 +1168,7 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             stays_open=True,
-            purpose=(
-                "The client wants to hear of changes. As there is no session, this"
-                " request stays open, and the changes come as notifications on its"
-                " stream."
-            ),
+            purpose="The client wants to know of changes. This request stays open.",
             outcome="The subscription is over.",
             page="basic/patterns/subscriptions",
         ),
@@ -1251,11 +1193,8 @@ METHODS: dict[str, Method] = {
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
-            purpose=(
-                "The server asks the client's model for a text; the user may look"
-                " at it before."
-            ),
-            outcome="What the model has written.",
+            purpose="The server wants a text from the client's model.",
+            outcome="The text that the model has written.",
             page="client/sampling",
         ),
         Method(
@@ -1268,14 +1207,8 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"message": str}),
             since="2025-06-18",
             until=LAST_LEGACY,
-            purpose=(
-                "The server has a question for the user: a form to fill in, or a "
-                "page to visit."
-            ),
-            outcome=(
-                "What the user has done: accept, with the form's content, decline"
-                " or cancel."
-            ),
+            purpose="The server asks the user to fill in a form, or visit a page.",
+            outcome="The user's action, and the content of the form.",
             page="client/elicitation",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
@@ -1285,12 +1218,7 @@ METHODS: dict[str, Method] = {
             kind="notification",
             handler="_cancelled",
             cancels=True,
-            purpose=(
-                "The side that sent a request no longer wants its answer: the work "
-                "is to stop. In the modern era only a client on stdio says this, "
-                "and a server that ends a subscription; over HTTP, a client hangs "
-                "up."
-            ),
+            purpose="Its sender no longer wants the answer: the work is to stop.",
             page="basic/patterns/cancellation",
         ),
         Method(
@@ -1300,10 +1228,7 @@ METHODS: dict[str, Method] = {
             handler="_cancelled",
             subject="id",
             expects_answer=True,
-            purpose=(
-                "No revision has this: language servers say it for "
-                "notifications/cancelled."
-            ),
+            purpose="In no revision; language servers have it for the one above.",
             page="basic/patterns/cancellation",
         ),
         Method(
@@ -1311,10 +1236,7 @@ METHODS: dict[str, Method] = {
             "notifications/progress",
             kind="notification",
             handler="_progress",
-            purpose=(
-                "How far a request has come, under the token that came with it. In "
-                "the modern era only a server says this."
-            ),
+            purpose="How far a request has come, under the token that it had.",
             page="basic/patterns/progress",
         ),
         Method(
@@ -1344,10 +1266,7 @@ METHODS: dict[str, Method] = {
             "server",
             "notifications/resources/updated",
             kind="notification",
-            purpose=(
-                "A resource has changed that the client wanted to hear of: it may"
-                " read it again."
-            ),
+            purpose="A resource has changed: the client may read it again.",
             page="server/resources",
         ),
         Method(
@@ -1363,9 +1282,7 @@ METHODS: dict[str, Method] = {
             kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
-            purpose=(
-                "What the user was sent to a page for is done: the client may go on."
-            ),
+            purpose="The page that the user was sent to is done with.",
             page="client/elicitation",
         ),
         Method(
@@ -1374,7 +1291,7 @@ METHODS: dict[str, Method] = {
             kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
-            purpose="The subscription stands: of these changes the client will hear.",
+            purpose="The subscription is open, for these kinds of changes.",
             page="basic/patterns/subscriptions",
         ),
         Method(
@@ -1390,9 +1307,9 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("neither", "", kind="nothing")
 
-# A client may ask to hear of these changes. Each has a member of the parameters by
-# which subscriptions/listen asks for it, the notification that reports it, and the
-# capability that promises this. See also DECLARED, in Server.
+# The changes that a client may ask to hear of: the parameter of subscriptions/listen
+# that asks, the notification that reports the change, and the capability that promises
+# it. See also DECLARED, in Server.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1408,15 +1325,13 @@ LIST_CHANGES = {
 
 
 def method_row(name: object) -> Method:
-    """Return the row of a method; UNKNOWN for what is in no revision, or no name."""
+    """Return the row of a method; UNKNOWN for anything that is in no revision."""
     return METHODS.get(str(name), UNKNOWN)
 
 
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
-    """Check members against (name, required, type) each.
-
-    Raises InvalidParams naming the first that is wrong.
-    """
+    """Check members against rules, (name, required, type) each. Raises InvalidParams
+    for the first that is wrong."""
     for name, required, kind in rules:
         value = members.get(name)
         # True is an int to Python, but no integer to JSON.
@@ -1428,8 +1343,8 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
-    """Return whether ("resources", "subscribe"), say, was declared: as true, or an
-    object."""
+    """Return whether a path such as ("resources", "subscribe") was declared: as true,
+    or as an object."""
     declared = member_at(capabilities, path)
     return declared is True or isinstance(declared, dict)
 
@@ -1438,11 +1353,10 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. Protocol #################################################################
 ###############################################################################
 
-# This section is one side of a conversation, without I/O, locks or clocks. Each message
-# from the peer passes one gate, Protocol.receive, which decides whether the message may
-# come now, and what it means. A request is registered before a handler starts. The
-# thread that pops a request from the dict of open ones ends it, and only that thread
-# may still send messages about it.
+# One side of a conversation, without I/O, locks or clocks. Each message from the peer
+# passes one gate, Protocol.receive, which decides whether the message may come now, and
+# what it means. A request is registered before its handler starts. The thread that pops
+# it from the dict of open requests ends it, and no other may send anything about it.
 
 
 class Request:
@@ -1453,15 +1367,15 @@ class Request:
 
     respond() and cancel_request() are methods of Connection.
 
-    The defaults stand in the class, so that a request is cheap to make. None of them is
-    ever changed in place: a request gets its own value by an assignment.
+    The defaults stand in the class, so that a request is cheap to make; none of them is
+    ever changed in place.
     """
 
     modern = False
     # It is an extension's notification: served as a request, but not answered.
     is_notification = False
-    # Its handler must stop: the peer no longer wants the answer, or the conversation
-    # ends, or the handler took too long, and the server has answered without it.
+    # Its handler must stop: the peer no longer wants the answer, the conversation ends,
+    # or the handler took too long, and the server has answered without it.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -1501,8 +1415,8 @@ class Request:
         return error_message(self.id, error)
 
     def cancel(self) -> None:
-        """Tell its work to stop: each callback is called once, by the thread that pops
-        it. Never blocks."""
+        """Have its work stop: call each callback once, on the thread that pops it.
+        Never blocks."""
         self.cancelled = True
         while self.callbacks:
             # RuntimeError: there is no thread to be had, or an event loop has ended.
@@ -1517,21 +1431,20 @@ class Request:
         return True
 
 
-# A notification, with its row of METHODS, or UNKNOWN, and its size in bytes, where that
-# is known. To a server, the notification of an extension that it has is a Request.
+# A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. On
+# a server, the notification of an extension that it has is a Request.
 Notification = namedtuple("Notification", "method params row size", defaults=[0])
-# The end of a request of ours, and the PendingRequest that waits for it. It has a
-# result or an error: the peer's, or one of ours that says why no answer will come.
+# The end of a request of ours, and its PendingRequest: a result, or an error, which is
+# the peer's, or says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
-# A refusal of something that is no message, or may not come now. `why` is the reason;
-# `reply` is the message to send, or None. `is_late` marks an answer to no open request,
-# which may simply be late. `is_stray` marks a line from a server that is no message,
-# such as one that it printed.
+# A refusal of something that is no message, or may not come now: the reason, and the
+# message to send, or None. `is_late` marks an answer to no open request, which may
+# simply be late; `is_stray` a line that is no message: a server may have printed it.
 Refusal = namedtuple(
     "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
 )
 
-# Every modern request says the first two in `_meta`, and may say the third:
+# A modern request has the first two in its `_meta`, and may have the third:
 # basic/index.md#meta.
 MODERN_META = _typed_members(
     {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
@@ -1551,9 +1464,8 @@ class Protocol:
     """One side of a conversation.
 
     role: "client" or "server"
-    capabilities: a function that gives what this side declares now
-    extension_row: a function that gives the row of a method that is not in METHODS;
-        UNKNOWN for what is no extension's either
+    capabilities: a function that returns what this side declares now
+    extension_row: a function that returns the row of an extension's method, or UNKNOWN
 
     On a server, the handshake of the legacy era opens a session: `initialize` sets
     `version`, `peer_info` and `peer_capabilities`, and the notification that follows
@@ -1577,10 +1489,10 @@ class Protocol:
         self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # Our requests that are not answered yet, by id. A request is registered here
-        # before its bytes leave: see PendingRequest, in Connection.
+        # Our requests without an answer yet, by id. Each is registered here before its
+        # bytes leave: see PendingRequest, in Connection.
         self.pending: dict[Any, Any] = {}
-        # The peer's requests that are not answered, by id.
+        # The peer's requests without an answer yet, by id.
         self.in_flight: dict[RequestId, Request] = {}
         # The ids of our next requests.
         self.ids = itertools.count(1)
@@ -1622,12 +1534,9 @@ class Protocol:
         return Refusal(str(error), error_message(known_id, error))
 
     def _may_answer(self) -> bool:
-        """Return whether this side answers requests at all.
-
-        In the modern era "the client MUST NOT send JSON-RPC _responses_":
-        basic/transports/streamable-http.md. Nor does a client answer before a revision
-        is agreed on.
-        """
+        """Return whether this side answers requests at all. A client does not before a
+        revision is agreed on; in the modern era it "MUST NOT send JSON-RPC
+        _responses_": basic/transports/streamable-http.md."""
         return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
 
     def _receive_request(self, message: Json) -> Request:
@@ -1640,8 +1549,8 @@ class Protocol:
         return request
 
     def _admit(self, request: Request) -> None:
-        """Check that this may come now: lifecycle, era, method, sender, revision,
-        capability, extension, parameters. Raises McpError if it may not."""
+        """Check lifecycle, era, method, sender, revision, capability, extension and
+        parameters. Raises McpError if this may not come now."""
         row = request.row
         # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
         # other than pings and logging".
@@ -1674,9 +1583,8 @@ class Protocol:
                 f"{request.method}: this {self.role} did not declare {needed}"
             )
 
-        # "Extensions are advertised in the `extensions` field": basic/versioning.md. No
-        # legacy revision has that field, but none closes its list of capabilities, so a
-        # legacy client may use it, too.
+        # "Extensions are advertised in the `extensions` field": basic/versioning.md.
+        # Legacy revisions leave their list of capabilities open, so it may stand there.
         extension = ("extensions", row.extension)
         if row.extension and not has_capability(request.capabilities, extension):
             raise MissingCapability(
@@ -1691,7 +1599,7 @@ class Protocol:
         check_members(row.params, request.params)
 
     def _admit_modern(self, request: Request) -> None:
-        """Take what a modern request says of itself in `_meta`."""
+        """Read what a modern request says about itself in `_meta`."""
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
         request.version = meta[META_VERSION]
@@ -1707,7 +1615,7 @@ class Protocol:
         request.client_info = meta.get(META_CLIENT_INFO) or {}
 
     def _open_session(self, request: Request) -> None:
-        """Take what the client says in `initialize`."""
+        """Read what the client says in `initialize`."""
         # "MUST respond with the same version. Otherwise [...] another": the latest that
         # has a handshake.
         version = request.params["protocolVersion"]
@@ -1716,8 +1624,8 @@ class Protocol:
         self.version = request.version = version
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
-        # Some clients keep a child alive, and open each later session with another
-        # `initialize`. It opens the session anew; what is in flight goes on.
+        # Some clients keep a child alive, and open each session with an `initialize` of
+        # its own. It opens the session anew; requests in flight go on.
         self.initialized = False
         self.log_level = Protocol.log_level
         self.subscribed = {}
@@ -1729,7 +1637,7 @@ class Protocol:
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
         if row.kind == "either":
-            # It is an extension's. It has no id, so a new object serves as its key.
+            # An extension's. It has no id, so a new object serves as its key.
             request = Request({**message, "id": object()}, self)
             request.is_notification = True
             self._admit(request)
@@ -1763,8 +1671,8 @@ class Protocol:
 # 6. Threads ##################################################################
 ###############################################################################
 
-# This section waits, runs jobs on threads, and passes on lines of log and of trace. It
-# knows nothing of messages.
+# Waiting, running jobs on threads, and passing on lines of log and of trace. Nothing
+# here knows of messages.
 #
 # Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
 # *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
@@ -1775,7 +1683,6 @@ class Protocol:
 #  6  Workers._jobs                  jobs, in order            submit(); close()
 #     Workers._lock                  threads, count, closed    leaf
 #     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
-#     time_limit()'s Timer           a limit                   cancel(); its time
 #     _PRINTING                      one prints to stderr      leaf: it prints only what
 #                                                              fits into the pipe
 #     Inbox._items                   what waits for a program  put(); close()
@@ -1786,6 +1693,7 @@ class Protocol:
 #     MainThread._running            turn: one runs jobs       never waited for
 #     Signals._queue                 signals, ends, jobs       a signal handler; the
 #                                                              reader; "mcp-end"; TICK
+#     time_limit()'s Timer           a limit                   cancel(); its time
 #     outcome, in run_job()          what a host returns       the job; a cancellation
 #     EventLoop._lock, started       one loop                  the start of its thread;
 #                                                              DRAIN_SECONDS
@@ -1856,22 +1764,9 @@ def do_nothing(*ignored: object, **options: object) -> None:
     """A no-op callback."""
 
 
-def at_exit(fn: Job) -> ExitStack:
-    """Make a context manager that calls fn() at the end of its block.
-
-    A function with @contextmanager would set the traceback of an exception that passes
-    through, and the exceptions of some host programs refuse that.
-    """
-    stack = ExitStack()
-    stack.callback(fn)
-    return stack
-
-
 def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
-    """Block for the next item. Raises Empty after `seconds`.
-
-    The wait is cut into slices, between which Python looks whether a signal has come.
-    """
+    """Block for the next item. Raises Empty after `seconds`. Between slices of the
+    wait, Python runs signal handlers."""
     until = time.monotonic() + seconds
     while True:
         # Up to Python 3.12, get(timeout=) may hang unless get_nowait() was tried first.
@@ -1888,29 +1783,15 @@ def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
 def start_thread(
     name: str, job: Callable[..., object], *arguments: Any
 ) -> threading.Thread:
-    """Call job(*arguments) on a new thread, which does not keep Python alive.
-
-    Raises RuntimeError if the system has no thread to give.
-    """
+    """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
+    RuntimeError if the system has no thread to give."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
     thread.start()
     return thread
 
 
-def time_limit(
-    seconds: float, job: Callable[..., object], *arguments: Any
-) -> ExitStack:
-    """Limit the time of a `with` block: after `seconds`, another thread calls
-    job(*arguments). Raises RuntimeError if the system has no thread to give."""
-    timer = threading.Timer(seconds, job, arguments)
-    timer.name = "mcp-timer"
-    timer.daemon = True
-    timer.start()
-    return at_exit(timer.cancel)
-
-
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
-    """Block until these threads have ended, for `seconds` in all. Return whether they
+    """Block until these threads have ended, for `seconds` in all; return whether they
     have."""
     until = time.monotonic() + seconds
     joined = list(threads)
@@ -1920,8 +1801,8 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Return whether a read can be done without blocking; with `writing`, whether a
-    write of 4 KiB can. Windows cannot tell that of a write: there it is always True."""
+    """Return whether a read would not block; with `writing`, a write of 4 KiB, which
+    Windows cannot tell: there it is always True."""
     import select
 
     try:
@@ -1931,17 +1812,8 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(0))
     except (OSError, ValueError, TypeError):
-        # It is closed, as the next call says, or has no descriptor.
+        # It is closed, as the next call reports, or has no descriptor.
         return True
-
-
-def shut(sock: Socket, how: int = 2) -> None:
-    """Shut the reading side of a socket (0), its writing side (1), or both (2). A
-    thread that is blocked there wakes. TLS, if there is any, is passed over."""
-    import socket
-
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
 
 
 class Workers:
@@ -1986,10 +1858,8 @@ class Workers:
         return self._unfinished == 0 and not self._guests
 
     def submit(self, job: Job) -> bool:
-        """Have a job done. Never waits for another one.
-
-        False after close(), and if there is no thread, and the system has none.
-        """
+        """Have a job done. Never waits for another one. Returns False after close(),
+        and if there is no thread and the system has none to give."""
         with self._lock:
             if self._closed:
                 return False
@@ -2039,10 +1909,8 @@ class Workers:
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs. The threads do those that wait, then end. Block until all
-        but the calling one have ended, for `seconds` at most.
-
-        Returns whether they have ended. Idempotent.
-        """
+        but the calling one have ended, for `seconds` at most; return whether they have.
+        Idempotent."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -2053,8 +1921,8 @@ class Workers:
 
 
 class SameThread:
-    """Workers that are none: submit() does the job at once, on the thread that calls
-    it. Over HTTP that is the thread of the request."""
+    """Stands in for Workers where each request has a thread, as over HTTP: submit()
+    does the job at once, on the calling thread."""
 
     has_more = False
 
@@ -2067,17 +1935,17 @@ class SameThread:
         return True
 
     def close(self, seconds: float) -> bool:
-        """As Workers have it: nothing is left to do."""
+        """A no-op."""
         return True
 
 
-# Levels of Python's logging, which is slow to import.
+# The levels of Python's logging, which is slow to import.
 DEBUG = 10
 INFO = 20
 WARNING = 30
 ERROR = 40
 
-# Bytes that one call prints to stderr: so much can be written to a pipe that is ready.
+# Bytes that one call prints to stderr: a pipe that is ready takes so many.
 MAX_STDERR = 4_000
 # Characters of a message that trace=True prints.
 MAX_TRACE = 160
@@ -2087,15 +1955,15 @@ _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. It is
-    dropped if stderr is full, or closed."""
+    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. Drop
+    it if stderr is full, or closed."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) > MAX_STDERR:
         # A traceback ends with what matters most.
         data = data[: MAX_STDERR // 4] + b"\n...\n" + data[-MAX_STDERR // 2 :]
     stream = sys.stderr
-    # A host program may have put a console of its own there. That is mostly a widget,
-    # which hangs, or crashes, when a thread other than the main one writes to it.
+    # A host program may have put a console of its own there, mostly a widget, which
+    # hangs, or crashes, if any thread but the main one writes to it.
     is_console = stream is not None and not isinstance(stream, io.TextIOBase)
     if is_console and threading.current_thread() is not threading.main_thread():
         stream = sys.__stderr__
@@ -2110,10 +1978,8 @@ def log_line(
     error: BaseException | None = None,
     logger: str = "mcp_lite",
 ) -> None:
-    """Give a line to one of Python's loggers, with the traceback of an error.
-
-    Where the program has set up no handler, warnings and errors are printed to stderr.
-    """
+    """Pass a line to one of Python's loggers, with the traceback of an error. Where the
+    program has no handler for it, print warnings and errors to stderr."""
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2126,7 +1992,8 @@ def log_line(
     raised: Any = None
     traced = None
     if error is not None:
-        # An exception may quote a peer. Indented, its lines are no lines of the log.
+        # An exception may quote a peer. Indented, none of its lines passes for one of
+        # the log.
         raised = (type(error), error, error.__traceback__)
         lines = logging.Formatter().formatException(raised)
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
@@ -2162,18 +2029,15 @@ class BurstLog:
 
 
 class Inbox:
-    """What waits for a thread of the user's, the oldest first.
-
-    It holds MAX_QUEUED items and MAX_QUEUED_BYTES. Beyond that the oldest go, as the
-    log then says. close() ends it, for all threads that take items.
-    """
+    """Items that wait for a thread of the user's, the oldest first. Beyond MAX_QUEUED
+    items, or MAX_QUEUED_BYTES, the oldest go, which is logged."""
 
     def __init__(self, about: str) -> None:
         self._about = about
         # Items with their sizes; (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
-        # The bytes of all that was put in, and of all that was taken out. Threads that
-        # take at the same time may miscount; the bound is stricter then.
+        # The bytes of all items put in, and of all taken out. Threads that take at the
+        # same time may lose a count, which makes the bound stricter.
         self._came = 0
         self._gone = 0
         self._lost = BurstLog()
@@ -2201,16 +2065,16 @@ class Inbox:
         return item
 
     def close(self) -> None:
-        """Let every thread know, behind what waits, that nothing more comes."""
+        """End it, behind the items that wait, for every thread that takes items."""
         self._items.put((None, 0))
 
 
 def tracer(trace: _Trace) -> Trace | None:
-    """Make the function (direction, line) that trace= stands for; None for no trace.
+    """Make a function (direction, line) of the value of trace=; None for no trace.
 
-    trace=None stands for the value of the variable MCP_LITE_TRACE. A function is
-    called. True, or 1, prints each line to stderr, shortened; a path appends each line,
-    behind its direction, to a file. A failure is logged, and breaks nothing.
+    None is the value of the environment variable MCP_LITE_TRACE. A function is called.
+    True, or 1, prints each line to stderr, shortened; a path appends each line, behind
+    its direction, to a file. A failure is logged, and breaks nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
@@ -2223,7 +2087,7 @@ def tracer(trace: _Trace) -> Trace | None:
 
 
 def _call_trace(trace: Any, direction: str, line: bytes) -> None:
-    """Show a line that passes, as tracer() says."""
+    """Show one line, as tracer() describes."""
     try:
         if callable(trace):
             trace(direction, line)
@@ -2245,22 +2109,19 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
 ###############################################################################
 
 # A Connection is a Protocol with threads around it. One thread reads, and passes bytes
-# to feed(). Workers serve the requests. An Outbox takes what is said, and has it
-# written. There are three seams: a Transport carries bytes, an Outbox messages, and an
-# Endpoint knows what they mean. This section opens no file and no socket, and runs no
-# user code but through its Endpoint.
+# to feed(). Workers serve the requests. An Outbox has messages written. There are three
+# seams: a Transport carries bytes, an Outbox messages, and an Endpoint knows what they
+# mean. This section opens no file and no socket, and runs the user's code only through
+# the Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
-# So many requests may wait for a worker; one more is refused.
-MAX_BACKLOG = 10_000
-# A trace tells the first of these about messages that this side sends, the second about
-# those that it receives. "-->" goes to the server.
+MAX_BACKLOG = 10_000  # requests that wait for a worker; one more is refused
+# The directions of a trace, for what this side sends and receives.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
 def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
-    """Return an answer, and its bytes; an error in its place if it has what JSON cannot
-    say."""
+    """Return an answer and its bytes; an error in its place if JSON cannot say it."""
     try:
         return answer, encode_message(answer)
     except (ValueError, TypeError) as error:
@@ -2284,17 +2145,16 @@ class Transport:
                            end. One thread of the client's own calls it, in a loop
         write(data)        to send all of it, whole lines; it may block. One thread at a
                            time calls it, while another one reads
-        details()          to tell what else is known of the other end; the text of a
-                           Timeout ends with that
-        describe_end(why)  to make the exception for those who still wait at the end; it
-                           may take a moment
+        details()          for the end of a Timeout's text: more about the other end
+        describe_end(why)  to make the exception for calls that still wait at the end;
+                           it may take a moment
         close()            to end it, so that read() and write() return or raise soon.
                            Any thread calls it, once, even if it has ended by itself
     read() and write() raise OSError, or ValueError, as closed files do, when the other
     end is gone: from then on, nothing more is read, or written.
 
-    A transport that `feeds` is not asked to read. It hands over what comes by itself,
-    on one thread at a time, by connection.feed(data), and tells of the end by
+    A transport that `feeds` is never asked to read. It passes on what comes, on one
+    thread at a time, by connection.feed(data), and reports the end by
     connection.close(self.describe_end(why)).
 
     For a server it is easier to call Server.serve.
@@ -2302,11 +2162,11 @@ class Transport:
 
     feeds = False
     # Headers mirror arguments of tools. The client then reads the list of tools, which
-    # says of which, before the first call.
+    # says which, before the first call.
     mirrors = False
 
     def start(self, connection: Connection) -> None:
-        """Know the connection that this carries."""
+        """Begin to carry a connection."""
 
     def read(self) -> bytes:
         """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
@@ -2320,36 +2180,35 @@ class Transport:
         """End it. Called once, from any thread."""
 
     def details(self) -> str:
-        """Tell what else is known of the other end: " (its name)", say."""
+        """Return more about the other end for an error's text, such as its name."""
         return ""
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """Make the exception that tells how this ended, and all that is known of it."""
+        """Return the exception that describes the end, with all that is known."""
         return ConnectionClosed(why)
 
 
 class Endpoint:
-    """Stands behind a Connection, and knows what its messages mean.
+    """Serves the messages of a Connection: a server has one, a client has one.
 
-    A server has one, a client has one. To write another, derive from this class, and
-    give an instance to a Connection. Only `serve_request` must be written. The Protocol
-    judges what the other end may say now: each message that comes here was admitted,
-    and has the members that its row of METHODS says. The Connection calls these
-    methods, none of which may raise:
+    To write another, derive from this class, and give an instance to a Connection. Only
+    `serve_request` must be written. The Protocol has admitted each message that comes
+    here: it has the members of its row in METHODS. The Connection calls these methods,
+    none of which may raise:
         serve_request       once for each request, on a thread that may take its time.
                             If the row of the method says `inline`, the reading thread
                             calls it, and it must not block. If the endpoint sets
                             `may_block`, that holds for handshakes alone
         serve_notification  on the reading thread, in order; it must not block. The
                             Connection itself serves those about an open request
-    The Connection calls input_ended when the other end says no more, but may still
-    listen. HTTP also asks for header_parameters.
+        input_ended         when the other end sends no more, but may still listen
+    HTTP also calls header_parameters.
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. The answer is
     written when serve_request returns; if it has returned before, the thread that
-    answers calls connection.outbox.flush_soon(). A request that is never answered stays
-    open, until it is cancelled.
+    answers calls connection.outbox.flush_soon(). A request without an answer stays open
+    until it is cancelled.
     """
 
     # The user's code may run for any request.
@@ -2362,38 +2221,38 @@ class Endpoint:
     def serve_notification(
         self, connection: Connection, notification: Notification
     ) -> None:
-        """Take note of a notification that is not about an open request."""
+        """Act on a notification that is not about an open request."""
 
     def input_ended(self, connection: Connection) -> None:
-        """Take note that the other end says no more; it may still listen."""
+        """Act on the end of the input. The other end may still listen."""
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Tell what HTTP headers mirror of a tool's arguments: see mirrored_headers."""
+        """Return which arguments of a tool HTTP headers mirror: mirrored_headers()."""
         return []
 
 
 class Outbox:
-    """Takes what a Connection says, one message after another, and has it written.
+    """Takes the messages of a Connection, and has them written.
 
     To send is to queue: send() and finish() never block, as the Connection may hold its
-    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards the
-    caller has it written: rule 5, by flush() if it may wait for a slow peer, as workers
-    and handlers may, else by flush_soon(). Rule 7: no outbox knows what another one
-    holds.
+    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards, by
+    rule 5, the caller has it written: by flush() if it may wait for a slow peer, as
+    workers and handlers may, else by flush_soon(). Rule 7: no outbox knows what another
+    one holds.
 
-    This one drops all. It stands where nothing can be said but an answer.
+    This one drops all messages. It serves where nothing but an answer can be sent.
     """
 
-    # The Connection that it belongs to sets this.
+    # Its Connection sets this.
     connection: Any = None
 
     def send(self, message: Json) -> None:
         """Queue a message."""
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue the answer to a request, None if it gets none; or what answers no known
-        request, or the answers to a batch. If an answer has what JSON cannot say, an
-        error takes its place."""
+        """Queue the answer to a request, None if it gets none. Without a request, it is
+        an error about no known one, or the answers to a batch. An error takes the place
+        of an answer that JSON cannot say."""
 
     def flush(self) -> None:
         """Write what waits, or wait while the peer is slow."""
@@ -2402,17 +2261,16 @@ class Outbox:
         """Have another thread write what waits, unless this one need not wait."""
 
     def drain(self, seconds: float) -> None:
-        """Block until all is written, for `seconds` at most. This is the end."""
+        """Block until all is written, for `seconds` at most. Nothing more is sent."""
 
     def leave(self, retry_ms: int) -> None:
         """Have the client of an HTTP stream come back for the rest."""
 
 
 class Batch(Outbox):
-    """Collects the answers to a batch, and sends them together when all are there. All
-    else goes where it goes without one.
+    """Collects the answers to a batch, and sends them together when all are there.
 
-    size: how many answers it waits for; some requests get none, and count as well
+    size: how many requests end; some of them get no answer
     """
 
     def __init__(self, outbox: Outbox, size: int) -> None:
@@ -2442,11 +2300,10 @@ class PendingRequest:
 
         new --Connection.request()--> open --resolve(), or cancel()--> done
 
-    While it is open it is in `protocol.pending`, under its id. The thread that takes it
-    out of there owns its ending (rule 1), and calls resolve(). Any thread may wait for
-    it.
+    While it is open, it is in `protocol.pending` under its id. The thread that removes
+    it owns its ending (rule 1), and calls resolve(). Any thread may wait for it.
 
-    Connection.register() opens one without a request. It waits for the connection's
+    Connection.register() opens one without a request: it waits for the connection's
     end.
     """
 
@@ -2491,8 +2348,8 @@ class PendingRequest:
         return self.answer is not None or self.error is not None
 
     def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
-        """End it by `error`, and tell the peer why: basic/patterns/cancellation.md.
-        Never blocks. False if it has ended before."""
+        """End it by `error`, and send the peer the reason, as described in
+        basic/patterns/cancellation.md. Never blocks. False if it has ended before."""
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, None, error):
             return False
@@ -2504,10 +2361,10 @@ class PendingRequest:
         return True
 
     def notify_cancelled(self) -> None:
-        """Tell the peer to stop."""
+        """Ask the peer to stop."""
         # "The `initialize` request MUST NOT be cancelled by clients".
         if not method_row(self.method).handshake:
-            # The reason may quote what cannot be said in UTF-8.
+            # The reason may quote half a surrogate.
             reason = sendable(self.abandoned or "") or None
             params = add_given({"requestId": self.id}, reason=reason)
             self._connection.notify("notifications/cancelled", params)
@@ -2515,11 +2372,11 @@ class PendingRequest:
     def take(
         self, seconds: float = float("inf"), deadline: float = float("inf")
     ) -> Any:
-        """Block for the next item that came before the end; None at the end.
+        """Block for the next item before the end; return None at the end.
 
         Raises Timeout after `seconds`, but not while another thread answers a question
-        of the peer's, as a user may think for long; and at the `deadline`, by
-        time.monotonic(), all the same.
+        of the peer's, as a user may think for long. At the `deadline`, by
+        time.monotonic(), it raises Timeout all the same.
         """
         while True:
             with suppress(Empty):
@@ -2550,8 +2407,10 @@ class PendingRequest:
                     on_progress(*map(progress.get, ("progress", "total", "message")))
         except BaseException as error:
             # The peer gets its type, or a Timeout's message, and no more.
-            told = error.message if isinstance(error, Timeout) else type(error).__name__
-            self.cancel(told)
+            reason = (
+                error.message if isinstance(error, Timeout) else type(error).__name__
+            )
+            self.cancel(reason)
             raise
         if self.error is not None:
             # Other threads may raise the same one.
@@ -2560,24 +2419,20 @@ class PendingRequest:
 
 
 class Connection:
-    """One conversation: a Protocol, its Endpoint, and the Outbox for what it says.
+    """One conversation: a Protocol, its Endpoint, and the Outbox for its messages.
 
         feed() --> receive() --> act() --> a worker: serve()
                                              --> respond() --> the outbox --> the peer
         request() --> PendingRequest.result() <-- act(): the answer
 
     `workers` do what may block: a pool, or SameThread where each request has a thread.
-    `loop` runs `async def` handlers.
-
-    `trace` is called with each message that passes: see tracer(). The thread that takes
-    a request out of `protocol.in_flight`, or out of `protocol.pending`, has ended it,
-    and only that thread may still speak about it.
+    `loop` runs `async def` handlers. `trace` is called with each message: see tracer().
     """
 
     session_id: str | None = None
-    # The reason why nothing is said any more.
+    # Why nothing more is sent.
     reason: BaseException | None = None
-    # The reason why no answer comes any more, though the peer may still listen.
+    # Why no answer comes any more, though the peer may still listen.
     silence: BaseException | None = None
     # Whether the peer can be notified of changes at any time.
     carries_changes = True
@@ -2619,8 +2474,8 @@ class Connection:
         # The threads whose callbacks answer questions now.
         self._answerers: set[int] = set()
 
-    # Reading. But for the trace, feed() runs the user's code only for the requests
-    # whose row is `inline`. It never blocks.
+    # Reading. feed() never blocks. It runs the user's code only for the trace, and for
+    # requests whose row is `inline`.
     def read_all(self) -> None:
         """Read until the input ends. This is all that a reading thread does."""
         while self.read():
@@ -2638,7 +2493,7 @@ class Connection:
         return bool(data)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that came in, b"" at their end, and have workers serve them."""
+        """Take bytes that came in, b"" at their end; workers serve the requests."""
         for line in self._framer.feed(data):
             self.receive(line)
 
@@ -2657,7 +2512,7 @@ class Connection:
             if isinstance(event, Notification):
                 event = event._replace(size=len(line))
         except McpError as error:
-            # It may have been the answer to a request of ours. That ends here.
+            # If it is the answer to a request of ours, that request ends here.
             event = self.protocol.refuse(unread_answer(line or b""), error)
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
@@ -2665,10 +2520,10 @@ class Connection:
         self.act(event)
 
     def details(self) -> str:
-        """Say what is known of the other end, for the text of a Timeout."""
+        """Return what is known about the other end, for the text of a Timeout."""
         strays = self._strays.count
-        told = f"; {strays} lines were no messages; does the server print?"
-        return (told if strays else "") + self.transport.details()
+        hint = f"; {strays} lines were no messages; does the server print?"
+        return (hint if strays else "") + self.transport.details()
 
     def receive_batch(
         self,
@@ -2676,8 +2531,8 @@ class Connection:
         outbox: Outbox,
         prepare: Callable[[Event], object] = do_nothing,
     ) -> None:
-        """Take the messages of a batch, whose answers go to an outbox together.
-        prepare(event) is called before each is served. Raises InvalidRequest."""
+        """Take the messages of a batch; their answers go to an outbox together. Call
+        prepare(event) before each is served. Raises InvalidRequest."""
         if self.protocol.version != BATCH_VERSION:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         if not 0 < len(messages) <= MAX_BATCH:
@@ -2691,8 +2546,8 @@ class Connection:
             self.act(event, batch)
 
     def act(self, event: Event, outbox: Outbox | None = None) -> None:
-        """Act on what the Protocol made of a message. What it is answered with goes to
-        this outbox, if there is one."""
+        """Act on what the Protocol made of a message. Its answer goes to this outbox,
+        if there is one."""
         if isinstance(event, Request):
             event.outbox = outbox
             self._submit(event)
@@ -2711,7 +2566,7 @@ class Connection:
     def _submit(self, request: Request) -> None:
         row = request.row
         if row.inline and (row.handshake or not self.endpoint.may_block):
-            # It is served here and now: what follows in the stream finds it done.
+            # Serve it here and now, so that the next message finds it done.
             self.endpoint.serve_request(self, request)
             self._outbox_of(request).flush_soon()
             return
@@ -2730,7 +2585,7 @@ class Connection:
             if not self.workers.has_more:
                 self._outbox_of(request).flush()
 
-    # The rows of METHODS name these two: they serve notifications about an open
+    # The rows of METHODS name these two, which handle notifications about an open
     # request. Each returns whether it was open.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
@@ -2770,10 +2625,10 @@ class Connection:
         return True
 
     def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
-        """End a request, with this answer if there is one, and tell its work to stop.
+        """End a request, with this answer if there is one, and have its work stop.
 
-        False if the request has ended before. Never blocks, but over HTTP it may write
-        the end of a stream, which a slow client holds up.
+        False if it has ended before. Never blocks, except over HTTP, where a slow
+        client may hold up the end of a stream.
         """
         if not self.respond(request, answer):
             return False
@@ -2786,7 +2641,7 @@ class Connection:
         for request in list(self.protocol.in_flight.values()):
             self.cancel_request(request)
 
-    # Saying
+    # Sending
     def _outbox_of(self, request: Request | None) -> Outbox:
         if request is None or request.outbox is None:
             return self.outbox
@@ -2799,11 +2654,9 @@ class Connection:
         about: Request | None = None,
         progress: float | None = None,
     ) -> Outbox:
-        """Queue a message, and return where; the caller flushes that. Never blocks.
-
-        One about a request of the peer's is sent only while that is in flight, and if
-        its `progress` increases.
-        """
+        """Queue a message, and return its outbox, which the caller flushes. Never
+        blocks. A message about a request of the peer's is sent only while that is in
+        flight, and if its `progress` increases."""
         outbox = self._outbox_of(about)
         with self._lock if about is not None else nullcontext():
             # progress: "MUST stop after completion".
@@ -2822,7 +2675,7 @@ class Connection:
         self.send(call_message(method, params), about).flush_soon()
 
     def tell_trace(self, line: bytes) -> None:
-        """Tell the trace, if there is one, what this side sends."""
+        """Pass a line that this side sends to the trace, if there is one."""
         if self.trace is not None:
             self.trace(self._sends, line)
 
@@ -2830,9 +2683,8 @@ class Connection:
     def register(self, pending: PendingRequest, request_id: Any) -> None:
         """Open the wait for the answer to the request with this id. Raises
         ConnectionClosed."""
-        # Rule 2: register first, look afterwards. lose() and input_ended() set the
-        # reason before they look for pending requests, so one of the two threads sees
-        # the other.
+        # Rule 2: register before checking the reason. lose() and input_ended() set it
+        # before they look for pending requests, so neither can miss the other.
         pending.id = request_id
         self.protocol.pending[request_id] = pending
         reason = self.reason or self.silence
@@ -2858,12 +2710,12 @@ class Connection:
         params: Json | None,
         about: Request | None = None,
     ) -> PendingRequest:
-        """Send a request, whose answer `pending` gets. Never blocks.
+        """Send a request, and return `pending`, which gets the answer. Never blocks.
 
-        about: the peer's request that this one serves, if it serves one
+        about: the peer's request that this one serves, if any
 
-        Raises ConnectionClosed, Cancelled if `about` has ended, and as encode_message
-        does.
+        Raises ConnectionClosed, Cancelled if `about` has ended, and what
+        encode_message() raises.
         """
         request_id = next(self.protocol.ids)
         if pending.wants_progress:
@@ -2887,14 +2739,13 @@ class Connection:
         return pending
 
     def cancel_pending(self, error: BaseException) -> None:
-        """Cancel every request of ours: it ends by `error`."""
+        """Cancel every request of ours; each ends by `error`."""
         for pending in list(self.protocol.pending.values()):
             pending.cancel(str(error), error)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Inside, count this thread among those that answer a question of the
-        peer's."""
+        """Inside, this thread counts as one that answers a question of the peer's."""
         thread = threading.get_ident()
         self._answerers.add(thread)
         try:
@@ -2908,22 +2759,21 @@ class Connection:
 
     # Ending
     def input_ended(self) -> None:
-        """Wait for no more answers, as the peer has said its last. Never blocks."""
+        """Wait for no more answers, as the peer sends nothing more. Never blocks."""
         self.silence = ConnectionClosed("the conversation is over")
         self.cancel_pending(self.silence)
         self.endpoint.input_ended(self)
         self.outbox.flush_soon()
 
     def lose(self, reason: BaseException) -> None:
-        """Say no more, as the peer has gone, and cancel all that is open. Never
-        blocks."""
+        """Send no more, as the peer has gone; cancel what is open. Never blocks."""
         self.reason = reason
         self.cancel_requests()
         self.cancel_pending(reason)
 
     def finish(self, seconds: float) -> None:
-        """Block until the workers have ended, and all is written, for `seconds` at most
-        each. Nothing more is served."""
+        """Serve no more. Block until the workers have ended, and until all is written,
+        for `seconds` at most each."""
         self.workers.close(seconds)
         self.tidiers.close(seconds)
         self.outbox.drain(seconds)
@@ -5410,7 +5260,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 11. Questions ###############################################################
 ###############################################################################
 
-# A server asks its client questions: to fill in a form, to sample a text, to list roots.
+# A server asks its client to fill in a form, to sample a text, or to list its roots.
 # Both sides use these functions. The server checks a question before it is sent, and an
 # answer when it has come; the client checks what it is asked. In which revision a block
 # of content exists is in BLOCK_SINCE, in the section Content.
@@ -6156,6 +6006,29 @@ class Context:
         return fingerprint([request.method, salient, principal(self.auth)])
 
 
+def at_exit(fn: Job) -> ExitStack:
+    """Make a context manager that calls fn() at the end of its block.
+
+    A function with @contextmanager would set the traceback of an exception that passes
+    through, and the exceptions of some host programs refuse that.
+    """
+    stack = ExitStack()
+    stack.callback(fn)
+    return stack
+
+
+def time_limit(
+    seconds: float, job: Callable[..., object], *arguments: Any
+) -> ExitStack:
+    """Limit the time of a `with` block: after `seconds`, another thread calls
+    job(*arguments). Raises RuntimeError if the system has no thread to give."""
+    timer = threading.Timer(seconds, job, arguments)
+    timer.name = "mcp-timer"
+    timer.daemon = True
+    timer.start()
+    return at_exit(timer.cancel)
+
+
 # Where functions run
 def run_there(
     run_on: Callable[..., Any],
@@ -6521,6 +6394,15 @@ STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
+
+
+def shut(sock: Socket, how: int = 2) -> None:
+    """Shut the reading side of a socket (0), its writing side (1), or both (2), below
+    TLS, if there is any. A thread that is blocked there wakes."""
+    import socket
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
 
 
 class StreamTransport(Transport):
