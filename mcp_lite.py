@@ -1,4 +1,4 @@
-# mcp_lite: the Model Context Protocol in one file, on the standard library alone.
+# mcp_lite 0.3.0.dev0, for Python 3.8 or newer: the Model Context Protocol in one file.
 # MIT License. Copyright (c) 2026 the authors of mcp_lite.
 #
 # Permission is hereby granted, free of charge, to any person obtaining a copy of this
@@ -36,48 +36,47 @@ A server is functions; a client is calls:
         print(client.call("forecast", city="Oslo"))  # 3 days of sun over Oslo
     server.run()  # serve stdin and stdout until the input ends
 
-The protocol serves programs with a language model in them. Such a program, a chat or an
-editor, connects as client to servers that lend the model what it cannot do alone. A
+The protocol is for programs with a language model in them. Such a program, a chat or an
+editor, connects as a client to servers that lend the model what it cannot do alone. A
 server has
     tools      functions; the model reads their descriptions and schemas, and decides
                which to call
-    resources  texts and data under URIs, for the program to show to the model
+    resources  texts and data under URIs, which the program may show to the model
     prompts    templates of messages, for the user to pick
-A server may ask back: it asks the user to fill in a form (elicitation), the model to
-write a text (sampling), or the program which folders it may work on (roots).
+A server may also ask: the user, to fill in a form (elicitation); the model, to write a
+text (sampling); or the program, for the folders that it may work on (roots).
 
 Six words:
     revision    a version of the specification, named by its date.
-    capability  something that a side declares it can do. The other side asks it for
-                nothing else.
+    capability  something that a side declares it can do. The other side must not ask
+                for anything else.
     `_meta`     an object in parameters, or in a result, about the message itself.
     session     a conversation that begins with a handshake, which fixes the revision
-                and the capabilities. Over stdio it lasts as long as the process, over
-                HTTP it goes by an id in a header.
+                and the capabilities. Over stdio it lasts as long as the process; over
+                HTTP an id in a header names it.
     legacy      the revisions up to 2025-11-25. An `initialize` handshake opens a
                 session, in which both sides may send requests.
     modern      the revisions since 2026-07-28. There is no session: every request
-                carries its revision and the client's capabilities in `_meta`, and
-                stands alone. A server asks its questions in a result. The client then
-                sends the request again, with the answers, and the server runs the
+                stands alone, and carries its revision and the client's capabilities in
+                `_meta`. A server's question is the result of a request. The client
+                sends the request again, with the answer, and the server runs the
                 handler again from its top.
-Why there are two eras: a session ties a client to the one process that remembers it. In
-the modern era nothing is remembered between requests, so any process may answer any of
-them.
+There are two eras because a session ties a client to the one process that remembers it.
+In the modern era nothing is remembered between requests, so any process may answer any
+of them.
 
-How two sides agree: to a server, a request with a version in `_meta` is modern. Any
-other request belongs to a session, which only `initialize` can open. This client begins
-with `server/discover`, which only modern servers know. If the server answers with an
-error that is not one of the modern era's, or offers none but legacy revisions, or is
-silent, the client goes on with `initialize`. With `protocol_version=` a program tells
-its client which revision to speak. For a legacy one the client begins with
-`initialize`. For a modern one it asks `server/discover`, never `initialize`, and gives
-up unless the server offers that very revision.
+How the two sides agree on a revision: to a server, a request with a version in `_meta`
+is modern; any other belongs to a session, which only `initialize` can open. This client
+begins with `server/discover`, which only modern servers know. If the server answers
+with an error of the legacy era, offers legacy revisions only, or is silent, the client
+goes on with `initialize`. A program may choose the revision by `protocol_version=`. For
+a legacy one, the client begins with `initialize`. For a modern one, it never sends
+`initialize`, and fails unless the server offers that very revision.
 
-Where the specification is: comments name its pages by path. basic/lifecycle.md is
+Comments name pages of the specification by their path: basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
-for each revision. A comment that names no revision means the newest one that has the
-page.
+for each revision. Where no revision is named, the newest one that has the page is
+meant.
 
 One conversation of each era on the wire, a message a line, --> from the client:
     legacy
@@ -111,40 +110,41 @@ One conversation of each era on the wire, a message a line, --> from the client:
          "when": {"action": "accept", "content": {"day": "Monday"}}},
          "requestState": "what was answered before, signed"}}
     <-- {..., "id": 2, "result": {"resultType": "complete", ...}}
-    modern, over HTTP: each message is a POST; headers repeat what a gateway looks at
+    modern, over HTTP: each message is a POST; headers repeat what gateways look at
     --> POST /mcp HTTP/1.1
         MCP-Protocol-Version: 2026-07-28
         Mcp-Method: tools/call
         Mcp-Name: forecast
-    <-- 200 OK, with the answer as JSON; or as events, if there is progress to tell of:
+    <-- 200 OK, with the answer as JSON; or as events, if there is progress to report:
         data: {"jsonrpc": "2.0", "method": "notifications/progress", "params": {...}}
         data: {"jsonrpc": "2.0", "id": 1, "result": {...}}
 
-The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
+The path of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
-                Client._start       looks in METHODS: may it be asked? adds _meta
-                Call                is the call in flight, and has a PendingRequest
-                Connection.request  registers that, and gives the request to
-                LineOutbox          which queues a line. A thread of its own writes, by
-                Child.write         into the server's stdin
-                PendingRequest.result   lets the caller sleep
+                Client._start       checks in METHODS whether the server offers this, and
+                                    adds `_meta`
+                Call                is the call in flight, with a PendingRequest
+                Connection.request  registers that, and sends the request to
+                LineOutbox          which queues a line; a thread of its own writes it to
+                Child.write         the server's stdin
+                PendingRequest.result   blocks the caller until the end
     server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
-                Deputy, Workers     have a thread for it: the reader, or a worker
-                ServerEndpoint      finds the handler (serve_request): _tools_call
-                Signature.bind      makes arguments of the JSON, or says what is wrong
+                Deputy, Workers     find a thread for it: the reader, or a worker
+                ServerEndpoint      finds the handler, _tools_call (serve_request)
+                Signature.bind      makes arguments of the JSON, or says what is wrong;
                                     your function runs
                 Output.result       makes blocks and structured content of its value
-                Connection.respond  takes the request out of flight, queues the answer;
-                LineOutbox.flush    writes it
-    reader      Connection.feed     as above; Protocol.receive finds who waits for it
-                PendingRequest.resolve  hands it over. The result of a modern call may
-                be a
-                                    question (resultType): Call answers, then sends
-                                    the request again
-    caller      Call.result         has it; value_of makes it a value again
+                Connection.respond  ends the request, and queues the answer, which
+                LineOutbox.flush    writes
+    reader      Connection.feed     as above; Protocol.receive finds the PendingRequest
+                PendingRequest.resolve  wakes the caller
+    caller      Call.result         has the result. If that is a question, as in the
+                                    modern era, Call answers it, and sends the request
+                                    again
+                value_of            makes a value of it
 In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
-LineOutbox and Child; on the server HttpServer and HttpEndpoint read, the thread of the
+LineOutbox and Child; on the server, HttpServer and HttpEndpoint read, the thread of the
 connection works, and an Exchange takes the place of LineOutbox.
 
 The sections, in reading order, in five parts. A section uses those above it. Four doors
@@ -186,25 +186,47 @@ the section Client, which waits for an answer.
 There are seven kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them. In
                 run() and serve() it is the deputy of the reader
-    reader      reads one input: that of a server, that of a client, or the stderr of a
-                child. A server's reader serves what it has read, if no other request is
-                at work; if that takes long, the deputy has another thread read
-    writer      writes, for one conversation, what must not block its caller
+    reader      reads one input: that of a server, of a client, or the stderr of a
+                child. A server's reader serves the requests that it has read, if no
+                other is at work; if that takes long, the deputy starts another reader
+    writer      writes, for one conversation, the messages whose senders must not block
     worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
                 messages, and reads the answers
     loop        runs the `async def` handlers of one conversation, or HTTP server
     one-off     does one thing and ends, such as a timer
-    http        one accepts connections; each connection has another one, which reads
-                its requests, runs their handlers and writes their answers
+    http        one accepts connections; each connection has one more, which reads its
+                requests, runs their handlers and writes their answers
 The head of the section Threads has a table of every lock, queue and wait, and the rules
 by which no wake-up is lost.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
 put something into a queue.SimpleQueue, for others to act on.
+
+For those who keep a copy: the names in `__all__`, their public methods and attributes,
+and all options by name, stay compatible, but for the changes listed here. Other names,
+the order of options, and the texts of errors and of the log may change at any time. A
+version that ends in .dev0 is between releases. `python3 mcp_lite.py --version` prints
+the version, the revisions, and the SHA-256 of the file.
+    0.3.0  Gone                     Write instead
+           Client(version=)         Client(protocol_version=); `version` is now what
+           Client(client_version=)  `client_version` was
+           questions with a URL     Client(on_elicit_url=)
+             in on_elicit
+           tools in on_sample       Client(sampling_tools=True)
+           OAuth(assertion=)        a class derived from OAuth, as in
+                                    examples/conformance_client.py
+           InternalError for a      InvalidResponse
+             server's bad answer
+           Texts of unexpected exceptions stay in the log over HTTP, unless
+           Server(mask_errors=False) shows them.
+    0.2.0  Gone: Client(inherit_env=, max_questions=); max_message, max_kept,
+           max_sessions, session_seconds and legacy_sse of servers, which are constants
+           of this file now; explaining, bridging and groups, which are programs in
+           examples/.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # Python 3.8 or newer
 
 import io
 import itertools
@@ -249,7 +271,7 @@ if TYPE_CHECKING:
     Function = TypeVar("Function", bound=Callable[..., Any])
 
     class Decorator(TypingProtocol):
-        def __call__(self, fn: Function, /) -> Function: ...
+        def __call__(self, fn: Function, /) -> Function: ...  # Python 3.8 or newer
 
     # Given a function, server.tool() returns that; with options alone, a decorator.
     Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)

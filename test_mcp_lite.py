@@ -12800,6 +12800,25 @@ with server.start_http() as http:
 class TestPublicFace:
     """Everything public can be asked for help, and is typed."""
 
+    def test_a_copy_says_which_version_it_is(self):
+        """In line 1, and to an old Python in the line that it cannot read."""
+        text = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
+        head = f"# mcp_lite {mcp_lite.__version__}, for Python 3.8 or newer: "
+        assert text.startswith(head)
+        with pytest.raises(SyntaxError) as refused:
+            ast.parse(text, feature_version=(3, 7))
+        line = text.splitlines()[refused.value.lineno - 1]
+        assert line.endswith("# Python 3.8 or newer")
+
+    def test_a_copy_names_what_is_gone(self):
+        """No option that it calls gone is one of today's."""
+        _, _, changes = mcp_lite.__doc__.partition("Gone   ")
+        gone = re.findall(r"^ +(Client|OAuth|Server)\((\w+)=\) ", changes, re.M)
+        assert len(gone) >= 3
+        for name, option in gone:
+            options = inspect.signature(getattr(mcp_lite, name)).parameters
+            assert option not in options or (name, option) == ("Client", "version")
+
     def test_the_legacy_era_can_be_cut_out(self, tmp_path):
         """Of HTTP: without the halves of two sections, and the statements that name
         them, the rest serves and calls in the modern era."""
