@@ -121,12 +121,12 @@ One conversation of each era on the wire, a message a line, --> from the client:
 
 The path of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
-                Client._start       checks in METHODS whether the server offers this, and
-                                    adds `_meta`
+                Client._start       checks in METHODS that the server offers this, adds
+                                    `_meta`
                 Call                is the call in flight, with a PendingRequest
                 Connection.request  registers that, and sends the request to
-                LineOutbox          which queues a line; a thread of its own writes it to
-                Child.write         the server's stdin
+                LineOutbox          which queues a line; a thread of its own writes it
+                Child.write         to the server's stdin
                 PendingRequest.result   blocks the caller until the end
     server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
@@ -6404,13 +6404,11 @@ class EventLoop:
 # 13. stdio ###################################################################
 ###############################################################################
 
-# This section serves and calls over byte streams, with a message a line: any pair of
-# them, this process's own, or a child's (basic/transports/stdio.md). It moves bytes,
-# hears signals, and ends things. The Connection knows what the bytes mean.
+# Serving and calling over byte streams, with a message on a line: any pair of streams,
+# this process's own, or a child's (basic/transports/stdio.md). This section moves
+# bytes, reacts to signals, and ends things. The Connection knows what the bytes mean.
 
-# While one thread writes, others leave so many lines to it. Beyond that, a handler
-# waits until it is done.
-MAX_LINES = 100
+MAX_LINES = 100  # left to the thread that writes; beyond that, a handler waits for it
 WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
@@ -6430,7 +6428,7 @@ def shut(sock: Socket, how: int = 2) -> None:
 class StreamTransport(Transport):
     """A pair of binary streams: this process's own, a socket's files, any two."""
 
-    # When the write that is being done must have ended, by time.monotonic().
+    # The deadline of the current write, by time.monotonic().
     _write_until = float("inf")
 
     def __init__(self, reader: Any, writer: Any) -> None:
@@ -6447,7 +6445,7 @@ class StreamTransport(Transport):
         left: Any = data
         try:
             count = self._writer.write(left)
-            # A stream that is no file may return None: it has taken all of it.
+            # A stream that is no file may return None: it has written everything.
             while count is not None and count < len(left):
                 left = memoryview(left)[count:]
                 count = self._writer.write(left)
@@ -6456,8 +6454,7 @@ class StreamTransport(Transport):
             self._write_until = float("inf")
 
     def time_left(self) -> float:
-        """Return how many seconds a write that is being done may still take; without
-        one, how many the next one has."""
+        """Return the seconds left for the current write, or for the next one."""
         return min(self._write_until - time.monotonic(), WRITE_SECONDS)
 
     def close(self) -> None:
@@ -6475,9 +6472,9 @@ class LineOutbox(Outbox):
     """Queues lines for a Transport. One thread at a time writes all that wait.
 
     While it writes, the other threads leave their lines to it, so that many answers
-    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn: a
-    handler that has much to say is as slow as its peer. For threads that must not
-    block, another thread writes, which starts with the first of these.
+    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn, so a
+    handler cannot outrun its peer. For threads that must not block, another thread
+    writes, which is started when it is first needed.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -6489,7 +6486,7 @@ class LineOutbox(Outbox):
 
     def send(self, message: Json) -> None:
         line = encode_message(message)
-        # Notifications to a peer that reads nothing are dropped in the end.
+        # Beyond MAX_QUEUED, notifications to a peer that reads nothing are dropped.
         if len(self._lines) < MAX_QUEUED or "id" in message:
             self._lines.append(line)
 
@@ -6518,8 +6515,8 @@ class LineOutbox(Outbox):
     def drain(self, seconds: float) -> None:
         self._writer.submit(self._flush)
         self._writer.close(seconds)
-        # Another thread may have taken the last lines, or have tried in vain while this
-        # one waits for its turn.
+        # Another thread may be writing the last lines, or have failed to get the turn
+        # while this one waits for it.
         if self._writing.acquire(timeout=seconds):
             self._writing.release()
         if self._lines:
@@ -6546,8 +6543,8 @@ BURST = "the reading thread serves"
 
 
 def next_signal(connection: Connection, signals: Signals) -> str:
-    """Block for the next signal, and return it. A write that takes too long is one, as
-    the client reads nothing."""
+    """Block for the next signal, and return it. A write beyond its deadline is one,
+    too: the client reads nothing."""
     transport = connection.transport
     assert isinstance(transport, StreamTransport)
     while True:
@@ -6559,8 +6556,7 @@ def next_signal(connection: Connection, signals: Signals) -> str:
 
 
 class Deputy:
-    """Lets the thread that has read requests serve them, and sees that the input is
-    read all the same.
+    """Lets the reading thread serve requests, and ensures that the input is read.
 
         reading --requests, while no other is served--> serving --all done--> reading
                                                           |
@@ -6568,10 +6564,10 @@ class Deputy:
                                     workers take what waits, and this one ends with
                                     the request that it is serving
 
-    To hand a request to a worker costs more than most handlers do, and so does a write
-    for each answer of a burst. The thread in run() waits anyway: it is the deputy, and
-    while requests keep coming, it looks every TICK. Without this class a server does
-    the same, but slower; see read_plainly.
+    Handing a request to a worker costs more than most handlers do, and so does a write
+    for each answer of a burst. The thread in run(), which only waits, is the deputy:
+    while requests keep coming, it checks every TICK. Without this class a server does
+    the same, but slower; see read_plainly().
     """
 
     TICK = 0.005
@@ -6581,20 +6577,19 @@ class Deputy:
         self._connection = connection
         self._signals = signals
         self._pool = connection.workers
-        # The jobs of what was read: the connection submits them here. The reading thread
-        # alone uses this.
+        # The jobs that the connection has submitted. Only the reading thread uses this.
         self._jobs: deque[Job] = deque()
-        # Those that a reading thread serves; each thread takes out the next one.
+        # The jobs that a reading thread serves. Each thread takes out the next one.
         self._burst: deque[Job] = deque()
         # The thread that reads holds it. No thread waits for it.
         self._reading = threading.Lock()
         # How many times a reading thread began to serve.
         self._begun = 0
-        # Whether the deputy looks every TICK.
+        # Whether the deputy checks every TICK.
         self._is_watched = False
         connection.workers = self
 
-    # The connection sees the deputy in the place of its workers.
+    # To the connection, the deputy stands for its workers.
     def __len__(self) -> int:
         return len(self._pool) + len(self._burst) + len(self._jobs)
 
@@ -6604,7 +6599,7 @@ class Deputy:
         return bool(self._burst)
 
     def submit(self, job: Job) -> bool:
-        """Take a job of the connection's; the reading thread calls this."""
+        """Take a job. The reading thread calls this."""
         self._jobs.append(job)
         return True
 
@@ -6632,7 +6627,7 @@ class Deputy:
         return signal
 
     def _take_over(self) -> None:
-        """Have another thread read if none does: requests are served, and take long."""
+        """Have another thread read, if none does, as handlers take long."""
         if not self._reading.acquire(blocking=False):
             return
         start_thread("mcp-reader", self._read)
@@ -6652,7 +6647,7 @@ class Deputy:
         self._signals.put(INPUT_ENDED)
 
     def _serve_here(self) -> bool:
-        """Serve what was read. Returns whether this thread reads on."""
+        """Serve the jobs of this read. Returns whether this thread reads on."""
         self._burst = self._jobs
         self._jobs = deque()
         self._reading.release()
@@ -6665,7 +6660,7 @@ class Deputy:
 
     def _hand_over(self, jobs: deque[Job]) -> None:
         """Have workers do the jobs that wait."""
-        # IndexError: none is left, as another thread takes jobs out as well.
+        # IndexError: none is left. Another thread may take jobs out as well.
         with suppress(IndexError):
             while True:
                 job = jobs.popleft()
@@ -6675,8 +6670,8 @@ class Deputy:
 
 
 def read_plainly(connection: Connection, signals: Signals) -> str:
-    """Have the input read. Block until it ends, or a signal comes; return which. This
-    is what Deputy does in more steps."""
+    """Have the input read. Block until it ends, or a signal comes; return which.
+    Deputy.wait() does the same in more steps."""
 
     def read() -> None:
         connection.read_all()
@@ -6687,14 +6682,14 @@ def read_plainly(connection: Connection, signals: Signals) -> str:
 
 
 def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
-    """Serve until the input ends, or a signal comes; then end what is in flight.
+    """Serve until the input ends, or a signal comes; then end all requests in flight.
 
-    read: Deputy.wait, or read_plainly(): has the input read, and returns the signal
+    read: Deputy.wait or read_plainly: has the input read, and returns the signal
 
-    When the input has ended, work has DRAIN_SECONDS more. After Ctrl-C or SIGTERM it
-    has none, nor has it for a client that reads nothing. In each case it is then
-    cancelled, and has TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits
-    short. A handler that ignores its cancellation cannot keep this from returning.
+    At the end of the input, handlers have DRAIN_SECONDS more; after Ctrl-C or SIGTERM,
+    and for a client that reads nothing, they have none. Then they are cancelled, and
+    have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits short. A handler
+    that ignores its cancellation cannot keep this function from returning.
     """
     signal = read()
     connection.input_ended()
@@ -6720,7 +6715,7 @@ def wait_for(job: Job, seconds: float, signals: Signals) -> None:
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
-            # The input has ended, or another job was late.
+            # The end of the input, or of a job that was late.
             pass
 
 
@@ -6728,11 +6723,11 @@ def wait_for(job: Job, seconds: float, signals: Signals) -> None:
 def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), and nothing else can reach it.
 
-    Descriptor 0 is the null device meanwhile and 1 is stderr, for print(), C libraries
+    Meanwhile descriptor 0 is the null device and 1 is stderr, for print(), C libraries
     and children alike. Both are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # The numbers 0 and 1 were free then, and may be any file by now.
+        # The numbers 0 and 1 were free, and may be any file by now.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
     # Other programs do not inherit what os.dup() makes.
     reader = io.FileIO(os.dup(0), "r")
@@ -6741,7 +6736,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
     stdout: Any = sys.stdout
     has_stderr = sys.__stderr__ is not None
-    # Under inetd, and by 2>&1, stderr is the wire, too. On a terminal it may stay.
+    # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
     is_wire = has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2)
     stderr = os.dup(2) if is_wire else None
     with open(os.devnull, "r+b", 0) as null:
@@ -6750,8 +6745,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             os.dup2(null.fileno(), 2)
         os.dup2(2 if has_stderr else null.fileno(), 1)
     try:
-        # The buffer of stdout may hold text, which must not reach the wire later; and
-        # prints made to debug should be seen at once.
+        # Text in the buffer of stdout must not reach the wire later; and prints for
+        # debugging should be seen at once.
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
             stdout.reconfigure(line_buffering=True)
@@ -6772,10 +6767,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
 
 
 def _let_go(*files: Any) -> None:
-    """In the child of a fork, put the null device in the place of the wire.
-
-    A child that lives on would keep the wire open, and the client waiting for its end.
-    """
+    """In the child of a fork, put the null device in the place of the wire. A child
+    that lives on would keep the wire open, and the client waiting for its end."""
     with open(os.devnull, "r+b", 0) as null:
         for file in files:
             if not file.closed:
@@ -6784,11 +6777,11 @@ def _let_go(*files: Any) -> None:
 
 # A child process
 #
-# A child gets the variables with these names and beginnings. They tell where it finds
-# programs, files, modules and certificates, and how it talks to people. The official
-# SDKs pass those in the first three lines. Windows, locales, Python, Node and proxies
-# need the others. None is made for a secret, though the URL of a proxy may hold a
-# password. With env= a program gives a server the keys that it needs.
+# The environment variables that a child inherits: where to find programs, files,
+# modules and certificates, and how to talk to people. The official SDKs pass those of
+# the first three lines. Windows, locales, Python, Node and proxies need the others.
+# None is meant for a secret, though the URL of a proxy may hold a password. A program
+# passes the keys that a server needs with env=.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6805,8 +6798,8 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """Pick the variables of this process that a child gets. A shell's functions, which
-    some shells export as variables, are not among them."""
+    """Return the variables that a child inherits, without the functions that some
+    shells export as variables."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -6816,18 +6809,15 @@ def inherited_environment() -> dict[str, str]:
 
 
 def label_of(command: list[str]) -> str:
-    """Return the name that a child's lines are shown with: its script, or program."""
+    """Return the label of a child's lines: the name of its script, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
     return next(scripts, words[0])
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
-    """Make a command as the system starts it, with this PATH.
-
-    On Windows "npx" is npx.cmd, which cmd.exe runs. To cmd.exe many characters are more
-    than text, unless they are quoted as it wants.
-    """
+    """Return a command in the form in which the system can start it, with this PATH. On
+    Windows, "npx" is npx.cmd, for cmd.exe, which wants its own quoting."""
     if os.name != "nt":
         return command
     import shutil
@@ -6836,8 +6826,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     words = [shutil.which(program, path=path) or program, *others]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
-    # The program that the script starts reads "" as one ", and backslashes before it as
-    # half as many. %cd:~,% expands to nothing, so that the % before it begins no name.
+    # The program that the script starts reads "" as one ", and half of the backslashes
+    # before it. %cd:~,% expands to nothing, so that the % before it begins no name.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -6847,13 +6837,10 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
 
 
 class Child(StreamTransport):
-    """A server as a child process, in a process group of its own.
+    """A server as a child process, in a process group of its own, so that the programs
+    that it starts can be ended with it, and Ctrl-C in a terminal reaches only us."""
 
-    Thanks to the group, the programs that it starts can be ended with it, and Ctrl-C in
-    a terminal comes to us alone.
-    """
-
-    # The time that it gets to end by itself: EXIT_SECONDS once it has said something.
+    # How long it has to end by itself: EXIT_SECONDS once it has written something.
     _patience = STARTING_SECONDS
 
     def __init__(
@@ -6865,7 +6852,7 @@ class Child(StreamTransport):
     ) -> None:
         """Start it, with `env` for its whole environment. Raises ConnectionClosed.
 
-        stderr: what gets its lines, as Client has it
+        stderr: as for Client
         """
         import subprocess
 
@@ -6879,7 +6866,7 @@ class Child(StreamTransport):
         flags = 0
         if os.name == "nt":
             flags = 0x08000200
-            # Windows does not tell the upper from the lower case in a variable's name.
+            # On Windows the names of variables have no case.
             env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
@@ -6905,7 +6892,7 @@ class Child(StreamTransport):
         if data:
             self._patience = EXIT_SECONDS
         else:
-            # close() does not do this: another thread may still be in its read then.
+            # close() does not: another thread may still be in its read then.
             self._reader.close()
         return data
 
@@ -6918,7 +6905,7 @@ class Child(StreamTransport):
                 self._hear(line)
 
     def _hear(self, line: bytes) -> None:
-        # A line may overwrite itself, as a progress bar does: the last state counts.
+        # A line may overwrite itself, as a progress bar does: its last state counts.
         text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
         self._lines.append(text[:MAX_STDERR_LINE])
         try:
@@ -6939,7 +6926,7 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """Tell how this child ended. Waits a moment for its exit code and stderr."""
+        """As Transport has it. Waits a moment for the exit code and stderr."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
@@ -6957,10 +6944,10 @@ class Child(StreamTransport):
     def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
 
-        Its input is closed, then it gets SIGTERM, then SIGKILL; on Windows it is killed
-        at once when its input did not end it. Blocks for twice EXIT_SECONDS and a
-        moment, at most. A child that has said nothing yet has nothing to bring to its
-        end, and gets STARTING_SECONDS instead.
+        Its input is closed; then it gets SIGTERM, then SIGKILL. On Windows it is killed
+        if the end of its input did not end it. Blocks for a little more than twice
+        EXIT_SECONDS at most. A child that has written nothing yet has nothing to
+        finish, and gets STARTING_SECONDS instead.
         """
         try:
             with suppress(OSError, ValueError):
