@@ -61,6 +61,8 @@ from mcp_lite import (  # noqa: E402
     NotFound,
     OAuth,
     Param,
+    ParseError,
+    RequestCancelled,
     ResourceLink,
     Server,
     Timeout,
@@ -12851,6 +12853,51 @@ class TestPublicFace:
             "UnsupportedVersion",
         ]
 
+    def test_every_name_is_used_and_explained(self):
+        """These tests use each name of __all__, and the text of README.md or of the
+        handbook mentions it outside of its programs."""
+        with open(__file__, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        used |= {
+            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+        }
+        paths = ("README.md", "examples/README.md")
+        pages = "".join(pathlib.Path(HERE, path).read_text("utf-8") for path in paths)
+        prose = re.sub(r"^ *```.*?^ *```$", "", pages, flags=re.M | re.S)
+        explained = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", prose))))
+        names = set(mcp_lite.__all__)
+        assert names - used == set()
+        assert names - explained == set()
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_each_error_of_a_handler_arrives_as_it_is(self, version, over_http):
+        """With its class, text and data."""
+        server = Server("s")
+        raised = []
+
+        @server.method("vendor/fail")
+        def fail(ctx, params):
+            raise raised[-1]
+
+        classes = [
+            ParseError,
+            InvalidRequest,
+            MethodNotFound,
+            InvalidParams,
+            InternalError,
+            MissingCapability,
+            RequestCancelled,
+        ]
+        with client_at(server, over_http, protocol_version=version) as client:
+            for kind in classes:
+                raised.append(kind("because", {"why": 1}))
+                with pytest.raises(McpError, match="because") as caught:
+                    client.request("vendor/fail")
+                assert type(caught.value) is kind
+                assert caught.value.data == {"why": 1}
+
     @staticmethod
     def things():
         """{dotted name: what __all__ names, or a public attribute of its classes}."""
@@ -12988,6 +13035,15 @@ class TestPublicFace:
         assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
+def anchors_of(path):
+    """The headings of a page, as links name them."""
+    text = pathlib.Path(HERE, path).read_text("utf-8")
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
+    }
+
+
 class TestReadme:
     """README.md and the examples work as they say."""
 
@@ -13020,6 +13076,106 @@ class TestReadme:
             (tmp_path / names[-1]).write_text(block, encoding="utf-8")
         # One of them is the server of another.
         at_once(lambda name: run(sys.executable, name, cwd=tmp_path), zip(names))
+
+    def test_a_server_in_a_minute(self, tmp_path):
+        """In a fresh folder, a copy of the file and the first two programs do what the
+        terminal shows, to the letter."""
+        self.write_first_programs(tmp_path)
+        count = 0
+        for block in self.blocks("console"):
+            for entry in ("\n" + block).split("\n$ ")[1:]:
+                line, _, shown = entry.partition("\n")
+                words = [
+                    {"python3": sys.executable}.get(w, w) for w in shlex.split(line)
+                ]
+                options = {"cwd": tmp_path, "stderr": subprocess.STDOUT}
+                is_failure = shown.startswith("mcp_lite: ")
+                told, _ = run(*words, code=5 if is_failure else 0, **options)
+                assert told.rstrip("\n") == shown.rstrip("\n"), line
+                count += 1
+        assert count == 4
+
+    def test_configs_of_desktop_programs(self, tmp_path):
+        """Both forms are read by examples/group.py, and start the first server."""
+        server = self.write_first_programs(tmp_path)
+        blocks = self.blocks("json")
+        assert [list(json.loads(each)) for each in blocks] == [
+            ["mcpServers"],
+            ["servers"],
+        ]
+        for block in blocks:
+            config = json.loads(block.replace("/path/to/server.py", server.as_posix()))
+            config[list(config)[0]]["weather"]["command"] = sys.executable
+            (tmp_path / "mcp.json").write_text(json.dumps(config))
+            with example("group").ClientGroup(str(tmp_path / "mcp.json")) as group:
+                assert group.errors == {}
+                told = group.call("weather_forecast", city="Oslo", days=1)
+            assert told == ["day 1: sun over Oslo"]
+
+    def write_first_programs(self, folder):
+        """Write the file, server.py and client.py into a folder; server.py's path."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(folder))
+        for block in self.blocks("python")[:2]:
+            name = re.match(r"# (\w+\.py)\n", block)[1]
+            (folder / name).write_text(block, encoding="utf-8")
+        return folder / "server.py"
+
+    def test_the_front_page(self):
+        """It is short, and every file and heading that it links to is there."""
+        text = pathlib.Path(HERE, "README.md").read_text("utf-8")
+        assert len(text.splitlines()) <= 300
+        links = re.findall(r"\]\(([^)\s]+)\)", text)
+        assert len(links) >= 8
+        for link in links:
+            path, _, anchor = link.partition("#")
+            if path.startswith("https://"):
+                continue
+            assert os.path.exists(os.path.join(HERE, path)), link
+            assert not anchor or anchor in anchors_of(path), link
+
+    # What a user did wrong, and what README's table of errors shows for it.
+    MISTAKES = {
+        "is run() missing?": "",
+        "not a message, skipped (does the server print?)": """
+            print("hello")
+            server.run()""",
+        "SQLite objects created in a thread": """
+            database = sqlite3.connect(":memory:")
+
+            @server.tool
+            def work() -> list:
+                return database.execute("SELECT 1").fetchall()
+
+            server.run()""",
+        "MissingCapability": """
+            @server.tool
+            def work(ctx: Context) -> dict:
+                return ctx.elicit("who?", {"type": "object", "properties": {}})
+
+            server.run()""",
+    }
+
+    @pytest.mark.parametrize("shown", MISTAKES)
+    def test_the_table_of_errors(self, shown, tmp_path):
+        """It shows what users see who make these mistakes."""
+        text = pathlib.Path(HERE, "README.md").read_text("utf-8")
+        assert re.search(rf"^\| `{re.escape(shown)}", text, re.M)
+        server = "import sqlite3\nfrom mcp_lite import *\nserver = Server('s')\n"
+        server += textwrap.dedent(self.MISTAKES[shown])
+        (tmp_path / "server.py").write_text(server)
+        client = """
+            import logging
+            from mcp_lite import *
+            logging.basicConfig()
+            try:
+                with Client("server.py") as client:
+                    client.call("work")
+            except (ToolError, McpError, OSError) as error:
+                print(type(error).__name__, error)
+        """
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
+        program = [sys.executable, "-c", textwrap.dedent(client)]
+        assert shown in "".join(run(*program, cwd=tmp_path))
 
     def test_the_commands_of_a_terminal(self):
         """Each line of the block about the command line does what it says."""
@@ -14957,14 +15113,13 @@ class TestHandbook:
     def test_links_and_files(self):
         """What it links to, and each example that it lists, is there."""
         folder = pathlib.Path(HERE, "examples")
-        anchors = {
-            re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
-            for title in re.findall(r"^#+ (.*)$", self.TEXT, re.M)
-        }
         for link in re.findall(r"\]\(([^)\s]+)\)", self.TEXT):
             path, _, anchor = link.partition("#")
-            assert not path or path.startswith("http") or (folder / path).exists(), link
-            assert path or anchor in anchors, link
+            if path.startswith("https://"):
+                continue
+            assert not path or (folder / path).exists(), link
+            page = os.path.normpath(os.path.join("examples", path or "README.md"))
+            assert not anchor or anchor in anchors_of(page), link
         listed = re.findall(r"`(\w+\.py)`", self.TEXT)
         here = {path.name for path in folder.glob("*.py")}
         assert here <= set(listed), here - set(listed)
