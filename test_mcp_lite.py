@@ -1934,8 +1934,10 @@ class TestThreads:
         log = mcp_lite.BurstLog()
         for text in ("a", "b", "c"):
             log.add(text)
-        monkeypatch.setattr(mcp_lite.time, "monotonic", lambda: time.time() + 10**9)
-        log.add("d")
+        with monkeypatch.context() as patch:
+            later = time.monotonic() + 2 * SECONDS
+            patch.setattr(time, "monotonic", lambda: later)
+            log.add("d")
         assert caplog.messages == ["a", "d (2 more before this)"] and log.count == 4
 
     def test_a_timeout_blames_no_prints_where_there_were_none(self):
