@@ -1918,6 +1918,7 @@ class TestThreads:
                 if threading.current_thread() is not here:
                     return wait(event, timeout)
                 waits.append(timeout)
+                return False
 
             with monkeypatch.context() as patch:
                 patch.setattr(threading.Event, "wait", note)
