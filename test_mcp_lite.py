@@ -1,28 +1,47 @@
 """Tests of mcp_lite.
 
 Run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
-The classes follow the rooms of mcp_lite.py, each behind the helpers that it alone uses:
+The classes follow the sections of mcp_lite.py, each behind the helpers that it alone
+uses:
 
     class                              shows
     TestMessages                        2 Errors, 3 Messages
     TestMethods, TestTheNextRevision    1 Words, 4 Methods
-    TestSchema                          5 JSON Schema
-    TestSignatures                      6 Content, 7 Functions
-    TestProtocol                        8 Protocol
-    TestSeams                          10 Connection: a transport of one's own
-    TestServerOnTheWire                 9 Threads to 12 stdio, from the end of a pipe
-    TestFraming                        13 HTTP messages
-    TestHttpServer, TestWsgi           14 HTTP streams to 16 HTTP server
-    TestHttpClient                     17 HTTP client
-    TestAuthorization                  18 Authorization
-    TestServerInProcess, TestExtending 11 Context, 19 Server
-    TestClient                         20 Client
-    TestCommandLine                    21 Command line
-    TestEverywhere                     every feature, transport and revision
+    TestProtocol                        5 Protocol
+    TestThreads                         6 Threads
+    TestSeams                           7 Connection: a transport of one's own
+    TestSchema                          8 JSON Schema
+    TestSignatures, TestEveryday        9 Content, 10 Functions
+    TestServerInProcess, TestExtending 11 Questions, 12 Context, 14 Server
+    TestFraming                        16 HTTP messages
+    TestServerOnTheWire                 6 Threads to 13 stdio, from the end of a pipe
     TestInsideHosts                    guests of programs with threads and loops
+    TestClient                         15 Client
+    TestHttpServer, TestWsgi           17 HTTP streams to 19 HTTP server
+    TestHttpClient                     20 HTTP client
+    TestAuthorization                  21 Authorization
+    TestCommandLine                    22 Command line
+    TestEverywhere                     every feature, transport and revision
     TestFaults, TestFuzz               what must never happen
     TestPublicFace, TestReadme         what users are shown
-    TestLessons to TestHandbook        examples/, setup.cfg
+    TestLessons to TestHosts           examples/, setup.cfg
+
+What the tests share stands before the first class:
+
+    build_server(), `server`        a server with one of everything, to be tested with
+    `target`, `version`, `era`      fixtures: that server in memory, on stdio, over HTTP
+                                    and HTTP+SSE; every revision; one of each era
+    Wire, LocalWire                 a raw client on stdio, of a child or of a thread:
+                                    open(), send(), read(), ask(), end()
+    Web, `web`, raw_http()          a raw client over HTTP; bytes to a port
+    fake_server(script)             a Client's target that does what a script says;
+                                    legacy_server() makes such scripts
+    talking_to(script)              a Client connected to that
+    web_server(script)              the same over HTTP, with legacy_site() and
+                                    modern_site(); LoginSite adds authorization
+    request(), call_tool(), ...     messages as the wire has them
+    eventually(condition)           wait for a condition, never for a time
+    nothing_is_left_behind          after each test: no thread, descriptor or child
 
 A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
@@ -351,7 +370,9 @@ def main():
         if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
             pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
             subprocess.check_call([*pip, "install", "pytest"])
-    sys.exit(subprocess.call([python, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE))
+    # A second -q would hide how many passed.
+    options = sys.argv[1:] if "-q" in sys.argv else ["-q", *sys.argv[1:]]
+    sys.exit(subprocess.call([python, "-m", "pytest", *options], cwd=HERE))
 
 
 if __name__ == "__main__" or "--serve" in sys.argv:
@@ -1883,6 +1904,52 @@ class TestThreads:
         told = capsys.readouterr().err
         assert told.startswith("\\udcffx") and told.endswith("xe\n")
         assert len(told) <= 4_096
+
+    def test_sleep_asks_for_its_time(self, monkeypatch):
+        """A handler sleeps as long as it says: not longer, never less than nothing, and
+        for as long as the system can if that is for ever."""
+        waits = []
+        wait = threading.Event.wait
+        server = Server("s")
+
+        @server.tool
+        def nap(ctx: Context) -> None:
+            here = threading.current_thread()
+
+            def note(event, timeout=None):
+                if threading.current_thread() is not here:
+                    return wait(event, timeout)
+                waits.append(timeout)
+                return False
+
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Event, "wait", note)
+                for seconds in (0.25, 0, -1.0, float("inf")):
+                    ctx.sleep(seconds)
+
+        server.handle(call_tool("nap"))
+        assert waits == [0.25, 0.0, 0.0, threading.TIMEOUT_MAX]
+
+    def test_warnings_that_come_in_bursts(self, monkeypatch, caplog):
+        """The first one is logged as it is, the next ones are counted, and the one
+        after the burst says how many they were."""
+        monkeypatch.setattr(mcp_lite, "BURST_SECONDS", SECONDS)
+        log = mcp_lite.BurstLog()
+        for text in ("a", "b", "c"):
+            log.add(text)
+        with monkeypatch.context() as patch:
+            later = time.monotonic() + 2 * SECONDS
+            patch.setattr(time, "monotonic", lambda: later)
+            log.add("d")
+        assert caplog.messages == ["a", "d (2 more before this)"] and log.count == 4
+
+    def test_a_timeout_blames_no_prints_where_there_were_none(self):
+        """A server that is only slow is not said to print."""
+        silent = legacy_server(tools_call=lambda *ignored: None)
+        with talking_to(silent) as client, pytest.raises(Timeout) as caught:
+            client.call_tool("t", timeout=0.05)
+        assert "no answer within 0.05 seconds" in str(caught.value)
+        assert "no messages" not in str(caught.value)
 
     def test_a_key_is_used_though_its_question_failed(self):
         """A session's question is not sent again under the same key."""
@@ -6017,6 +6084,22 @@ class TestInsideHosts:
         started(lambda: [main(job) for job in jobs]).join(SECONDS)
         assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
+
+    def test_run_pending_waits_for_the_first_job_alone(self, main):
+        """A job that comes during the wait is run by the same call, which then waits
+        for no other one."""
+        ran = []
+        first = threading.Timer(0.05, main, [lambda: ran.append("first")])
+        late = threading.Timer(5.0, main, [lambda: ran.append("late")])
+        first.start()
+        late.start()
+        try:
+            assert main.run_pending(max_seconds=SECONDS, wait=SECONDS) == 1
+            assert ran == ["first"]
+        finally:
+            late.cancel()
+            first.join()
+            late.join()
 
     def test_run_serves_its_own_thread(self, tmp_path):
         """A script with a sqlite connection: functions run on the thread of run(), and
