@@ -16395,7 +16395,7 @@ class TestSkills:
             ("true", True),
             ("~", None),
             ("", None),
-            ("1.0.3", None),
+            ("1.0.3", "1.0.3"),
             ("2026-01-01", None),
             ("0x1F", None),
             ("007", None),
@@ -16405,8 +16405,9 @@ class TestSkills:
             ("OFF", None),
             ("a # b", None),
             ("a: b", None),
-            (">", None),
-            ("|-", None),
+            (">", ""),
+            ("|-", ""),
+            (">2", None),
             ("[a, b]", None),
             ("{a: b}", None),
             ("&x y", None),
@@ -16429,6 +16430,22 @@ class TestSkills:
             assert skills.parse_head(text) == {"name": value}
             yaml = pytest.importorskip("yaml")
             assert yaml.safe_load(f"name: {line}") == {"name": value}
+
+    @pytest.mark.parametrize(
+        "text, value",
+        [
+            ("a: >\n  x\n  y\n\n  z\n", {"a": "x y\nz\n"}),
+            ("a: >-\n  x\n\n   y\n  z\n", {"a": "x\n\n y\nz"}),
+            ("a: |-\n  x\n    y\n\n", {"a": "x\n  y"}),
+            ("a: |+\n  x\n\n\nb: 1\n", {"a": "x\n\n\n", "b": 1}),
+            ("a: |\n   x\n   # y: z\nb: 2\n", {"a": "x\n# y: z\n", "b": 2}),
+            ("m:\n  a: >\n    x\n    y\n  b: 2\n", {"m": {"a": "x y\n", "b": 2}}),
+        ],
+    )
+    def test_texts_of_several_lines(self, text, value):
+        """Folded and literal ones are read as YAML's own readers do."""
+        assert example("skills").parse_head(f"---\n{text}---\n") == value
+        assert pytest.importorskip("yaml").safe_load(text) == value
 
     @pytest.mark.parametrize(
         "text",

@@ -9,15 +9,15 @@ Run: python3 examples/skills.py FOLDER          a host: shows the skills, loads 
 Every folder with a SKILL.md is a skill. Everything in FOLDER is served, but for what is
 hidden (.git, say) and for links.
 
-Of YAML, the head of a SKILL.md may use keys, keys below keys, texts, numbers, true, false
-and null. The rest is refused by name, and so is what YAML 1.1 and 1.2 read differently:
-a host compares this head with what the server says of it, so neither may guess.
+Of YAML, the head of a SKILL.md may use keys, keys below keys, texts (with | or >, of
+several lines), numbers, true, false and null. The rest is refused by name, and so is what
+YAML 1.1 and 1.2 read differently: a host compares this head with what the server says of
+it, so neither may guess.
 """
 
 import hashlib
 import json
 import mimetypes
-import os
 import pathlib
 import posixpath
 import re
@@ -26,7 +26,7 @@ from base64 import b64decode
 from urllib.parse import quote, unquote
 
 # mcp_lite.py is one folder up.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from mcp_lite import Client, EmbeddedResource, NotFound, Server  # noqa: E402
 
@@ -34,35 +34,68 @@ SKILLS = "io.modelcontextprotocol/skills"
 
 # The head of a SKILL.md ##############################################################
 
-# Numbers, and texts in double quotes: JSON and YAML read these alike.
-AS_JSON = re.compile(r'-?(0|[1-9][0-9]*)(\.[0-9]+)?|"([^"\\]|\\.)*"')
-WORDS = {"": None, "null": None, "~": None, "true": True, "false": False}
+# JSON and YAML read these alike.
+AS_JSON = re.compile(r'null|true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?|"([^"\\]|\\.)*"')
 # What other values may not be, and how the reader is told.
 REFUSED = {
-    r"[|>]": "a text of several lines",
+    r"[|>]": "a text of several lines that begins with more than | or > and + or -",
     r"[\[{]": "a list or an object in brackets",
     r"[&*!]": "an anchor, an alias or a tag",
     r"[\"'%@`,}\]#]|[?:-]( |$)|.*:( |$)|.* #": "a text that needs quotes, or a comment",
     r"(?i)(y|n|yes|no|on|off|true|false|null)$": "a word that readers take differently",
-    r"[-+.]?[0-9][0-9a-fA-F_:.xo+-]*$|[-+]?\.(inf|nan)": "a number or date without quotes",
+    # Versions (1.0.3) are texts everywhere.
+    r"(?!\d+\.\d+\.\d+$)[-+.]?[0-9][0-9a-fA-F_:.xo+-]*$|[-+]?\.(inf|nan)": (
+        "a number or date without quotes"
+    ),
 }
+# "key: |" or "key: >", and the lines below: those that have the indentation of the first
+# text, which is more than the key's, and empty ones.
+BLOCK = re.compile(
+    r"""^([ ]*)([A-Za-z0-9_.-]+):[ ]([|>])([+-]?)[ ]*\n
+    ( (?=(?:[ ]*\n)*(\1[ ]+)[^ \n])  # the indentation of the first text
+      (?:(?!\6[ ])[ ]*\n)*\6[^ \n].*\n(?:\6.*\n|[ ]*\n)*
+    | (?:[ ]*\n)*  # no text
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def parse_head(text):
     """Return the head of a SKILL.md, as JSON has it. Raises ValueError."""
-    head = re.match(r"---\r?\n(.*?)\r?\n---(\r?\n|$)", text, re.DOTALL)
-    if head is None:
-        raise ValueError("SKILL.md: expected a head between two lines of ---")
+    head = re.match(r"---\n(.*?\n)---(\n|$)", text.replace("\r\n", "\n"), re.DOTALL)
+    # YAML 1.1 has more line ends than 1.2.
+    if head is None or len(head[1].splitlines()) > head[1].count("\n"):
+        raise ValueError(
+            "SKILL.md: expected a head, of lines, between two lines of ---"
+        )
     # (indentation, text) of each
     lines = [
         (len(line) - len(line.lstrip(" ")), line.lstrip(" ").rstrip())
-        for line in head[1].splitlines()
-        if line.strip() and line.lstrip()[0] != "#"
+        for line in BLOCK.sub(quote_block, head[1]).splitlines()
+        if line.lstrip(" ")[:1] not in ("", "#")
     ]
     members = parse_lines(lines, 0)
     if lines:
         raise ValueError(f"{lines[0][1]}: its indentation fits nothing above")
     return members
+
+
+def quote_block(block):
+    """Return a member whose text has lines of its own with that text in quotes."""
+    indent, key, style, ending, lines, inner = block.groups()
+    text = re.sub(f"(?m)^ {{0,{len(inner or lines)}}}", "", lines)
+    content = text.rstrip("\n")
+    # Of the line ends behind the text, | keeps one, |+ all, and |- none.
+    tail = text[len(content) :][: {"": bool(content), "+": len(text), "-": 0}[ending]]
+    if style == ">":
+        # A line end becomes a space, and empty lines as many line ends; unless a line
+        # beside them begins with white space.
+        content = re.sub(
+            r"(?m)^([^ \t\n].*)\n(\n*)(?=[^ \t\n])",
+            lambda line: line[1] + (line[2] or " "),
+            content,
+        )
+    return f"{indent}{key}: {json.dumps(content + tail)}\n"
 
 
 def parse_lines(lines, indent):
@@ -72,7 +105,10 @@ def parse_lines(lines, indent):
         line = lines.pop(0)[1]
         entry = re.fullmatch(r"([A-Za-z0-9_.-]+):( .*)?", line)
         if entry is None or entry[1] in members:
-            raise ValueError(f"{line}: expected a key and a value, each key once")
+            raise ValueError(
+                f"{line}: expected a key and a value, each key once; not a list, nor a "
+                "text of several lines without | or >"
+            )
         if entry[2] is None and lines and lines[0][0] > indent:
             members[entry[1]] = parse_lines(lines, lines[0][0])
         else:
@@ -81,12 +117,11 @@ def parse_lines(lines, indent):
 
 
 def parse_value(text):
+    text = {"": "null", "~": "null"}.get(text, text)
     if AS_JSON.fullmatch(text):
         return json.loads(text)
     if re.fullmatch("'([^']|'')*'", text):
         return text[1:-1].replace("''", "'")
-    if text in WORDS:
-        return WORDS[text]
     for pattern, what in REFUSED.items():
         if re.match(pattern, text):
             raise ValueError(f"{text}: not supported: {what}")
@@ -119,20 +154,24 @@ def serve_skills(server, folder):
 
     def locate(uri, is_wanted):
         path = folder.joinpath(unquote(str(uri)[len("skill://") :]))
-        is_ours = str(uri).startswith("skill://") and is_served(path, folder)
-        if not is_ours or not is_wanted(path):
+        if not (
+            str(uri).startswith("skill://")
+            and is_served(path, folder)
+            and is_wanted(path)
+        ):
             raise NotFound(f"{uri}: no such thing is served")
         return path
 
     def about(path):
         """Return a path as resources/list would have it."""
-        kind = (
-            "inode/directory" if path.is_dir() else mimetypes.guess_type(path.name)[0]
-        )
         return {
             "uri": "skill://" + quote(path.relative_to(folder).as_posix()),
             "name": path.name,
-            "mimeType": kind or "text/plain",
+            "mimeType": (
+                "inode/directory"
+                if path.is_dir()
+                else mimetypes.guess_type(path.name)[0] or "text/plain"
+            ),
         }
 
     def entry(path):
@@ -172,20 +211,16 @@ def serve_skills(server, folder):
 
     @server.method("skills/get", extension=SKILLS)
     def get_skill(ctx, params):
-        path = locate(params.get("uri"), pathlib.Path.is_file)
         try:
-            return {"skill": entry(path), "ttlMs": 0, "cacheScope": "private"}
+            skill = entry(locate(params.get("uri"), pathlib.Path.is_file))
         except ValueError as error:
             raise NotFound(f"no skill: {error}") from None
+        return {"skill": skill, "ttlMs": 0, "cacheScope": "private"}
 
     @server.method("resources/directory/read", extension=SKILLS)
     def read_directory(ctx, params):
-        place = locate(params.get("uri"), pathlib.Path.is_dir)
-        return {
-            "resources": [
-                about(p) for p in sorted(place.iterdir()) if is_served(p, folder)
-            ]
-        }
+        paths = sorted(locate(params.get("uri"), pathlib.Path.is_dir).iterdir())
+        return {"resources": [about(path) for path in paths if is_served(path, folder)]}
 
 
 # The host's role #####################################################################
@@ -211,12 +246,12 @@ class SkillHost:
 
     def list(self):
         """Return the entries of all skills. Nothing else is fetched."""
-        entries = []
-        cursor = {}
-        while cursor is not None:
+        page = self.client.request("skills/list")
+        entries = page["skills"]
+        while "nextCursor" in page:
+            cursor = {"cursor": page["nextCursor"]}
             page = self.client.request("skills/list", cursor)
             entries += page["skills"]
-            cursor = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
         return entries
 
     def load(self, uri):
@@ -234,8 +269,9 @@ class SkillHost:
         self.approved[uri] = files
         text = self.fetch(files[uri]).decode()
         # "compare it field-by-field". To Python, true is 1; in JSON they differ.
-        heads = (parse_head(text), entry["frontmatter"])
-        if len({json.dumps(head, sort_keys=True) for head in heads}) > 1:
+        if json.dumps(parse_head(text), sort_keys=True) != json.dumps(
+            entry["frontmatter"], sort_keys=True
+        ):
             raise ValueError(f"{uri}: its head is not what the server said of it")
         self.held[uri] = files
         return f"<skill server={self.label!r} uri={uri!r}>\n{text}\n</skill>"
@@ -269,18 +305,18 @@ def check_entry(uri, entry):
     """Return the files of an entry: {URI: what it says of them}. Raises ValueError."""
     listed = entry["resources"] if isinstance(entry["resources"], list) else []
     files = {file["uri"]: file for file in listed}
-    root, _, end = uri.rpartition("/")
-    name = str(entry["frontmatter"].get("name"))
-    is_name = re.fullmatch("(?=.{1,64}$)[a-z0-9]+(-[a-z0-9]+)*", name)
+    folder, _, end = uri.rpartition("/")
     problems = {
         "nothing can be verified": not listed,
         "it is no skill's URI": end != "SKILL.md" or uri not in files,
-        "its name must be its folder's: a-z, 0-9, -": not is_name
-        or root.rpartition("/")[2] != name,
+        "its name must be its folder's: a-z, 0-9, -": entry["frontmatter"].get("name")
+        != folder.rpartition("/")[2]
+        or not re.search("(?!.{65})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder),
         "it wants a description": not entry["frontmatter"].get("description"),
         "a file is listed twice": len(files) < len(listed),
         "a file is elsewhere": any(
-            not file.startswith(root + "/") or "/../" in unquote(file) for file in files
+            not file.startswith(folder + "/") or "/../" in unquote(file)
+            for file in files
         ),
         # "Hosts MUST support skills up to and including these limits"
         "it has more than 512 files, or 16 MiB": len(files) > 512
@@ -295,8 +331,7 @@ def main():
     server = Server("skills", extensions={SKILLS: {"directoryRead": True}})
     serve_skills(server, sys.argv[1])
     if sys.argv[2:] == ["--serve"]:
-        server.run()
-        return
+        return server.run()
     with Client(server, extensions={SKILLS: {}}) as client:
         host = SkillHost(
             client,
