@@ -1775,7 +1775,8 @@ class Protocol:
 #     7  Outboxes know nothing of each other. Everything about a request goes to
 #        `request.outbox`.
 #     8  The deputy clears `_is_watched` before it tries for `_reading`; the reader
-#        releases `_reading` before it checks `_is_watched`.
+#        is a guest of the pool before it releases `_reading`, which it does before it
+#        checks `_is_watched`.
 #     9  Register as a guest first, then look whether the pool is closed; close the
 #        pool first, then look for guests.
 #     10 Check for completion before draining the queue; mark an exchange over only
@@ -1912,13 +1913,16 @@ class Workers:
         except BaseException as error:
             log_line(ERROR, f"{self._name}: a job failed", error)
 
-    def run_here(self, jobs: deque[Job]) -> bool:
-        """Do jobs on this thread until none is left; close() waits for it as for the
-        others. Returns whether more may follow: False after close()."""
-        thread = threading.current_thread()
+    def add_guest(self) -> None:
+        """Count this thread among those that do jobs, until it returns from
+        run_here(). close() waits for it as for the others."""
         # Rule 9: register as a guest before checking `_closed`. close() sets it before
         # it lists the guests, so one of the two sees the other.
-        self._guests.add(thread)
+        self._guests.add(threading.current_thread())
+
+    def run_here(self, jobs: deque[Job]) -> bool:
+        """Do jobs on this thread, a guest, until none is left. Returns whether more may
+        follow: False after close()."""
         while jobs and not self._closed:
             try:
                 job = jobs.popleft()
@@ -1926,7 +1930,7 @@ class Workers:
                 # Another thread has taken the last one.
                 break
             self._do(job)
-        self._guests.discard(thread)
+        self._guests.discard(threading.current_thread())
         return not self._closed
 
     def close(self, seconds: float) -> bool:
@@ -6650,6 +6654,9 @@ class Deputy:
         """Serve the jobs of this read. Returns whether this thread reads on."""
         self._burst = self._jobs
         self._jobs = deque()
+        # Rule 8: from the moment when another thread may read, the pool is not idle, so
+        # that thread begins no burst of its own, in which this one would be forgotten.
+        self._pool.add_guest()
         self._reading.release()
         self._begun += 1
         if not self._is_watched:

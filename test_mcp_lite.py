@@ -1869,6 +1869,31 @@ class TestThreads:
                 assert sorted(wire.read()["id"] for _ in range(7)) == list(range(7))
                 wire.send(cancelled(99))
 
+    def test_no_burst_is_forgotten(self, monkeypatch):
+        """From the moment when another thread may read, the pool is not idle: that one
+        begins no burst of its own in place of the one that is being served."""
+        seen = []
+
+        class Watched(mcp_lite.Deputy):
+            def __init__(self, *given):
+                super().__init__(*given)
+                turn = self._reading
+
+                def release():
+                    seen.append(self._pool.is_idle())
+                    turn.release()
+
+                self._reading = types.SimpleNamespace(
+                    acquire=turn.acquire, release=release
+                )
+
+        monkeypatch.setattr(mcp_lite, "Deputy", Watched)
+        with LocalWire(build_server()) as wire:
+            wire.open()
+            for n in range(3):
+                assert wire.ask("tools/call", call_legacy("add", a=n)["params"], n)
+        assert len(seen) >= 3 and not any(seen)
+
     def test_more_that_last_than_may_run(self):
         """Handlers wait for one another, and a cancel arrives while all are busy."""
         server = Server("s", max_workers=2)
@@ -6927,8 +6952,9 @@ class TestClient:
         [
             ({"required": ["n"]}, {}, "n: required, but missing"),
             ({"type": "object"}, None, "structuredContent: expected, but missing"),
-            ({"pattern": "." * 1000 + "!"}, "a" * 10**6, "too much work"),
+            ({"pattern": "." * 1000 + "!"}, "a" * 10**5, "too much work"),
         ],
+        ids=["a member", "no value", "too much work"],
     )
     def test_structured_results_are_checked(self, schema, result, said):
         """An outputSchema that is not met is an InvalidResponse, which has the result;
@@ -10634,7 +10660,7 @@ class TestAuthorization:
             let_in(site, again)
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_a_store_of_many_programs(self, tmp_path):
+    def test_a_store_of_many_programs(self, tmp_path, monkeypatch):
         """What another one keeps meanwhile is not lost, and a lock that one has left
         behind as it died is taken over."""
         path = tmp_path / "tokens"
@@ -10650,6 +10676,7 @@ class TestAuthorization:
         assert sorted(json.loads(path.read_text())) == urls
         assert not lock.exists()
         lock.write_text("")
+        monkeypatch.setattr(mcp_lite, "LOCK_SECONDS", 0.2)
         OAuth(store=path).logout("https://last.example/mcp")
         assert len(json.loads(path.read_text())) == 9
 
@@ -12172,9 +12199,12 @@ class TestFaults:
 
     @pytest.mark.skipif(not hasattr(select, "poll"), reason="POSIX")
     def test_the_input_ends_and_work_does_not(self, tmp_path):
-        """Five seconds later it is cancelled, and may tidy up; what hears nothing is
+        """DRAIN_SECONDS later it is cancelled, and may tidy up; what hears nothing is
         left: by a client that reads on, and by one that was killed."""
+        assert mcp_lite.DRAIN_SECONDS == 5.0
         script = """
+            import mcp_lite
+            mcp_lite.DRAIN_SECONDS = 1.0
             server = Server("s")
             both = threading.Barrier(2)
             @server.tool
