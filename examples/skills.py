@@ -331,7 +331,7 @@ def main():
     server = Server("skills", extensions={SKILLS: {"directoryRead": True}})
     serve_skills(server, sys.argv[1])
     if sys.argv[2:] == ["--serve"]:
-        return server.run()
+        sys.exit(server.run())
     with Client(server, extensions={SKILLS: {}}) as client:
         host = SkillHost(
             client,
