@@ -1535,7 +1535,7 @@ class Protocol:
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
         """Make an Answer or a Refusal of a message that is not as it should be."""
-        known_id = message.get("id")
+        known_id = message.get("id", error.request_id)
         if "result" in message or "error" in message:
             # An answer is never answered; the wait for it ends here.
             pending = self.pending.pop(known_id, None) if is_id(known_id) else None
@@ -1552,7 +1552,7 @@ class Protocol:
             return Refusal(str(error))
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
-            known_id = None
+            known_id = error.request_id = None
         return Refusal(str(error), error_message(known_id, error))
 
     def _may_answer(self) -> bool:
@@ -2563,11 +2563,16 @@ class Connection:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        # All are in flight before the first one is served: one may cancel another.
+        # All are in flight before the first one is served: one may cancel another, whose
+        # end the batch must hear of.
         events = list(map(self.protocol.receive, messages))
-        answered = [each for each in events if isinstance(each, (Request, Refusal))]
-        batch = Batch(outbox, len(answered))
-        for event in sorted(events, key=lambda event: isinstance(event, Request)):
+        requests = [each for each in events if isinstance(each, Request)]
+        others = [each for each in events if not isinstance(each, Request)]
+        refusals = [each for each in others if isinstance(each, Refusal)]
+        batch = Batch(outbox, len(requests) + len(refusals))
+        for request in requests:
+            request.outbox = batch
+        for event in (*others, *requests):
             prepare(event)
             self.act(event, batch)
 
@@ -7218,7 +7223,8 @@ class ServerEndpoint(Endpoint):
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
-            if request.row.stays_open and request in self._subscriptions:
+            is_open = request.cancelled or request in self._subscriptions
+            if request.row.stays_open and is_open:
                 return
             if not isinstance(result, dict):
                 raise TypeError(f"expected a dict, got {show(result)}")

@@ -5549,6 +5549,18 @@ class TestServerOnTheWire:
         wire.send(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
         assert wire.ask("ping", id=9)["id"] == 9
 
+    def test_a_batch_may_cancel_a_request_of_its_own(self, wire):
+        """The others are answered, wherever the cancellation stands."""
+        wire.open("2025-03-26")
+        stop = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 2}}
+        for cancel, failed in ((cancelled(2), {1: False}), (stop, {1: False, 2: True})):
+            for place in (0, 2):
+                batch = [call_legacy("wait", 2), request("ping", id=1)]
+                batch.insert(place, cancel)
+                wire.send(json.dumps(batch).encode() + b"\n")
+                answers = {each["id"]: "error" in each for each in wire.read()}
+                assert answers == failed
+
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
     def test_results_that_json_cannot_say_become_errors(self, wire, kind):
         """Never invalid JSON on the wire: the result names the tool, and its place in
@@ -5813,6 +5825,26 @@ class TestServerOnTheWire:
         wire.read()
         wire.send(cancelled("s"), call_tool("change", 2), call_tool("add", 3, a=1))
         assert {wire.read()["id"], wire.read()["id"]} == {2, 3}
+
+    def test_a_subscription_that_is_cancelled_while_it_opens(self, caplog):
+        """It is no failure, and leaves nothing."""
+        asked = threading.Event()
+
+        def visible(ctx):
+            asked.set()
+            eventually(lambda: ctx.cancelled, "the cancellation")
+            return True
+
+        server = Server("s")
+        server.add_resource("x://note", lambda: "", visible=visible)
+        params = modern(notifications={"resourceSubscriptions": ["x://note"]})
+        with LocalWire(server) as wire:
+            wire.send(request("subscriptions/listen", params, "s"))
+            assert asked.wait(SECONDS)
+            wire.send(cancelled("s"))
+            wire.socks[0].shutdown(socket.SHUT_WR)
+            assert wire.out.read() == b""
+        assert caplog.messages == []
 
     # Asking
     def test_request_state_is_bound_and_signed(self, wire):
@@ -7934,6 +7966,10 @@ class TestHttpServer:
         assert (status, sorted(each["id"] for each in body)) == (200, [1, 2])
         note = notice("roots/list_changed")
         assert session.post([note, note])[::2] == (202, b"")
+        count = call_legacy("count", 1, to=1)
+        status, _, body = session.post([cancelled(1), count, ping])
+        assert (status, [each["id"] for each in body]) == (200, [2])
+        assert session.post([cancelled(1), count])[::2] == (202, b"")
         count = call_legacy("count", to=1, meta={"progressToken": 1})
         with session.stream("POST", [count, ping]) as response:
             first, last = (json.loads(event["data"]) for event in events_of(response))
