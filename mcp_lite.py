@@ -63,15 +63,16 @@ Six words:
                 handler again from its top.
 There are two eras because a session ties a client to the one process that remembers it.
 In the modern era nothing is remembered between requests, so any process may answer any
-of them.
+of them; even a subscription is one request, which stays open.
 
-How the two sides agree on a revision: to a server, a request with a version in `_meta`
-is modern; any other belongs to a session, which only `initialize` can open. This client
-begins with `server/discover`, which only modern servers know. If the server answers
-with an error of the legacy era, offers legacy revisions only, or is silent, the client
-goes on with `initialize`. A program may choose the revision by `protocol_version=`. For
-a legacy one, the client begins with `initialize`. For a modern one, it never sends
-`initialize`, and fails unless the server offers that very revision.
+How the two sides agree on a revision: to a server, a request with a version or with
+capabilities in `_meta` is modern. Any other, but for `ping`, needs a session, which
+only `initialize` can open. This client begins with `server/discover`, which only modern
+servers know. If the server answers with an error of the legacy era, offers legacy
+revisions only, or is silent, the client goes on with `initialize`. A program may choose
+the revision by `protocol_version=`. For a legacy one, the client begins with
+`initialize`. For a modern one, it never sends `initialize`, and fails unless the server
+offers that very revision.
 
 Comments name pages of the specification by their path: basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -105,10 +106,10 @@ One conversation of each era on the wire, a message a line, --> from the client:
     modern, when the tool has a question
     <-- {..., "id": 1, "result": {"resultType": "input_required", "inputRequests": {
          "when": {"method": "elicitation/create", "params": {...}}},
-         "requestState": "what was answered before, signed"}}
+         "requestState": "what the server must remember, signed"}}
     --> {..., "id": 2, "method": "tools/call", "params": {..., "inputResponses": {
          "when": {"action": "accept", "content": {"day": "Monday"}}},
-         "requestState": "what was answered before, signed"}}
+         "requestState": "what the server must remember, signed"}}
     <-- {..., "id": 2, "result": {"resultType": "complete", ...}}
     modern, over HTTP: each message is a POST; headers repeat what gateways look at
     --> POST /mcp HTTP/1.1
@@ -125,8 +126,8 @@ The path of one call, client.call("forecast", city="Oslo"), to a server on stdio
                                     `_meta`
                 Call                is the call in flight, with a PendingRequest
                 Connection.request  registers that, and sends the request to
-                LineOutbox          which queues a line; a thread of its own writes it
-                Child.write         to the server's stdin
+                LineOutbox          which queues a line; this thread or the writer calls
+                Child.write         which writes it to the server's stdin
                 PendingRequest.result   blocks the caller until the end
     server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
                 Protocol.receive    admits it: era, revision, method, capability, params
@@ -147,8 +148,9 @@ In memory it is the same without the pipe. Over HTTP, HttpTransport takes the pl
 LineOutbox and Child; on the server, HttpServer and HttpEndpoint read, the thread of the
 connection works, and an Exchange takes the place of LineOutbox.
 
-The sections, in reading order, in five parts. A section uses those above it. Four doors
-lead down: run("http"), start_http() and wsgi_app() of a Server, and a Client for a URL.
+The sections, in reading order, in five parts. A section uses those above it. There are
+four exceptions, which need Part IV: the methods run("http"), start_http() and
+wsgi_app() of a Server, and a Client for a URL.
 
 Part I, the protocol
      1. Words           revisions, `_meta` keys, log levels
@@ -184,11 +186,11 @@ is one role: ServerEndpoint in the section Server, which answers requests, and C
 the section Client, which waits for an answer.
 
 There are seven kinds of threads. The names of all but yours begin with "mcp-":
-    yours       runs run(), serve() and the calls of a client, and waits in them. In
-                run() and serve() it is the deputy of the reader
+    yours       runs run(), serve() and the calls of a client, and waits in them
     reader      reads one input: that of a server, of a client, or the stderr of a
                 child. A server's reader serves the requests that it has read, if no
-                other is at work; if that takes long, the deputy starts another reader
+                other is at work. If that takes long, your thread, which waits in run(),
+                starts another reader: it is the reader's deputy (see Deputy)
     writer      writes, for one conversation, the messages whose senders must not block
     worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
                 messages, and reads the answers
@@ -382,9 +384,9 @@ DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
 TIDY_SECONDS = 1.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
-# A longer wait is done in slices, since Python runs signal handlers only between them.
-# On Windows a signal never interrupts a wait. Elsewhere it may interrupt the wait of
-# another thread instead.
+# A longer wait is done in slices, since Python runs signal handlers only between them:
+# a signal does not end a wait on Windows, and elsewhere the system may deliver it to a
+# thread other than the one that waits.
 WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 
 
@@ -498,7 +500,7 @@ class InvalidResponse(_CodedError, code=-32603):
 
 
 class InternalError(_CodedError, code=-32603, status=500):
-    """The receiver failed; its log says why. Off the wire, the code is this class."""
+    """The receiver failed; its log says why. This is what a received -32603 becomes."""
 
 
 class NotFound(InvalidParams):
@@ -785,9 +787,8 @@ def encode_message(message: object) -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """Make an empty error of a line that begins as an answer but cannot be decoded, say
-    for the NaN that Python writes, so that its request fails at once. Return {} for any
-    other line."""
+    """Make an empty error of a line that begins as an answer but cannot be decoded, so
+    that its request fails at once. Return {} for any other line."""
     head = re.match(_BEGINNING + rb'"(?:result|error)"', line)
     return {"id": json.loads(head[1]), "error": {}} if head else {}
 
@@ -954,9 +955,10 @@ class Method:
     fails_readably = False
     # It is a log message.
     logs = False
-    # It ends another request, whose id is in the parameter `subject`; its sender may
-    # still expect an answer to that.
+    # It is `notifications/cancelled`, which may also end a subscription, or a POST.
     cancels = False
+    # It is about an open request, whose id is in this parameter; its sender may still
+    # expect an answer to that request.
     subject = "requestId"
     expects_answer = False
     # It is the first message on a subscription.
@@ -1042,7 +1044,7 @@ METHODS: dict[str, Method] = {
             inline=True,
             cached=True,
             purpose="Which revisions does the server speak, and what does it offer?",
-            outcome="It is a modern server: there will be no session.",
+            outcome="The server knows the modern era. Its revisions decide the rest.",
             setback="Most likely a legacy server: the client tries `initialize`.",
             page="server/discover",
         ),
@@ -1384,8 +1386,8 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 class Request:
     """One request of the peer's, from its admission to its end.
 
-        admitted (in flight) --respond()--------> answered
-                           \\--cancel_request()--> cancelled, answered or not
+        admitted, in flight --respond()--> answered, or over without an answer
+                            --cancel_request()--> the same, and its work is to stop
 
     respond() and cancel_request() are methods of Connection.
 
@@ -1453,11 +1455,11 @@ class Request:
         return True
 
 
-# A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. On
-# a server, the notification of an extension that it has is a Request.
+# A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. A
+# server with an extension makes a Request of that extension's notifications.
 Notification = namedtuple("Notification", "method params row size", defaults=[0])
-# The end of a request of ours, and its PendingRequest: a result, or an error, which is
-# the peer's, or says why no answer will come.
+# The end of a request of ours: its PendingRequest, and a result or an error. The error
+# is the peer's, or says what was wrong with the answer.
 Answer = namedtuple("Answer", "pending result error")
 # A refusal of something that is no message, or may not come now: the reason, and the
 # message to send, or None. `is_late` marks an answer to no open request, which may
@@ -1574,8 +1576,8 @@ class Protocol:
         """Check lifecycle, era, method, sender, revision, capability, extension and
         parameters. Raises McpError if this may not come now."""
         row = request.row
-        # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
-        # other than pings and logging".
+        # For a client. basic/lifecycle.md: before `initialized` a server "SHOULD NOT
+        # send requests other than pings and logging".
         is_open = self.initialized or row.early
         if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
@@ -1591,7 +1593,7 @@ class Protocol:
                 f"{NEWEST} _meta"
             )
 
-        # Before the handshake a `ping` may come, which each legacy revision has.
+        # Before there is a revision, `ping` and `initialize` may come: each has them.
         version = request.version or OLDEST
         is_request = row.kind in ("request", "either")
         is_known = is_request and row.sender != self.role
@@ -1698,8 +1700,8 @@ class Protocol:
 #
 # Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
 # *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
-# no code of the user's. A turn is held by the one thread that reads, writes, prints or
-# logs in; most threads only try it.
+# no code of the user's. A turn is held by the one thread that reads, writes or logs in;
+# most threads try to take it, and go on if another one has it.
 #
 #  what                              why                       what ends the wait for it
 #  6  Workers._jobs                  jobs, in order            submit(); close()
@@ -1708,7 +1710,7 @@ class Protocol:
 #     _PRINTING                      one prints to stderr      leaf: it prints only what
 #                                                              fits into the pipe
 #     Inbox._items                   what waits for a program  put(); close()
-#  7  Connection._lock               in flight, and queued     leaf but for an outbox's
+#  7  Connection._lock               in flight, and queued     leaf, but for outboxes'
 #     PendingRequest.result()        an answer                 resolve(); its deadline
 #  12 Context.sleep()                sleep                     a cancellation; its time
 #     MainThread._jobs               jobs for the host         __call__(); `wait`
@@ -1760,27 +1762,29 @@ class Protocol:
 # The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
 #
-# Ten rules keep wake-ups from being lost. Each stands where it is used:
+# Ten rules say who may speak about a request, and in which order two threads publish
+# and look, so that no wake-up is lost. Each is named again where the code follows it:
 #     1  Whichever thread removes a request from `in_flight` or `pending` owns its
 #        ending. No other may send anything about it.
 #     2  Register first, then look for a reason to give up; a thread that ends the
 #        connection, or a request, sets the reason before it looks at what there is.
-#     3  Under a Connection's lock: "is it in flight?", and queueing. Neither blocks.
+#     3  A Connection's lock covers two steps as one, "is it in flight?" and queueing a
+#        message about it. Neither blocks.
 #     4  Queue first, then try for the turn to write; let go of the turn first, then
 #        look whether more was queued.
-#     5  Only flush() waits for a turn to write, and only workers and handlers call it.
-#        Readers, signals and close() use flush_soon() and drain().
+#     5  Only flush() waits for a turn to write, and only threads that serve a request
+#        call it. Others use flush_soon() and drain().
 #     6  To queue and to flush are two steps: an acknowledgement is queued by its
 #        handler, and flushed when the subscription is in the table.
 #     7  Outboxes know nothing of each other. Everything about a request goes to
 #        `request.outbox`.
-#     8  The deputy clears `_is_watched` before it tries for `_reading`; the reader
-#        is a guest of the pool before it releases `_reading`, which it does before it
-#        checks `_is_watched`.
+#     8  The reader that serves: count as a guest of the pool, release `_reading`, check
+#        `_is_watched`, in this order. The deputy: clear `_is_watched`, then try for
+#        `_reading`.
 #     9  Register as a guest first, then look whether the pool is closed; close the
 #        pool first, then look for guests.
-#     10 Check for completion before draining the queue; mark an exchange over only
-#        after writing.
+#     10 The thread of an exchange checks `complete` before it drains the queue, and
+#        marks the exchange over only after writing.
 
 
 def do_nothing(*ignored: object, **options: object) -> None:
@@ -1844,14 +1848,14 @@ class Workers:
     busy.
 
         submit(job) --> an idle thread, or a new one, does it --> the thread is idle
-        close() ------> the threads do what waits, and end
+        close() ------> the pool's threads do the jobs that wait, and end
 
     concurrent.futures has such a pool, but its threads keep a program from ending, and
     it imports `logging`.
     """
 
-    # True if the thread will run another job next, so that one write can carry both
-    # answers. Only a Deputy has that.
+    # Whether another job follows on the same thread, so that one write can carry the
+    # answers to both. Only a Deputy has that.
     has_more = False
 
     def __init__(self, name: str, limit: int) -> None:
@@ -1886,7 +1890,8 @@ class Workers:
         with self._lock:
             if self._closed:
                 return False
-            if self._unfinished >= len(self._threads) < self._limit:
+            is_busy = self._unfinished >= len(self._threads)
+            if is_busy and len(self._threads) < self._limit:
                 # If the system has no thread to give, those that there are do the job.
                 with suppress(RuntimeError):
                     # A job may be in input() when Python ends: stdin must not be freed
@@ -1921,8 +1926,8 @@ class Workers:
         self._guests.add(threading.current_thread())
 
     def run_here(self, jobs: deque[Job]) -> bool:
-        """Do jobs on this thread, a guest, until none is left. Returns whether more may
-        follow: False after close()."""
+        """Do jobs on this thread, a guest, until none is left, or close() is called.
+        Returns whether more may follow: False after close()."""
         while jobs and not self._closed:
             try:
                 job = jobs.popleft()
@@ -2223,8 +2228,8 @@ class Endpoint:
     none of which may raise:
         serve_request       once for each request, on a thread that may take its time.
                             If the row of the method says `inline`, the reading thread
-                            calls it, and it must not block. If the endpoint sets
-                            `may_block`, that holds for handshakes alone
+                            calls it, and it must not block; if the endpoint sets
+                            `may_block`, the reading thread does so only for handshakes
         serve_notification  on the reading thread, in order; it must not block. The
                             Connection itself serves those about an open request
         input_ended         when the other end sends no more, but may still listen
@@ -2232,9 +2237,9 @@ class Endpoint:
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. The answer is
-    written when serve_request returns; if it has returned before, the thread that
-    answers calls connection.outbox.flush_soon(). A request without an answer stays open
-    until it is cancelled.
+    written when serve_request returns, or together with the next one. If serve_request
+    has returned before, the thread that answers calls connection.outbox.flush_soon(). A
+    request without an answer stays open until it is cancelled.
     """
 
     # The user's code may run for any request.
@@ -2266,7 +2271,7 @@ class Outbox:
     workers and handlers may, else by flush_soon(). Rule 7: no outbox knows what another
     one holds.
 
-    This one drops all messages. It serves where nothing but an answer can be sent.
+    This one drops all messages. Those that derive from it override what they can do.
     """
 
     # Its Connection sets this.
@@ -2276,9 +2281,9 @@ class Outbox:
         """Queue a message."""
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue the answer to a request, None if it gets none. Without a request, it is
-        an error about no known one, or the answers to a batch. An error takes the place
-        of an answer that JSON cannot say."""
+        """Queue the answer to a request, or None if that ends without one. Without a
+        request, the answer is a refusal, None if nothing is to be sent, or the list of
+        the answers to a batch. An error replaces an answer that JSON cannot say."""
 
     def flush(self) -> None:
         """Write what waits, or wait while the peer is slow."""
@@ -2296,7 +2301,7 @@ class Outbox:
 class Batch(Outbox):
     """Collects the answers to a batch, and sends them together when all are there.
 
-    size: how many requests end; some of them get no answer
+    size: how many requests and refusals it has; some of them get no answer
     """
 
     def __init__(self, outbox: Outbox, size: int) -> None:
@@ -2329,13 +2334,13 @@ class PendingRequest:
     While it is open, it is in `protocol.pending` under its id. The thread that removes
     it owns its ending (rule 1), and calls resolve(). Any thread may wait for it.
 
-    Connection.register() opens one without a request: it waits for the connection's
-    end.
+    Connection.register() alone opens one that is never sent: its thread waits for other
+    items, and for the connection's end.
     """
 
     # The id of the request; no request has the id 0.
     id: RequestId = 0
-    # Whether its request may be on the wire.
+    # Whether its request has been queued.
     sent = False
     # The reason of its cancellation, or None if it was not cancelled.
     abandoned: str | None = None
@@ -2456,7 +2461,7 @@ class Connection:
     """
 
     session_id: str | None = None
-    # Why nothing more is sent.
+    # Why the peer is gone: send() drops every message.
     reason: BaseException | None = None
     # Why no answer comes any more, though the peer may still listen.
     silence: BaseException | None = None
@@ -2492,16 +2497,15 @@ class Connection:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self.tidiers = tidiers
         # Rule 3: it is held while a request of the peer's ends and its answer is
-        # queued, and while any other message about it is queued; for nothing that
-        # blocks.
+        # queued, and while any other message about it is queued.
         self._lock = threading.Lock()
         # Lines from a server that are no messages.
         self._strays = BurstLog()
         # The threads whose callbacks answer questions now.
         self._answerers: set[int] = set()
 
-    # Reading. feed() never blocks. It runs the user's code only for the trace, and for
-    # requests whose row is `inline`.
+    # Reading. feed() waits for no peer and no handler. Of the user's code, only the
+    # trace runs here, and middleware around a handshake.
     def read_all(self) -> None:
         """Read until the input ends. This is all that a reading thread does."""
         while self.read():
@@ -2563,16 +2567,15 @@ class Connection:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        # All are in flight before the first one is served: one may cancel another, whose
-        # end the batch must hear of.
+        # All are in flight before the first one is served, and all end in the batch, as
+        # one may cancel another.
         events = list(map(self.protocol.receive, messages))
-        requests = [each for each in events if isinstance(each, Request)]
-        others = [each for each in events if not isinstance(each, Request)]
-        refusals = [each for each in others if isinstance(each, Refusal)]
-        batch = Batch(outbox, len(requests) + len(refusals))
-        for request in requests:
-            request.outbox = batch
-        for event in (*others, *requests):
+        answered = [each for each in events if isinstance(each, (Request, Refusal))]
+        batch = Batch(outbox, len(answered))
+        for event in events:
+            if isinstance(event, Request):
+                event.outbox = batch
+        for event in sorted(events, key=lambda event: isinstance(event, Request)):
             prepare(event)
             self.act(event, batch)
 
@@ -2617,7 +2620,7 @@ class Connection:
                 self._outbox_of(request).flush()
 
     # The rows of METHODS name these two, which handle notifications about an open
-    # request. Each returns whether it was open.
+    # request. Each returns whether that is all: else the endpoint gets it, too.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
         subject = notification.row.subject
@@ -2797,14 +2800,15 @@ class Connection:
         self.outbox.flush_soon()
 
     def lose(self, reason: BaseException) -> None:
-        """Send no more, as the peer has gone; cancel what is open. Never blocks."""
+        """Send no more, as the peer has gone; cancel what is open. Blocks only as
+        cancel_request() does."""
         self.reason = reason
         self.cancel_requests()
         self.cancel_pending(reason)
 
     def finish(self, seconds: float) -> None:
-        """Serve no more. Block until the workers have ended, and until all is written,
-        for `seconds` at most each."""
+        """Serve no more. Block until the workers have ended, the threads of
+        ctx.on_cancel() have, and all is written, for `seconds` at most each."""
         self.workers.close(seconds)
         self.tidiers.close(seconds)
         self.outbox.drain(seconds)
