@@ -2824,8 +2824,7 @@ class Connection:
 
 MAX_STEPS = 1_000_000  # of work for any value: less than a second
 STEPS_EACH = 4  # and so many for each character of a large one
-MAX_ERRORS = 100  # of one value
-TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
+MAX_ERRORS = 20  # of one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names for which one text suggests others
 MAX_KNOWN = 20  # names that may be suggested
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
@@ -2833,14 +2832,13 @@ MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
-    Spend = Callable[[int], None]
-    Places = Set[int]  # in a text
-    Way = Callable[[str, Places, Spend], Places]
+    # A part of a pattern: the places in a text where it may begin -> where it may end.
+    Way = Callable[[str, Set[int], "_Validator"], Set[int]]
     Failures = Iterator["_Failure"]
 
 
 def validate(value: object, schema: object) -> list[str]:
-    """Check a value: returns one line for each error, at most 100.
+    """Check a value: returns one line for each error, at most 20.
 
     The list is empty when the value fits. `schema` is a JSON Schema as Python has it, a
     dict or a bool (draft 2020-12; 2019-09 and draft-07 mostly work, too). Raises
@@ -2874,40 +2872,32 @@ class Schema:
         self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
         # How much the patterns may still cost.
         self._left = MAX_PATTERNS
-        references = self._survey("schema", schema, "")
-        while references:
-            # Everything is named by now. The target may bring more references.
-            source, text = references.pop()
-            target, uri = self._find(text, self.rules[id(source)][0])
-            self.targets[id(source), text] = target
-            references += self._survey(text, target, uri)
+        # The schemas that wait to be surveyed: (place, schema, URI of its document).
+        self._waiting = [("schema", schema, "")]
+        # The references to follow: (schema with the reference, its text).
+        self._references: list[tuple[Json, str]] = []
+        while self._waiting:
+            self._survey(*self._waiting.pop())
+            if self._references and not self._waiting:
+                # Everything is named by now. The target may bring more references.
+                self._follow(*self._references.pop())
 
-    def _survey(
-        self,
-        place: str,
-        schema: Any,
-        base: str,
-    ) -> list[tuple[Json, str]]:
-        """Check a schema, and all inside of it that were not seen before. Returns their
-        references: (schema with the reference, its text)."""
-        references = []
-        todo = [(place, schema, base)]
-        while todo:
-            place, schema, base = todo.pop()
-            if id(schema) in self.rules:
-                continue
-            if not isinstance(schema, dict):
-                raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-            # A WireType, of Functions, is not checked by all that it shows.
-            checked = getattr(schema, "checked", schema)
-            rules = self._check_keywords(place, checked)
-            base = self._name(checked, base)
-            self.rules[id(schema)] = (base, fitting_types(checked), rules)
-            for keyword in _REFERENCES & checked.keys():
-                references.append((schema, checked[keyword]))
-            for steps, inner in inner_schemas(checked):
-                todo.append((".".join((place, *steps)), inner, base))
-        return references
+    def _survey(self, place: str, schema: Any, base: str) -> None:
+        """Check one schema, unless that was done before. The schemas inside of it, and
+        its references, are added to those that wait."""
+        if id(schema) in self.rules:
+            return
+        if not isinstance(schema, dict):
+            raise ValueError(f"{place}: expected a schema, got {show(schema)}")
+        # A WireType, of Functions, is not checked by all that it shows.
+        checked = getattr(schema, "checked", schema)
+        rules = self._check_keywords(place, checked)
+        base = self._name(checked, base)
+        self.rules[id(schema)] = (base, fitting_types(checked), rules)
+        for keyword in _REFERENCES & checked.keys():
+            self._references.append((schema, checked[keyword]))
+        for steps, inner in inner_schemas(checked):
+            self._waiting.append((".".join((place, *steps)), inner, base))
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
         """Check the arguments of one schema's keywords, and prepare them."""
@@ -2924,10 +2914,9 @@ class Schema:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
         self.tracks |= not _UNEVALUATED.isdisjoint(schema)
-        patterns = [*schema.get("patternProperties", ())]
         if "pattern" in schema:
-            patterns.append(schema["pattern"])
-        for pattern in patterns:
+            self._compile(place, schema["pattern"])
+        for pattern in schema.get("patternProperties", ()):
             self._compile(place, pattern)
         return rules
 
@@ -2945,34 +2934,37 @@ class Schema:
     def _name(self, schema: Json, base: str) -> str:
         """Remember what one schema is called. Returns the URI of its document."""
         if "$id" in schema:
-            base = _join(base, schema["$id"].rstrip("#"))
+            from urllib.parse import urljoin
+
+            base = urljoin(base, schema["$id"].rstrip("#"))
             self._named[base, ""] = schema
-        for keyword in _ANCHORS & schema.keys():
+        for keyword in {"$anchor", "$dynamicAnchor"} & schema.keys():
             self._named[base, schema[keyword]] = schema
         if "$dynamicAnchor" in schema:
             self.dynamic[base, schema["$dynamicAnchor"]] = schema
         return base
 
-    def _find(self, text: str, base: str) -> tuple[Any, str]:
-        """Follow a reference: returns the schema, and the URI of its document."""
-        from urllib.parse import unquote
+    def _follow(self, source: Json, text: str) -> None:
+        """Find the target of a reference."""
+        from urllib.parse import unquote, urljoin
 
         uri, _, fragment = text.partition("#")
-        base = _join(base, uri)
+        base = urljoin(self.rules[id(source)][0], uri)
         anchor, *pointer = unquote(fragment).split("/")
         try:
-            schema = self._named[base, anchor]
+            target = self._named[base, anchor]
             for step in pointer:
                 step = step.replace("~1", "/").replace("~0", "~")
-                key = int(step) if isinstance(schema, list) else step
-                schema = schema[key]
-                base = self.rules.get(id(schema), (base,))[0]
+                key = int(step) if isinstance(target, list) else step
+                target = target[key]
+                base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
                 f"schema: $ref {show(text)} is not in this document, and nothing is "
                 "fetched"
             ) from None
-        return schema, base
+        self.targets[id(source), text] = target
+        self._waiting.append((text, target, base))
 
     def errors(self, value: object) -> list[str]:
         """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
@@ -2983,17 +2975,9 @@ class Schema:
         try:
             failures = _Validator(self, value).check(self.root, value, None)
             return list(itertools.islice(failures, most))
-        except RecursionError:
-            why = "nested too deeply for the schema"
-        except OverflowError as error:
-            why = str(error)
-        return [_Failure(None, why, None, _NOT_SHOWN)]
-
-
-def _join(base: str, uri: str) -> str:
-    from urllib.parse import urljoin
-
-    return urljoin(base, uri)
+        except (RecursionError, OverflowError):
+            why = "too deep, or too much work, for the schema"
+            return [_Failure(None, why, None, _NOT_SHOWN)]
 
 
 # One reason why a value does not fit. `path` is the place: (path of the value around
@@ -3031,7 +3015,7 @@ class _Validator:
             self.is_large = True
             self.left += STEPS_EACH * len(repr(self.value))
         if self.left < 0:
-            raise OverflowError("too much work for the schema")
+            raise OverflowError
 
     def check(self, schema: Any, value: Any, path: Any) -> Failures:
         base, _, rules = self.schema.rules[id(schema)]
@@ -3127,18 +3111,17 @@ class _Validator:
         for each in schemas:
             yield from self.check(each, value, path)
 
-    def any_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
-        attempts = [self.attempt(each, value, path) for each in schemas]
-        if all(attempts):
-            yield from self.nearest(attempts, path)
-
-    def one_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
+    def any_of(
+        self, value: Any, schemas: Any, schema: Json, path: Any, most: int = MAX_STEPS
+    ) -> Failures:
+        """Check that one alternative fits at least, and no more than `most` do."""
         attempts = [self.attempt(each, value, path) for each in schemas]
         fitting = attempts.count([])
         if not fitting:
             yield from self.nearest(attempts, path)
-        if fitting > 1:
-            yield _Failure(path, _OF_ONE, fitting, _NOT_SHOWN)
+        if fitting > most:
+            text = "matches {} alternatives of `oneOf`, must match one"
+            yield _Failure(path, text, fitting, _NOT_SHOWN)
 
     def nearest(
         self,
@@ -3181,12 +3164,9 @@ class _Validator:
 
     def matches(self, text: str, pattern: str) -> bool:
         everywhere = set(range(len(text) + 1))
-        return bool(self.schema.patterns[pattern](text, everywhere, self.spend))
+        return bool(self.schema.patterns[pattern](text, everywhere, self))
 
     # Arrays.
-    def all_differ(self, value: Any, wanted: bool) -> bool:
-        return not wanted or len(set(map(self.key, value))) == len(value)
-
     def prefix_items(self, value: Any, first: Any, schema: Json, path: Any) -> Failures:
         for at, each in enumerate(first[: len(value)]):
             yield from self.member(each, value, at, path)
@@ -3257,7 +3237,6 @@ class _Validator:
 # Parts of the texts of errors.
 _NOT_SHOWN = object()
 _OF_TYPE = "expected type {}"
-_OF_ONE = "matches {} alternatives of `oneOf`, must match one"
 _UNKNOWN = "unknown"
 
 
@@ -3386,35 +3365,37 @@ def _parse(tokens: Iterator[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
+def _take(
+    piece: re.Pattern[str], text: str, places: set[int], run: _Validator
+) -> set[int]:
     """Return the places behind one character, or one anchor."""
-    spend(2 + len(places))  # the call costs as much as two places
+    run.spend(2 + len(places))  # the call costs as much as two places
     matches = (piece.match(text, place) for place in places)
     return {match.end() for match in matches if match}
 
 
 def _either(
-    sequences: list[list[Way]], text: str, places: Places, spend: Spend
-) -> Places:
-    ends: Places = set()
+    sequences: list[list[Way]], text: str, places: set[int], run: _Validator
+) -> set[int]:
+    ends: set[int] = set()
     for sequence in sequences:
         behind = places
         for way in sequence:
             # Each part costs something, even where no place is left.
-            spend(1)
-            behind = way(text, behind, spend) if behind else behind
+            run.spend(1)
+            behind = way(text, behind, run) if behind else behind
         ends |= behind
     return ends
 
 
 def _repeat(
-    way: Way, least: int, most: int, text: str, places: Places, spend: Spend
-) -> Places:
-    ends: Places = set() if least else set(places)
+    way: Way, least: int, most: int, text: str, places: set[int], run: _Validator
+) -> set[int]:
+    ends = set() if least else set(places)
     for count in range(1, most + 1):
-        spend(1)
+        run.spend(1)
         # It has begun at the others before.
-        places = way(text, places, spend) - ends
+        places = way(text, places, run) - ends
         if count >= least:
             ends |= places
         if not places:
@@ -3423,9 +3404,9 @@ def _repeat(
 
 
 def _look_ahead(
-    way: Way, wanted: bool, text: str, places: Places, spend: Spend
-) -> Places:
-    return {at for at in places if bool(way(text, {at}, spend)) == wanted}
+    way: Way, wanted: bool, text: str, places: set[int], run: _Validator
+) -> set[int]:
+    return {at for at in places if bool(way(text, {at}, run)) == wanted}
 
 
 def _translate(token: str) -> str:
@@ -3594,7 +3575,9 @@ _KEYWORDS = {
     "uniqueItems": _Keyword(
         "true or false",
         ("array",),
-        _Validator.all_differ,
+        lambda run, value, wanted: (
+            not wanted or len(set(map(run.key, value))) == len(value)
+        ),
         "expected items that all differ",
     ),
     "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
@@ -3630,7 +3613,7 @@ _KEYWORDS = {
     ),
     "allOf": _Keyword("a list of schemas", _ALL, _Validator.all_of),
     "anyOf": _Keyword("a list of schemas", _ALL, _Validator.any_of),
-    "oneOf": _Keyword("a list of schemas", _ALL, _Validator.one_of),
+    "oneOf": _Keyword("a list of schemas", _ALL, partial(_Validator.any_of, most=1)),
     "not": _Keyword(
         "a schema",
         _ALL,
@@ -3644,7 +3627,6 @@ _KEYWORDS = {
 _OTHER = _Keyword("anything")
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
-_ANCHORS = {"$anchor", "$dynamicAnchor"}
 
 
 # The rules of the schemas True and False.
@@ -3673,6 +3655,13 @@ def fitting_types(schema: Json) -> tuple[type, ...]:
     return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
+def listed(value: Any) -> list[Any]:
+    """Return the items of a list or a tuple; any other value as the only item."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value]
+
+
 def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Return the schemas right inside of one, each with the steps that lead to it: its
     keyword, and its name if it has one."""
@@ -3682,11 +3671,9 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
             for name, inner in object_or_empty(argument).items():
                 if not _is_names(inner) or held == "schemas by name":
                     yield (keyword, name), inner
-        elif "schema" in held and isinstance(argument, list):
-            for inner in argument:
-                yield (keyword,), inner
         elif "schema" in held:
-            yield (keyword,), argument
+            for inner in listed(argument):
+                yield (keyword,), inner
 
 
 # The name of a header: RFC 9110 calls it a token.
@@ -3700,25 +3687,25 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """
     # By the name of the header, in lower case.
     parameters: dict[str, tuple[list[str], str]] = {}
-    # Breadth first. A path is None where it does not lead through `properties` alone.
-    todo: deque[tuple[Any, Any]] = deque([(schema, [])])
+    # Breadth first.
+    todo: deque[tuple[Any, tuple[str, ...]]] = deque([(schema, ())])
     while todo:
         node, path = todo.popleft()
         for steps, inner in inner_schemas(node):
-            is_property = steps[0] == "properties" and path is not None
-            todo.append((inner, [*path, steps[1]] if is_property else None))
+            todo.append((inner, path + steps))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
         # "An annotation anywhere else makes the tool definition invalid".
         is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
         is_scalar = node.get("type") in ("string", "integer", "boolean")
-        if not (path and is_scalar and is_name) or header.lower() in parameters:
+        is_property = set(path[::2]) == {"properties"}
+        if not (is_property and is_scalar and is_name) or header.lower() in parameters:
             raise ValueError(
                 "x-mcp-header: expected a header's name, once, of a string, integer or "
                 f"boolean below `properties`; got {show(header)}"
             )
-        parameters[header.lower()] = (path, header)
+        parameters[header.lower()] = (list(path[1::2]), header)
     return list(parameters.values())
 
 
@@ -4130,13 +4117,6 @@ def to_messages(value: object) -> list[Message]:
     """Return messages for a Message, for the content of one, for a message as on the
     wire, or for a list of those. Raises TypeError or ValueError for anything else."""
     return [_to_message(item) for item in listed(value)]
-
-
-def listed(value: Any) -> list[Any]:
-    """Return the items of a list or a tuple; any other value as the only item."""
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    return [value]
 
 
 def _to_message(item: object) -> Message:
@@ -4780,7 +4760,7 @@ def _validate_model(validate: Any, wire: object) -> Any:
     try:
         return validate(parse_text(wire) if isinstance(wire, str) else wire)
     except ValueError as error:
-        told: list[Json] = getattr(error, "errors", list)()[:TOLD_ERRORS]
+        told: list[Json] = getattr(error, "errors", list)()[:MAX_ERRORS]
         places = [".".join(map(str, each["loc"])) for each in told]
         lines = [f"{place}: {each['msg']}" for place, each in zip(places, told)]
         raise ValueError("; ".join(lines) or str(error)) from None
@@ -5039,7 +5019,7 @@ class Signature:
             # If mending has changed nothing, quote the arguments as they came.
             if [each.path for each in failures] == [each.path for each in first]:
                 failures = first
-            raise InvalidParams("; ".join(describe_failures(failures[:TOLD_ERRORS])))
+            raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
         try:
             return self._convert(arguments)
         except ValueError as error:
@@ -5134,8 +5114,7 @@ class Output:
         errors = self._check.errors(structured)
         if errors:
             raise ValueError(
-                "the result does not match its outputSchema: "
-                + "; ".join(errors[:TOLD_ERRORS])
+                "the result does not match its outputSchema: " + "; ".join(errors)
             )
         return {
             "content": [{"type": "text", "text": encode_json(plain)}],
@@ -5322,7 +5301,7 @@ def check_question(method: str, params: Json) -> None:
         return
     errors = Schema(_FORM).errors(params.get("requestedSchema"))
     if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
+        raise ValueError("requestedSchema: " + "; ".join(errors))
     # It raises ValueError for a pattern that is none.
     Schema(params["requestedSchema"])
 
@@ -5442,7 +5421,7 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
         form = Schema({"required": ["content"], "properties": content})
         errors = form.errors(answer)
     if errors:
-        told = "; ".join(errors[:TOLD_ERRORS])
+        told = "; ".join(errors)
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
     return answer
 
@@ -9547,7 +9526,7 @@ class Client:
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
         if errors:
-            shown = "; ".join(errors[:TOLD_ERRORS])
+            shown = "; ".join(errors)
             raise InvalidResponse(
                 f"{tool}: its outputSchema is not met: {shown}", result
             )

@@ -2271,6 +2271,9 @@ class TestSeams:
         server.disconnect(connection)
 
 
+TOO_MUCH = "too deep, or too much work, for the schema"
+
+
 class TestSchema:
     """The room JSON Schema."""
 
@@ -2591,7 +2594,7 @@ class TestSchema:
                 {"allOf": [{"propertyNames": {"type": "string"}}] * 500},
             ),
             lambda: (
-                [["x" * 1000] * 100] * 300,
+                [["x" * 1000] * 100 + [n] for n in range(300)],
                 {"allOf": [{"uniqueItems": True}] * 1000},
             ),
             lambda: (
@@ -2604,16 +2607,16 @@ class TestSchema:
     def test_a_value_that_would_take_long_is_given_up(self, make):
         """Each step that a schema takes over a value is paid for beforehand."""
         value, schema = make()
-        assert validate(value, schema) == ["too much work for the schema"]
+        assert validate(value, schema) == [TOO_MUCH]
 
     def test_what_is_large_is_no_too_much(self):
-        """Long lists are compared, and a flood of errors ends with the first hundred,
+        """Long lists are compared, and a flood of errors ends with the first twenty,
         each in a few words."""
         unique = {"uniqueItems": True}
         assert validate(list(range(100_000)), unique) == []
         assert validate([2**61 * n - n for n in range(100_000)], unique) == []
         errors = validate(["x" * 10**5] * 1000, {"items": {"type": "integer"}})
-        assert len(errors) == 100 and max(map(len, errors)) < 1000
+        assert len(errors) == 20 and max(map(len, errors)) < 1000
 
     @pytest.mark.parametrize(
         "pattern, text, fits",
@@ -2667,7 +2670,7 @@ class TestSchema:
         assert validate(1, schema) == []
         loop = {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}
         for deep in (schema, {"const": value}, loop):
-            assert validate(value, deep) == ["nested too deeply for the schema"]
+            assert validate(value, deep) == [TOO_MUCH]
         assert validate(1, {"$ref": "#"}) != []
 
 
