@@ -3807,15 +3807,11 @@ def class_name(cls: type) -> str:
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
-def _parse_iso(cls: Any, wire: str) -> Any:
-    """Return a date, a time, or both. Before 3.11, fromisoformat does not know Z."""
-    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
-
-
 # The part of ISO 8601's durations whose length does not depend on the calendar.
 _DURATION = (
-    r"-?P(?=.)(?:(\d+)W)?(?:(\d+)D)?"
-    r"(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+    r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?"
 )
 
 
@@ -3823,15 +3819,13 @@ def _parse_duration(cls: Any, wire: str) -> Any:
     amounts = re.fullmatch(_DURATION, wire)
     if amounts is None:
         raise ValueError(wire)
-    weeks, days, hours, minutes, seconds = map(float, amounts.groups("0"))
-    duration = cls(days, seconds, 0, 0, minutes, hours, weeks)
-    return -duration if wire.startswith("-") else duration
+    units = amounts.groupdict("0")
+    return cls(**{unit: float(units[unit]) for unit in units})
 
 
 def _encode_duration(value: Any) -> str:
-    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
-    sign = "-" if value.total_seconds() < 0 else ""
-    return f"{sign}PT{seconds}S"
+    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+    return f"PT{seconds}S"
 
 
 # The classes whose values are no containers. Each has its schema; the noun for error
@@ -3846,8 +3840,13 @@ _Scalar = namedtuple(
 
 
 def _iso_scalar(form: str, expected: str) -> Any:
-    schema = {"type": "string", "format": form}
-    return _Scalar(schema, expected, _parse_iso, lambda value: value.isoformat())
+    return _Scalar(
+        {"type": "string", "format": form},
+        expected,
+        # Before 3.11, fromisoformat does not know Z.
+        lambda cls, wire: cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire)),
+        lambda value: value.isoformat(),
+    )
 
 
 SCALARS = {
@@ -4116,13 +4115,12 @@ class Message(_Content):
 def to_messages(value: object) -> list[Message]:
     """Return messages for a Message, for the content of one, for a message as on the
     wire, or for a list of those. Raises TypeError or ValueError for anything else."""
-    return [_to_message(item) for item in listed(value)]
-
-
-def _to_message(item: object) -> Message:
-    if isinstance(item, dict) and "role" in item:
-        return Message(item.get("content"), item["role"])
-    return Message(item)
+    messages = []
+    for item in listed(value):
+        is_message = isinstance(item, dict) and "role" in item
+        wire = item if is_message else {"role": "user", "content": item}
+        messages.append(Message(wire.get("content"), wire["role"]))
+    return messages
 
 
 def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
@@ -4136,18 +4134,14 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
     if isinstance(value, _Media):
-        usual = value["mimeType"]
-        held = {"blob": value["data"]}
-    elif isinstance(value, str):
-        usual = "text/plain"
-        held = {"text": value}
-    elif isinstance(value, bytes):
-        usual = "application/octet-stream"
-        held = {"blob": _base64(value)}
-    else:
-        usual = "application/json"
-        held = {"text": encode_json(to_plain(value))}
-    return {"uri": uri, "mimeType": mime_type or usual, **held}
+        mime_type = mime_type or value["mimeType"]
+        return {"uri": uri, "mimeType": mime_type, "blob": value["data"]}
+    if isinstance(value, bytes):
+        mime_type = mime_type or "application/octet-stream"
+        return {"uri": uri, "mimeType": mime_type, "blob": _base64(value)}
+    usual = "text/plain" if isinstance(value, str) else "application/json"
+    text = encode_text(to_plain(value))
+    return {"uri": uri, "mimeType": mime_type or usual, "text": text}
 
 
 # The kinds of blocks that came later. A new kind is a row here, and a class above. See
@@ -4179,23 +4173,28 @@ def prompt_messages(value: object, version: str) -> list[Json]:
     return messages
 
 
-def value_of(result: Json, schema: Json) -> Any:
+def value_of(result: Json) -> Any:
     """Return the Python value in a result of tools/call.
 
     That is its structured content; without any, its text when there is only text, else
     its blocks: the only one, or a list. Raises ToolError, in the tool's words, if the
-    tool says that it failed. `schema`: the tool's outputSchema, or {}.
+    tool says that it failed.
     """
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
     texts = [
         str(block.get("text", "")) for block in blocks if block.get("type") == "text"
     ]
-    value = result.get("structuredContent")
+    value: Any = result.get("structuredContent")
     if result.get("isError"):
         text = printable("\n".join(texts), keep_lines=True)
         raise ToolError(text or "the tool failed", blocks)
+    # Servers wrap what is no object. A tool may return such an object, too; then the
+    # text has all of it.
+    is_wrapped = object_or_empty(value).keys() == {"result"}
+    if is_wrapped and value not in map(parse_text, texts):
+        return value["result"]
     if value is not None:
-        return value["result"] if _is_wrapped(value, texts, schema) else value
+        return value
     if not blocks:
         return None
     if len(texts) == len(blocks):
@@ -4203,20 +4202,6 @@ def value_of(result: Json, schema: Json) -> Any:
     if len(blocks) == 1:
         return blocks[0]
     return blocks
-
-
-def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
-    """Return whether {"result": ...} is what a server put around a tool's value. Then
-    the text has the value inside, and not all of it."""
-    read = [parse_text(text) for text in texts]
-    if object_or_empty(value).keys() != {"result"} or read == [value]:
-        return False
-    # FastMCP marks it; the official SDK has a title for it, and may cut lists up.
-    title = schema.get("title")
-    if "x-fastmcp-wrap-result" in schema or str(title).endswith("Output"):
-        return True
-    inner = value["result"]
-    return read in ([], [inner], inner) or texts in ([inner], inner)
 
 
 ###############################################################################
@@ -8341,10 +8326,7 @@ class Call:
 
         timeout: as result() has it
         """
-        return value_of(
-            self.result(timeout),
-            self.client._output_schema(str(self.params.get("name"))),
-        )
+        return value_of(self.result(timeout))
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the call; result() raises Cancelled. No effect if it has ended.
@@ -13379,7 +13361,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         schema = tools.get(tool, {}).get("inputSchema", {})
         given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
-    _write(options, result, value_of(result, client._output_schema(tool)))
+    _write(options, result, value_of(result))
 
 
 def _read(options: Any, target: Any, uri: str) -> None:

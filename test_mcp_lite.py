@@ -3907,18 +3907,18 @@ class TestEveryday:
             # A tool that returns such an object.
             (5, ['{"result":5}'], {}, {"result": 5}),
             (5, ['{\n  "result": 5\n}'], {"title": "addDictOutput"}, {"result": 5}),
-            (5, ["2 and 3 are 5"], {}, {"result": 5}),
             # The official SDK cuts lists up, and gives the schema a title.
             ([1, 2], ["1", "2"], {}, [1, 2]),
             ([], [], {}, []),
             ([[1], [2]], ["1", "2"], {"title": "addOutput"}, [[1], [2]]),
             # FastMCP marks the schema.
             ({"result": 5}, ['{"result":5}'], {"x-fastmcp-wrap-result": True}, None),
-            (5.0, ["five"], {"x-fastmcp-wrap-result": True}, 5.0),
+            # Other text than the value's is for people.
+            (5.0, ["five"], {}, 5.0),
         ],
     )
     def test_wrapped_values(self, inside, texts, marks, value):
-        """{"result": value} is unwrapped only where the server has wrapped it."""
+        """{"result": value} is unwrapped, unless the text has all of that."""
         content = [{"type": "text", "text": text} for text in texts]
         schema = {**self.WRAPPED, **marks}
         answers = {
@@ -4132,7 +4132,7 @@ class TestEveryday:
         with Client(server) as client:
             [tool] = client.list_tools()
             made = client.call("book", at="2026-01-02T03:04:05")
-        assert made == {"at": "2026-01-02T03:04:05", "long": "-PT0.5S"}
+        assert made == {"at": "2026-01-02T03:04:05", "long": "PT-0.5S"}
         assert tool["inputSchema"]["properties"]["at"]["format"] == "date-time"
         assert "format" not in json.dumps(tool["outputSchema"])
 
