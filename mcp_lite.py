@@ -2828,7 +2828,7 @@ MAX_ERRORS = 20  # of one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names for which one text suggests others
 MAX_KNOWN = 20  # names that may be suggested
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
-MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
+MAX_PATTERNS = 20_000  # characters of all patterns in a schema; a "[" counts as 100
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
@@ -2869,7 +2869,10 @@ class Schema:
         # Whether any part asks which members others have evaluated.
         self.tracks = False
         # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
-        self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
+        self._named = {
+            ("", ""): schema,
+            ("https://json-schema.org/draft/2020-12/schema", ""): {_IS_SCHEMA: True},
+        }
         # How much the patterns may still cost.
         self._left = MAX_PATTERNS
         # The schemas that wait to be surveyed: (place, schema, URI of its document).
@@ -2894,7 +2897,7 @@ class Schema:
         rules = self._check_keywords(place, checked)
         base = self._name(checked, base)
         self.rules[id(schema)] = (base, fitting_types(checked), rules)
-        for keyword in _REFERENCES & checked.keys():
+        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & checked.keys():
             self._references.append((schema, checked[keyword]))
         for steps, inner in inner_schemas(checked):
             self._waiting.append((".".join((place, *steps)), inner, base))
@@ -2921,9 +2924,8 @@ class Schema:
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
-        # `re` takes some milliseconds for a class of characters beyond Latin 1.
-        is_slow = re.search(r"[^\0-\xff]|\\u", pattern)
-        self._left -= len(pattern) + (100 * pattern.count("[") if is_slow else 0)
+        # `re` may take some milliseconds for a class of characters.
+        self._left -= len(pattern) + 100 * pattern.count("[")
         if self._left < 0:
             raise ValueError(f"{place}: too much work")
         try:
@@ -3082,8 +3084,6 @@ class _Validator:
         return key
 
     def is_among(self, value: Any, values: list[Any]) -> bool:
-        if type(value) is str:
-            return value in values
         return self.key(value) in map(self.key, values)
 
     def is_schema(self, value: Any, wanted: bool) -> bool:
@@ -3137,9 +3137,9 @@ class _Validator:
         are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
         if are_alike:
             texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
-            text = "expected " + " or ".join(dict.fromkeys(texts))
-            text = text[:MAX_PLACE].replace("{", "{{").replace("}", "}}")
-            return [attempts[0][0]._replace(text=text)]
+            return [
+                attempts[0][0]._replace(text=_ANY_OF, argument=[*dict.fromkeys(texts)])
+            ]
 
         def distance(failures: list[_Failure]) -> tuple[bool, int]:
             return any(each.path is path for each in failures), len(failures)
@@ -3155,10 +3155,7 @@ class _Validator:
         from fractions import Fraction
 
         # A float counts as it is written: in decimal, 0.3 is a multiple of 0.1.
-        try:
-            exact, divisor = map(Fraction, (repr(value), repr(step)))
-        except ValueError:  # infinity, and what is not a number
-            return False
+        exact, divisor = map(Fraction, (repr(value), repr(step)))
         self.spend(20 + (exact.numerator.bit_length() >> 4))
         return exact % divisor == 0
 
@@ -3236,7 +3233,7 @@ class _Validator:
 
 # Parts of the texts of errors.
 _NOT_SHOWN = object()
-_OF_TYPE = "expected type {}"
+_ANY_OF = "expected any of {}"
 _UNKNOWN = "unknown"
 
 
@@ -3251,8 +3248,8 @@ def describe_failures(failures: list[_Failure]) -> list[str]:
 
 
 def _expected(failure: _Failure) -> str:
-    if failure.text is _OF_TYPE:
-        return "expected " + " or ".join(re.findall("[a-z]+", str(failure.argument)))
+    if failure.text is _ANY_OF:
+        return ("expected " + " or ".join(listed(failure.argument)))[:MAX_PLACE]
     text: str = failure.text.format(show(failure.argument, 300))
     return text
 
@@ -3353,7 +3350,7 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
-            most = most or (_ENDLESS if comma else least)
+            most = most or (1 << 30 if comma else least)
             repeated = sequence.pop()
             sequence.append(partial(_repeat, repeated, int(least), int(most)))
         elif token in ("(", "(?:"):
@@ -3429,7 +3426,6 @@ _TOKEN = (
     r"|\(\?(?:<\w+>|<?[=!]|:)?|(?:[*+?]|\{\d+(?:,\d*)?})\??|."
 )
 _REPEAT = r"\{(\d+)(,?)(\d*)}\??"
-_ENDLESS = 1 << 30
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 # Inside of brackets, Python warns of what may get a meaning there one day.
 _INSIDE = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
@@ -3453,8 +3449,7 @@ _PYTHON = {
 }
 
 
-# The schema for schemas. Its one keyword is ours.
-_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
+# The one keyword of the schema for schemas. It is ours.
 _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
@@ -3510,7 +3505,7 @@ _KEYWORDS = {
     "$ref": _Keyword("a URI", _ALL, _Validator.ref),
     "$dynamicRef": _Keyword("a URI", _ALL, _Validator.dynamic_ref),
     "$recursiveRef": _Keyword("a URI", _ALL, _Validator.ref),
-    "type": _Keyword("a type, or a list of types", _ALL, _has_type, _OF_TYPE),
+    "type": _Keyword("a type, or a list of types", _ALL, _has_type, _ANY_OF),
     "enum": _Keyword("a list", _ALL, _Validator.is_among, "expected one of {}"),
     "const": _Keyword(
         "anything",
@@ -3625,7 +3620,6 @@ _KEYWORDS = {
     "unevaluatedItems": _Keyword("a schema", ("array",), _Validator.unevaluated),
 }
 _OTHER = _Keyword("anything")
-_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
 
 
@@ -3804,7 +3798,7 @@ def class_name(cls: type) -> str:
 
 
 # A conversion may raise these for a value that the schema has let pass.
-REFUSALS = (ValueError, TypeError, ArithmeticError)
+REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
 # The part of ISO 8601's durations whose length does not depend on the calendar.
@@ -4368,10 +4362,9 @@ def drop_null(schema: Json) -> None:
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
         what = others[0] if len(others) == 1 else {"anyOf": others}
-        replaced = ("anyOf", "default")
-        rest = {name: schema[name] for name in schema if name not in replaced}
-        schema.clear()
-        schema.update({**what, **rest})
+        schema.pop("default", None)
+        del schema["anyOf"]
+        schema.update({**what, **schema})
         if isinstance(schema, WireType):
             schema.hidden = getattr(what, "hidden", _OPEN)
 
@@ -4385,7 +4378,7 @@ def _convert_members(members: dict[str, WireType], wire: Json) -> Json:
             if name in wire:
                 made[name] = member.convert(wire[name])
             elif member.field is not None:
-                made[name] = field_default(member.field)
+                made[name] = member.field.get_default(call_default_factory=True)
         except REFUSALS as error:
             raise ValueError(f"{name}: {error}") from None
     return made
@@ -4451,27 +4444,20 @@ _NOTES = {
 }
 
 
-def _keywords(note: Any) -> Json:
-    """Return the keywords of a note: a text, a Param, or an object with attributes of
-    the same names. pydantic's Field has some of them in a list, `metadata`."""
-    if isinstance(note, str):
-        return {"description": note}
-    keywords = {}
-    for part in (note, *getattr(note, "metadata", ())):
-        for name, keyword in _NOTES.items():
-            value = getattr(part, name, None)
-            if isinstance(value, (str, int, float, list)):
-                keywords[keyword] = value
-    return keywords
-
-
 def add_notes(described: WireType, notes: Iterable[Any]) -> None:
-    """Add the keywords of notes to the schema of what they are about."""
+    """Add the keywords of notes to the schema of what they are about: of a text, a
+    Param, or an object with attributes of the same names. pydantic's Field has some of
+    them in a list, `metadata`."""
     kinds = [each.get("type") for each in described.get("anyOf", [described])]
     noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
     for note in notes:
-        for keyword, value in _keywords(note).items():
-            described[keyword.replace("Length", noun)] = value
+        if isinstance(note, str):
+            note = Param(note)
+        for part in (note, *getattr(note, "metadata", ())):
+            for name, keyword in _NOTES.items():
+                value = getattr(part, name, None)
+                if isinstance(value, (str, int, float, list)):
+                    described[keyword.replace("Length", noun)] = value
 
 
 class HintReader:
@@ -4485,7 +4471,7 @@ class HintReader:
         self._names = names
         self._is_returned = is_returned
         # The classes whose members are being described.
-        self._around: list[Any] = []
+        self.around: list[Any] = []
         # The schemas of classes that contain themselves, by the names of the classes.
         self.defs: dict[str, WireType] = {}
 
@@ -4495,15 +4481,6 @@ class HintReader:
         target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
         return WireType(schema, described.convert, hidden=target.hidden)
-
-    def _define(self, name: str, described: WireType) -> None:
-        """Add the schema of a class, or a reference to it. Raises TypeError if another
-        class has its name."""
-        known = self.defs.setdefault(name, described)
-        # The definitions of models have no class: their content decides.
-        differs = known.cls is None and known != described
-        if differs or known.cls is not described.cls:
-            raise TypeError(f"two classes are called {name}; rename one")
 
     def evaluate(self, hint: object) -> Any:
         """Return a hint as an object, if it is text. Raises TypeError when it cannot
@@ -4529,22 +4506,16 @@ class HintReader:
         origin = getattr(hint, "__origin__", None) or hint
         name = _hint_name(origin)
         if hasattr(hint, "__metadata__"):
-            return self._annotated(origin, hint.__metadata__)
+            described = self.describe(origin)
+            add_notes(described, hint.__metadata__)
+            return described
         if name in SCALARS:
             return self._scalar(origin, SCALARS[name])
         if name in _GENERICS:
             return _GENERICS[name](self, getattr(hint, "__args__", ()))
-        if hasattr(origin, "__members__"):
-            return self._choice(origin)  # an Enum
-        for alias in ("__supertype__", "__value__"):  # a NewType, type X = ...
-            if hasattr(origin, alias):
-                return self.describe(getattr(origin, alias))
-        if hasattr(origin, "model_json_schema"):
-            return self._model(origin.model_json_schema, origin.model_validate)
-        if hasattr(origin, "__pydantic_validator__"):
-            # A dataclass of pydantic's: so that module has been imported.
-            adapter = sys.modules["pydantic"].TypeAdapter(origin)
-            return self._model(adapter.json_schema, adapter.validate_python)
+        for attribute, describe in _KNOWN_BY.items():
+            if hasattr(origin, attribute):
+                return describe(self, origin)
         return self._instance(origin)
 
     def members(
@@ -4564,14 +4535,16 @@ class HintReader:
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
             # pydantic's Field may stand as the default, or in the hint.
-            notes = getattr(hint, "__metadata__", ())
-            if is_field(default):
-                add_notes(member, [default])
-                member.field = default
-            elif default is REQUIRED:
-                member.field = next(filter(is_field, notes), None)
+            notes = [default]
+            if default is REQUIRED:
+                notes = getattr(hint, "__metadata__", notes)
+            fields = (each for each in notes if hasattr(each, "is_required"))
+            member.field = next(fields, None)
             if member.field is not None:
-                default = field_default(member.field)
+                add_notes(member, [member.field])
+                default = member.field.get_default(call_default_factory=True)
+                if member.field.is_required():
+                    default = REQUIRED
             # A TypedDict may mark one member, whatever holds for the others.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
@@ -4589,19 +4562,14 @@ class HintReader:
             described.hidden = {"additionalProperties": False}
         return described
 
-    def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
-        described = self.describe(hint)
-        add_notes(described, notes)
-        return described
-
     def _scalar(self, cls: Any, row: Any) -> WireType:
         if not row.expected:
             return WireType(row.schema, cls=cls)
         schema = dict(row.schema)
-        if self._is_returned and schema.get("format") in _STRICT_FORMATS:
+        if self._is_returned:
             # A client may check it, and then refuse a time without an offset, or a
-            # duration with a sign.
-            del schema["format"]
+            # duration with a sign: RFC 3339 has less than Python's classes.
+            schema.pop("format", None)
 
         def convert(wire: object) -> Any:
             try:
@@ -4630,8 +4598,12 @@ class HintReader:
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
-        schema: Json = {"type": "array", "minItems": len(items), "maxItems": len(items)}
-        schema["items"] = items[0]
+        schema: Json = {
+            "type": "array",
+            "items": items[0],
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
         if items.count(items[0]) < len(items):
             # Clients that do not know `prefixItems` look at `items` alone.
             schema["prefixItems"] = items
@@ -4642,13 +4614,12 @@ class HintReader:
         )
 
     def _mapping(self, args: Any) -> WireType:
-        key, value = args or (str, object)
-        if self.describe(key) not in ({}, {"type": "string"}):
-            raise TypeError("dict keys: use dict[str, ...]")
-        item = self.describe(value)
+        key, item = map(self.describe, args or (str, object))
         return WireType(
             add_given({"type": "object"}, additionalProperties=item or None),
-            lambda wire: {name: item.convert(each) for name, each in wire.items()},
+            lambda wire: {
+                key.convert(name): item.convert(each) for name, each in wire.items()
+            },
         )
 
     def _union(self, args: Any) -> WireType:
@@ -4683,8 +4654,13 @@ class HintReader:
         except RecursionError:
             # A model that contains itself keeps its references.
             for name, inner in defs.items():
-                self._define(name, WireType(inner, hidden=None))
+                self.defs[name] = WireType(inner, hidden=None)
         return WireType(schema, partial(_validate_model, validate), hidden=None)
+
+    def _model_dataclass(self, cls: Any) -> WireType:
+        """Describe a dataclass of pydantic's: so that module has been imported."""
+        adapter = sys.modules["pydantic"].TypeAdapter(cls)
+        return self._model(adapter.json_schema, adapter.validate_python)
 
     def _instance(self, cls: Any) -> WireType:
         """Describe a dataclass, a class of attrs, a NamedTuple or a TypedDict."""
@@ -4695,28 +4671,28 @@ class HintReader:
             lambda wire: self.defs[name].convert(wire),
             cls,
         )
-        if cls in self._around or name in self.defs:
+        if cls in self.around or name in self.defs:
             # It contains itself: its schema is written once.
-            self._define(name, reference)
+            if self.defs.setdefault(name, reference).cls is not cls:
+                raise TypeError(f"two classes are called {name}; rename one")
             return reference
-        names = self._names
         # A program that was started by exec() has no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        self._names = {**names, **globals_there, name: cls}
-        self._around.append(cls)
-        members = self.members(parameters)
-        self._around.pop()
-        self._names = names
+        names = {**self._names, **globals_there, name: cls}
+        reader = HintReader(names, self._is_returned)
+        reader.defs = self.defs
+        reader.around = [*self.around, cls]
+        members = reader.members(parameters)
         described = WireType(
             members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
         )
         # What dataclasses and NamedTuples have by themselves says nothing new.
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{name}("):
-            described.update(describe_members(doc, members["properties"]))
+            description = describe_members(doc, members["properties"])
+            add_given(described, description=description)
         if name not in self.defs:
             return described
-        self._define(name, described)
         self.defs[name] = described
         return reference
 
@@ -4750,21 +4726,6 @@ def _validate_model(validate: Any, wire: object) -> Any:
         lines = [f"{place}: {each['msg']}" for place, each in zip(places, told)]
         raise ValueError("; ".join(lines) or str(error)) from None
 
-
-def is_field(default: object) -> bool:
-    """Return whether a default is pydantic's, as in `days: int = Field(default=3)`."""
-    return hasattr(default, "is_required") and hasattr(default, "get_default")
-
-
-def field_default(field: Any) -> Any:
-    """Return the default in one of pydantic's; REQUIRED if it has none."""
-    if field.is_required():
-        return REQUIRED
-    return field.get_default(call_default_factory=True)
-
-
-# RFC 3339 has less of these than Python's classes, and than ISO 8601.
-_STRICT_FORMATS = ("date-time", "time", "duration")
 
 # The marks that a TypedDict may give to a member.
 _MARKS = {"Required": REQUIRED, "NotRequired": None}
@@ -4801,6 +4762,18 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
         ("Required", "NotRequired", "ReadOnly"),
         lambda reader, args: reader.describe(*args),
     ),
+}
+
+# The classes that are recognised by an attribute.
+_KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
+    "__members__": HintReader._choice,  # an Enum
+    # A NewType, and `type X = ...`.
+    "__supertype__": lambda reader, alias: reader.describe(alias.__supertype__),
+    "__value__": lambda reader, alias: reader.describe(alias.__value__),
+    "model_json_schema": lambda reader, cls: reader._model(
+        cls.model_json_schema, cls.model_validate
+    ),
+    "__pydantic_validator__": HintReader._model_dataclass,
 }
 
 
@@ -4849,11 +4822,12 @@ _DOC_HEADINGS = (
     r"|^:type .*$\n?"
 )
 _DOC_ENTRY = (
-    r"(?P<indent> *)"
-    r"(?::param (?:[^:]* )?)?"  # Sphinx's, with or without a type
+    r"(?m)^(?P<first>(?P<indent> *)"
+    r"(?::param (?:[^:\n]* )?)?"  # Sphinx's, with or without a type
     r"\*{0,2}(?P<name>\w+) *"
     r"(?:\(.*?\))? *:(?!:)"  # Google's type
-    r"(?P<text>.*)"
+    r"(?P<text>.*))"
+    r"(?P<below>(?:\n(?:(?P=indent) .*)?$)*\n?)"
 )
 
 
@@ -4870,37 +4844,32 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     text = f"{first}\n{textwrap.dedent(rest)}"
     # NumPy's have the type behind the name, and the text below.
     is_numpy = "\n---" in text
-    lines = deque(re.sub(_DOC_HEADINGS, "", text).split("\n"))
-    others = []
     entries: dict[str, str] = {}
-    while lines:
-        line = lines.popleft()
-        entry = re.match(_DOC_ENTRY, line)
-        if entry is None or entry["name"] not in names:
-            others.append(line)
-            continue
-        parts = [] if is_numpy else [entry["text"]]
-        deeper = entry["indent"] + " "
-        while lines and (lines[0] == "" or lines[0].startswith(deeper)):
-            parts.append(lines.popleft())
-        words = " ".join(parts).split()
-        entries.setdefault(entry["name"], " ".join(words))
-    return "\n".join(others).strip() or None, entries
+
+    def take(entry: re.Match[str]) -> str:
+        if entry["name"] not in names:
+            return entry["first"] + re.sub(_DOC_ENTRY, take, entry["below"])
+        said = entry["below"] if is_numpy else entry["text"] + entry["below"]
+        entries.setdefault(entry["name"], " ".join(said.split()))
+        return ""
+
+    rest = re.sub(_DOC_ENTRY, take, re.sub(_DOC_HEADINGS, "", text))
+    return rest.strip() or None, entries
 
 
-def describe_members(doc: str, members: Json) -> Json:
+def describe_members(doc: str, members: Json) -> str | None:
     """Give members the descriptions that a docstring has of them. Returns that of the
-    whole: {"description": text}, or {}."""
+    whole, or None."""
     description, entries = parse_doc(doc, members)
     for name, text in entries.items():
         members[name].setdefault("description", text)
-    return add_given({}, description=description)
+    return description
 
 
 class Signature:
     """A function as the wire sees it, and the binding of its arguments.
 
-    fn, name, place: the function, and where it is written.
+    fn, name: the function.
     description: what its docstring says of it, without its parameters; or None.
     schema: the JSON Schema of the arguments.
     required: the names of the parameters without a default.
@@ -4932,8 +4901,6 @@ class Signature:
             members = reader.members(parameters, context_type)
         except (TypeError, RecursionError) as error:
             raise TypeError(f"{self.name}: {error}") from None
-        code = find_function(fn).__code__
-        self.place = f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
         arguments: dict[str, WireType] = members["properties"]
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
@@ -4942,8 +4909,9 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        about = describe_members(getattr(fn, "__doc__", None) or "", arguments)
-        self.description: str | None = about.get("description")
+        self.description = describe_members(
+            getattr(fn, "__doc__", None) or "", arguments
+        )
         # "inputSchema" is one of an object, in every revision.
         if schema is not None and object_or_empty(schema).get("type") != "object":
             raise ValueError(
@@ -4957,7 +4925,7 @@ class Signature:
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
             taken = schema.get("properties", arguments).keys() - {self.context}
-            if not code.co_flags & 8:  # it has no **kwargs
+            if not find_function(fn).__code__.co_flags & 8:  # it has no **kwargs
                 taken &= arguments.keys()
             # In the order in which they came, behind the defaults of Fields.
             self._convert = lambda wire: {
@@ -4975,35 +4943,27 @@ class Signature:
         self.required = set(members.get("required", ()))
 
     def bind(self, arguments: Json) -> Json:
-        """Return the keyword arguments for a call's arguments. Raises InvalidParams."""
+        """Return the keyword arguments for a call's arguments. Raises InvalidParams.
+
+        Models and clients send numbers, lists and objects as JSON in text, and null for
+        what they leave out. Where such a value does not fit, the JSON is decoded, and
+        the null is left out.
+        """
         # None is plain where the schema is one's own, for that may ask for anything.
         are_plain = self._plain and all(
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self.required <= arguments.keys():
             return dict(arguments)
-        return self._read(arguments)
-
-    def _read(self, arguments: Json) -> Json:
-        """Check arguments, and convert them. Raises InvalidParams.
-
-        Models and clients send numbers, lists and objects as JSON in text, and null for
-        what they leave out. Where such a value does not fit, the JSON is decoded, and
-        the null is left out.
-        """
         failures = self._check.failures(arguments, MAX_STEPS)
         if failures:
             arguments = json.loads(encode_json(arguments))
         # Twice, as the decoded text may be null, or a list of texts.
-        first = failures
         for _ in range(2):
             for failure in failures:
                 _mend(arguments, failure.path)
             failures = failures and self._check.failures(arguments, MAX_STEPS)
         if failures:
-            # If mending has changed nothing, quote the arguments as they came.
-            if [each.path for each in failures] == [each.path for each in first]:
-                failures = first
             raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
         try:
             return self._convert(arguments)
@@ -5012,31 +4972,29 @@ class Signature:
 
     def completions(self, name: str) -> list[str]:
         """Return the values that an argument's type allows, where they are few and
-        known: those of a Literal, an Enum, a bool, or an Optional one."""
+        known: those of a Literal, an Enum or a bool."""
         schema = self.schema["properties"].get(name, {})
-        values: list[Any] = []
-        for alternative in schema.get("anyOf", [schema]):
-            values += alternative.get("enum", ())
-            if alternative.get("type") == "boolean":
-                values += [True, False]
+        values = schema.get("enum", ())
+        if schema.get("type") == "boolean":
+            values = (True, False)
         return list(map(encode_text, values))
+
+
+def _at(value: Any, path: Any) -> Any:
+    """Return the part of a value at the path of a failure."""
+    return value if path is None else _at(value, path[0])[path[1]]
 
 
 def _mend(value: Any, path: Any) -> None:
     """Mend a value that does not fit at one place: decode JSON in text, and remove a
     null from an object."""
-    keys = []
-    while path:
-        path, key = path
-        keys.append(key)
     with suppress(LookupError, TypeError):  # there may be nothing
-        while keys[1:]:
-            value = value[keys.pop()]
-        [key] = keys
-        if isinstance(value[key], str):
-            value[key] = parse_text(value[key])
-        elif value[key] is None and isinstance(value, dict):
-            del value[key]
+        around, key = path
+        owner = _at(value, around)
+        if isinstance(owner[key], str):
+            owner[key] = parse_text(owner[key])
+        elif owner[key] is None and isinstance(owner, dict):
+            del owner[key]
 
 
 class Output:
@@ -5057,7 +5015,6 @@ class Output:
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
     ) -> None:
-        self._place = signature.place
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = True if schema else structured
@@ -5076,20 +5033,14 @@ class Output:
         self._check = Schema(schema or {})
 
     def result(self, value: object) -> Json:
-        """Return the result for a returned value. Raises TypeError or ValueError, which
-        name the place in the program, for a value that has no form in JSON, or does not
-        match the schema."""
+        """Return the result for a returned value. Raises TypeError or ValueError for a
+        value that has no form in JSON, or does not match the schema."""
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
-        try:
-            if self.structured or (self.structured is None and not has_content):
-                return self._structured_result(value)
-            blocks = [to_any_block(item) for item in items if item is not None]
-        except REFUSALS as error:
-            kind = ValueError if isinstance(error, ValueError) else TypeError
-            raise kind(f"{error} ({self._place})") from None
-        return {"content": blocks}
+        if self.structured or (self.structured is None and not has_content):
+            return self._structured_result(value)
+        return {"content": [to_any_block(item) for item in items if item is not None]}
 
     def _structured_result(self, value: object) -> Json:
         plain = to_plain(value)
@@ -5130,9 +5081,12 @@ _VAGUE: list[Json] = [
 ]
 
 
-# One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
-_Expression = namedtuple("_Expression", "operator names text")
-_EXPRESSION = r"{([+?]?)([\w,]+)}([^{}]*)"
+_EXPRESSION = r"{(\+?)(\w+)}([^{}]*)"
+# The patterns of a name and the text behind it, by the operator.
+_STEPS = {
+    "+": r"(?P<{0}>.+?){1}",
+    "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}",
+}
 _TEMPLATE = (
     r"(?a)[^{}]*"
     r"(?:{\+?NAME}[^{}]+)*(?:{\+?NAME})?"  # of the path, with text between them
@@ -5162,27 +5116,28 @@ class UriTemplate:
     first ends where the text between them first stands, and no other end is tried. A
     look-ahead does that, since `re` never enters one a second time:
 
-        x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?P<b>[^/?#]+)
+        x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?=(?P<b>[^/?#]+?)$)(?P=b)$
+
+    The $ above, the end of the path, is a line feed: it is put behind each path.
     """
 
     def __init__(self, template: str) -> None:
-        parts = [
-            _Expression(operator, names.split(","), text)
-            for operator, names, text in re.findall(_EXPRESSION, template)
-        ]
-        names = [name for each in parts for name in each.names]
+        path, _, query = template.partition("{?")
+        path += "\n"
+        steps = re.findall(_EXPRESSION, path)
+        self.query = re.findall(r"\w+", query)
+        self.names = [name for _, name, _ in steps] + self.query
         is_template = re.fullmatch(_TEMPLATE, template) and template.count("{+") <= 1
-        if not is_template or len(set(names)) < len(names):
+        if not is_template or len(set(self.names)) < len(self.names):
             raise ValueError(
                 f"URI template {show(template)}: expected {{x}}, one {{+x}}, text "
                 "between them, and {?a,b} at the end; each name once"
             )
         self.template = template
-        # name -> operator
-        self.names = {name: each.operator for each in parts for name in each.names}
-        self.query = [name for name in names if self.names[name] == "?"]
-        path = [each for each in parts if each.operator != "?"]
-        self._path = _compile_path(template.partition("{")[0], path)
+        pattern = re.escape(path.partition("{")[0])
+        for operator, name, text in steps:
+            pattern += _STEPS[operator].format(name, re.escape(text))
+        self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
         """Return the values in a URI, decoded, in the order of the names, without those
@@ -5192,34 +5147,16 @@ class UriTemplate:
         path, _, query = uri.partition("?")
         if not self.query:
             path = uri
-        fit = self._path.fullmatch(path[:MAX_URI])
-        if fit is None or len(path) > MAX_URI:
+        fit = len(uri) <= MAX_URI and self._path.fullmatch(path + "\n")
+        if not fit:
             return None
-        try:
-            values = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
-            for name, text in fit.groupdict().items():
-                values[name] = unquote(text, errors="strict")
-        except ValueError:  # not UTF-8, or too many fields
-            return None
-        for name, sign in self.names.items():
-            if sign != "+" and re.search(_ELSEWHERE, values.get(name, "")):
+        values = dict(parse_qsl(query, keep_blank_values=True))
+        values.update({name: unquote(text) for name, text in fit.groupdict().items()})
+        for name in self.names:
+            is_free = f"{{+{name}}}" in self.template
+            if not is_free and re.search(_ELSEWHERE, values.get(name, "")):
                 return None
         return {name: values[name] for name in self.names if name in values}
-
-
-def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
-    pattern = re.escape(first)
-    for expression in path:
-        [name] = expression.names
-        text = re.escape(expression.text)
-        if expression.operator == "+":
-            step = f"(?P<{name}>.+?)"
-        elif expression is path[-1]:
-            step = f"(?P<{name}>[^/?#]+)"
-        else:
-            step = f"(?=(?P<{name}>[^/?#]+?){text})(?P={name})"
-        pattern += step + text
-    return re.compile(pattern, re.DOTALL)
 
 
 def check_template(template: UriTemplate, signature: Signature) -> None:
@@ -5327,27 +5264,24 @@ def fit_question(params: Json, version: str) -> Json:
         return params
     for message in params.get("messages", ()):
         content = message["content"]
-        if isinstance(content, list):
-            raise ValueError(f"messages: a list of content: not in {version}")
-        if version < BLOCK_SINCE.get(content["type"], OLDEST):
-            raise ValueError(f"messages: {content['type']}: not in {version}")
+        several = isinstance(content, list)
+        kind = "a list of content" if several else content["type"]
+        if several or version < BLOCK_SINCE.get(kind, OLDEST):
+            raise ValueError(f"messages: {kind}: not in {version}")
     if "requestedSchema" not in params:
         return params
-    form = dict(params["requestedSchema"])
-    fields = form["properties"].items()
-    form["properties"] = {name: _fit_field(field) for name, field in fields}
-    return {**params, "requestedSchema": form}
+    form = params["requestedSchema"]
+    fields = {name: _fit_field(field) for name, field in form["properties"].items()}
+    return {**params, "requestedSchema": {**form, "properties": fields}}
 
 
 def _fit_field(field: Json) -> Json:
     if field.get("type") == "array":
         raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
-    fitted = dict(field)
-    choices = fitted.pop("oneOf", None)
-    if choices is not None:
-        fitted["enum"] = [choice["const"] for choice in choices]
-        fitted["enumNames"] = [choice["title"] for choice in choices]
-    return fitted
+    if "oneOf" not in field:
+        return field
+    titles = {choice["const"]: choice["title"] for choice in field["oneOf"]}
+    return {**field, "enum": list(titles), "enumNames": list(titles.values())}
 
 
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
@@ -5357,19 +5291,10 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         return schema, lambda content: content
     reader = HintReader({})
     form = reader.root(reader.describe(schema))
-    for field in form.get("properties", {}).values():
-        # Optional[X] is an X that may be left empty.
-        drop_null(field)
+    simplify(form)
     # The answer may have more members than the form: they are ignored.
     return dict(form), form.convert
 
-
-# "The URI MUST start with file://", client/roots.md, in any case of letters.
-_ROOT = {
-    "type": "object",
-    "required": ["uri"],
-    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
-}
 
 # The answers, by the method of the question. See also the questions' rows in METHODS.
 _ANSWERS: dict[str, Json] = {
@@ -5381,7 +5306,20 @@ _ANSWERS: dict[str, Json] = {
     "roots/list": {
         "type": "object",
         "required": ["roots"],
-        "properties": {"roots": {"type": "array", "items": _ROOT}},
+        "properties": {
+            "roots": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["uri"],
+                    "properties": {
+                        # "The URI MUST start with file://", client/roots.md, in any
+                        # case of letters.
+                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}
+                    },
+                },
+            }
+        },
     },
     "sampling/createMessage": {
         "type": "object",
@@ -5406,8 +5344,9 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
         form = Schema({"required": ["content"], "properties": content})
         errors = form.errors(answer)
     if errors:
-        told = "; ".join(errors)
-        raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
+        raise InvalidParams(
+            f"{method} ({key}): the client's answer: " + "; ".join(errors)
+        )
     return answer
 
 
