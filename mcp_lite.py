@@ -2824,104 +2824,99 @@ class Connection:
 # 8. JSON Schema ##############################################################
 ###############################################################################
 
-# This section validates values by JSON Schema, draft 2020-12. It recognises the older
-# drafts 2019-09 and draft-07 by their shapes: there a list in `items` means what
-# `prefixItems` means today. A Schema surveys its parts once; a _Validator then checks
-# one value, along one table of keywords. Schemas, patterns and values may come from a
-# stranger, so each step has a price, and one meter adds them up. No schema is ever
-# fetched.
+# This section validates values against JSON Schema, draft 2020-12. Schemas of the older
+# drafts 2019-09 and draft-07 work, too: the validator recognises their keywords, and a
+# list in `items`, which is called `prefixItems` today. A Schema surveys its parts once;
+# a _Validator then checks one value, along one table of keywords. Schemas, patterns and
+# values may come from a stranger, so each step has a price, and the _Validator adds the
+# prices up. No schema is ever fetched.
 
-MAX_STEPS = 1_000_000  # of work for any value: less than a second
-STEPS_EACH = 4  # and so many for each character of a large one
-MAX_ERRORS = 100  # of one value
-TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
-MAX_SUGGESTED = 3  # unknown names for which one text suggests others
-MAX_KNOWN = 20  # names that may be suggested
-MAX_PLACE = 500  # characters of an error's path, and of what is expected there
-MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
+MAX_STEPS = 1_000_000  # steps of work for any value: less than a second
+STEPS_EACH = 4  # further steps for each character of a large value
+MAX_ERRORS = 20  # errors reported of one value: as many as a model can act on
+MAX_SUGGESTED = 3  # unknown names that get a suggestion
+MAX_KNOWN = 20  # names that a suggestion is chosen from
+MAX_PLACE = 500  # characters of an error's path, and of its alternatives
+MAX_PATTERNS = 20_000  # characters of all patterns in a schema; a "[" counts as 100
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
-    Spend = Callable[[int], None]
-    Places = Set[int]  # in a text
-    Way = Callable[[str, Places, Spend], Places]
+    # A part of a pattern: the places in a text where it may begin -> where it may end.
+    Way = Callable[[str, Set[int], "_Validator"], Set[int]]
     Failures = Iterator["_Failure"]
 
 
 def validate(value: object, schema: object) -> list[str]:
-    """Check a value: returns one line for each error, at most 100.
+    """Check a value against a JSON Schema. Returns one line for each error, at most 20;
+    the list is empty when the value fits.
 
-    The list is empty when the value fits. `schema` is a JSON Schema as Python has it, a
-    dict or a bool (draft 2020-12; 2019-09 and draft-07 mostly work, too). Raises
-    ValueError, with the place and the reason, for a schema that cannot be used.
+    `schema` is a decoded JSON Schema, a dict or a bool, of draft 2020-12 (2019-09 and
+    draft-07 mostly work, too). Raises ValueError, with the place and the reason, for a
+    schema that cannot be used.
     """
     return Schema(schema).errors(value)
 
 
 class Schema:
-    """A JSON Schema that was surveyed. It never changes, and any thread may use it.
+    """A JSON Schema, surveyed once. It never changes, and any thread may use it.
 
-    Raises ValueError, with the place and the reason, when it cannot be used.
+    Raises ValueError, with the place and the reason, for a schema that cannot be used.
     """
 
     def __init__(self, schema: Any) -> None:
         self.root = schema
-        # By the id() of each schema: the URI of its document, the Python types whose
-        # values fit, whatever they are, and for each keyword that asserts something, a
-        # tuple that _Validator.check() takes apart.
+        # id() of each schema inside -> the URI of its document, the Python types of
+        # which every value fits, and a tuple for each keyword that checks something.
+        # _Validator.check() unpacks these tuples.
         self.rules = dict(_BOOLEANS)
-        # The targets of references: (id() of the schema with the reference, its text)
-        # -> schema
+        # The target of each reference: (id() of the schema with the reference, its
+        # text) -> schema
         self.targets: dict[tuple[int, str], Any] = {}
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
-        # Each pattern is a function of its own.
+        # Each pattern is compiled to a function.
         self.patterns: dict[str, Way] = {}
-        # Whether any part asks which members others have evaluated.
+        # Whether any part has `unevaluatedProperties` or `unevaluatedItems`.
         self.tracks = False
-        # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
-        self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
-        # How much the patterns may still cost.
+        # The named schemas: (URI, anchor) -> schema. The anchor "" names the document.
+        self._named = {
+            ("", ""): schema,
+            ("https://json-schema.org/draft/2020-12/schema", ""): {_IS_SCHEMA: True},
+        }
+        # How many characters of patterns may still come.
         self._left = MAX_PATTERNS
-        references = self._survey("schema", schema, "")
-        while references:
-            # Everything is named by now. The target may bring more references.
-            source, text = references.pop()
-            target, uri = self._find(text, self.rules[id(source)][0])
-            self.targets[id(source), text] = target
-            references += self._survey(text, target, uri)
+        # The schemas that wait to be surveyed: (place, schema, URI of its document).
+        self._waiting = [("schema", schema, "")]
+        # The references to follow: (schema with the reference, its text).
+        self._references: list[tuple[Json, str]] = []
+        while self._waiting:
+            self._survey(*self._waiting.pop())
+            if self._references and not self._waiting:
+                # All names are known now. The target may add schemas and references.
+                self._follow(*self._references.pop())
 
-    def _survey(
-        self,
-        place: str,
-        schema: Any,
-        base: str,
-    ) -> list[tuple[Json, str]]:
-        """Check a schema, and all inside of it that were not seen before. Returns their
-        references: (schema with the reference, its text)."""
-        references = []
-        todo = [(place, schema, base)]
-        while todo:
-            place, schema, base = todo.pop()
-            if id(schema) in self.rules:
-                continue
-            if not isinstance(schema, dict):
-                raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-            # A WireType, of Functions, is not checked by all that it shows.
-            checked = getattr(schema, "checked", schema)
-            rules = self._check_keywords(place, checked)
-            base = self._name(checked, base)
-            self.rules[id(schema)] = (base, fitting_types(checked), rules)
-            for keyword in _REFERENCES & checked.keys():
-                references.append((schema, checked[keyword]))
-            for steps, inner in inner_schemas(checked):
-                todo.append((".".join((place, *steps)), inner, base))
-        return references
+    def _survey(self, place: str, schema: Any, base: str) -> None:
+        """Check one schema, unless it has been surveyed. Adds the schemas inside it to
+        `_waiting`, and its references to `_references`."""
+        if id(schema) in self.rules:
+            return
+        if not isinstance(schema, dict):
+            raise ValueError(f"{place}: expected a schema, got {show(schema)}")
+        # A WireType (section Functions) shows one schema, and is checked by another.
+        checked = getattr(schema, "checked", schema)
+        rules = self._check_keywords(place, checked)
+        base = self._name(checked, base)
+        self.rules[id(schema)] = (base, fitting_types(checked), rules)
+        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & checked.keys():
+            self._references.append((schema, checked[keyword]))
+        for steps, inner in inner_schemas(checked):
+            self._waiting.append((".".join((place, *steps)), inner, base))
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
-        """Check the arguments of one schema's keywords, and prepare them."""
+        """Check the arguments of one schema's keywords. Returns the tuples for
+        _Validator.check()."""
         rules = []
-        # The keywords that ask which members the others have left come last.
+        # The two keywords for unevaluated members depend on all others, so come last.
         for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
@@ -2933,17 +2928,15 @@ class Schema:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
         self.tracks |= not _UNEVALUATED.isdisjoint(schema)
-        patterns = [*schema.get("patternProperties", ())]
         if "pattern" in schema:
-            patterns.append(schema["pattern"])
-        for pattern in patterns:
+            self._compile(place, schema["pattern"])
+        for pattern in schema.get("patternProperties", ()):
             self._compile(place, pattern)
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
-        # `re` takes some milliseconds for a class of characters beyond Latin 1.
-        is_slow = re.search(r"[^\0-\xff]|\\u", pattern)
-        self._left -= len(pattern) + (100 * pattern.count("[") if is_slow else 0)
+        # `re` may take some milliseconds for a class of characters.
+        self._left -= len(pattern) + 100 * pattern.count("[")
         if self._left < 0:
             raise ValueError(f"{place}: too much work")
         try:
@@ -2952,72 +2945,67 @@ class Schema:
             raise ValueError(f"{place}: pattern {show(pattern)}: {error}") from None
 
     def _name(self, schema: Json, base: str) -> str:
-        """Remember what one schema is called. Returns the URI of its document."""
+        """Register the names of one schema. Returns the URI of its document."""
         if "$id" in schema:
-            base = _join(base, schema["$id"].rstrip("#"))
+            from urllib.parse import urljoin
+
+            base = urljoin(base, schema["$id"].rstrip("#"))
             self._named[base, ""] = schema
-        for keyword in _ANCHORS & schema.keys():
+        for keyword in {"$anchor", "$dynamicAnchor"} & schema.keys():
             self._named[base, schema[keyword]] = schema
         if "$dynamicAnchor" in schema:
             self.dynamic[base, schema["$dynamicAnchor"]] = schema
         return base
 
-    def _find(self, text: str, base: str) -> tuple[Any, str]:
-        """Follow a reference: returns the schema, and the URI of its document."""
-        from urllib.parse import unquote
+    def _follow(self, source: Json, text: str) -> None:
+        """Find the target of a reference, and have it surveyed."""
+        from urllib.parse import unquote, urljoin
 
         uri, _, fragment = text.partition("#")
-        base = _join(base, uri)
+        base = urljoin(self.rules[id(source)][0], uri)
         anchor, *pointer = unquote(fragment).split("/")
         try:
-            schema = self._named[base, anchor]
+            target = self._named[base, anchor]
             for step in pointer:
                 step = step.replace("~1", "/").replace("~0", "~")
-                key = int(step) if isinstance(schema, list) else step
-                schema = schema[key]
-                base = self.rules.get(id(schema), (base,))[0]
+                key = int(step) if isinstance(target, list) else step
+                target = target[key]
+                base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
                 f"schema: $ref {show(text)} is not in this document, and nothing is "
                 "fetched"
             ) from None
-        return schema, base
+        self.targets[id(source), text] = target
+        self._waiting.append((text, target, base))
 
     def errors(self, value: object) -> list[str]:
-        """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
+        """Check a value. Returns the texts of its errors; see validate()."""
         return describe_failures(self.failures(value))
 
     def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
-        """Check a value, as errors() does: returns the places that do not fit."""
+        """Check a value. Returns the failures, at most `most`."""
         try:
             failures = _Validator(self, value).check(self.root, value, None)
             return list(itertools.islice(failures, most))
-        except RecursionError:
-            why = "nested too deeply for the schema"
-        except OverflowError as error:
-            why = str(error)
-        return [_Failure(None, why, None, _NOT_SHOWN)]
+        except (RecursionError, OverflowError):
+            text = "too deep, or too much work, for the schema"
+            return [_Failure(None, text, None, _NOT_SHOWN)]
 
 
-def _join(base: str, uri: str) -> str:
-    from urllib.parse import urljoin
-
-    return urljoin(base, uri)
-
-
-# One reason why a value does not fit. `path` is the place: (path of the value around
-# it, key), or None at the root. The argument of the keyword stands for the {} in
-# `text`, and the value follows it, unless that is _NOT_SHOWN.
+# One reason why a value does not fit. `path` is the place: None at the root, elsewhere
+# (path of the value around it, key). The error's text is `text`, in which the keyword's
+# `argument` replaces {}, and then `value`, unless that is _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
 class _Validator:
-    """One validation: check() goes down through the value and the subschemas.
+    """One validation: check() descends through the value and the subschemas.
 
-    Most other methods implement a keyword; one-line keywords are in the table itself.
-    Some take a value and the keyword's argument, and return whether the value
-    fits. The others take the schema around the keyword and the value's path, too, and
-    yield failures.
+    Most other methods implement one keyword each; keywords of one line are lambdas in
+    the table _KEYWORDS. A method of two arguments takes a value and the keyword's
+    argument, and returns whether the value fits. A method of four arguments takes the
+    schema around the keyword and the value's path as well, and yields failures.
     """
 
     def __init__(self, schema: Schema, value: object) -> None:
@@ -3025,22 +3013,23 @@ class _Validator:
         self.left = MAX_STEPS
         self.value = value
         self.is_large = False
-        # The URIs of the documents entered, the outermost first.
+        # The URIs of the documents that check() has entered, the outermost first.
         self.scope: tuple[str, ...] = ("",)
-        # The members that were evaluated, (id of their owner, key), if any schema asks.
+        # The members evaluated so far, as (id() of their owner, key). It stays empty
+        # unless Schema.tracks.
         self.evaluated: list[tuple[int, Any]] = []
-        # How many there were before the schema that is at work.
+        # The length of `evaluated` when the current schema began.
         self.start = 0
 
     def spend(self, steps: int) -> None:
-        """Pay for work. Raises OverflowError when it is too much: more than in
-        proportion to the value."""
+        """Pay for work, in advance. Raises OverflowError if the work exceeds what the
+        size of the value allows."""
         self.left -= steps
         if self.left < 0 and not self.is_large:
             self.is_large = True
             self.left += STEPS_EACH * len(repr(self.value))
         if self.left < 0:
-            raise OverflowError("too much work for the schema")
+            raise OverflowError
 
     def check(self, schema: Any, value: Any, path: Any) -> Failures:
         base, _, rules = self.schema.rules[id(schema)]
@@ -3062,8 +3051,8 @@ class _Validator:
         self.scope = scope
 
     def attempt(self, schema: Any, value: Any, path: Any) -> list[_Failure]:
-        """Return why a value does not fit; nothing if it does. A failed attempt leaves
-        nothing evaluated."""
+        """Return the failures of a value, [] if it fits. A failed attempt leaves no
+        member evaluated."""
         count = len(self.evaluated)
         scope = self.scope
         failures = list(itertools.islice(self.check(schema, value, path), MAX_ERRORS))
@@ -3073,7 +3062,7 @@ class _Validator:
         return failures
 
     def member(self, schema: Any, value: Any, key: Any, path: Any) -> Failures:
-        """Check a member of a value, which counts as evaluated from then on."""
+        """Check one member of a value, and record that it has been evaluated."""
         if self.schema.tracks:
             self.evaluated.append((id(value), key))
         item = value[key]
@@ -3084,7 +3073,7 @@ class _Validator:
     def other(
         self, rest: Any, value: Any, key: Any, schema: Json, path: Any
     ) -> Failures:
-        """Check a member that nothing else in the schema speaks of."""
+        """Check a member to which no other keyword of the schema applies."""
         if rest is False and isinstance(value, dict):
             known = schema.get("properties", ())
             yield _Failure((path, key), _UNKNOWN, known, _NOT_SHOWN)
@@ -3112,7 +3101,7 @@ class _Validator:
         return self.key(value) in map(self.key, values)
 
     def is_schema(self, value: Any, wanted: bool) -> bool:
-        # A survey takes some steps for each character of the schema.
+        # The survey's work grows with the length of the schema.
         self.spend(len(repr(value)))
         try:
             Schema(value)
@@ -3127,7 +3116,7 @@ class _Validator:
         target = self.schema.targets[id(schema), text]
         anchor = text.rpartition("#")[2]
         if object_or_empty(target).get("$dynamicAnchor") == anchor:
-            # The outermost document entered that has this anchor decides.
+            # The outermost of the entered documents with this anchor decides.
             for uri in reversed(self.scope):
                 target = self.schema.dynamic.get((uri, anchor), target)
         return self.check(target, value, path)
@@ -3136,36 +3125,36 @@ class _Validator:
         for each in schemas:
             yield from self.check(each, value, path)
 
-    def any_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
-        attempts = [self.attempt(each, value, path) for each in schemas]
-        if all(attempts):
-            yield from self.nearest(attempts, path)
-
-    def one_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
+    def any_of(
+        self, value: Any, schemas: Any, schema: Json, path: Any, most: int = MAX_STEPS
+    ) -> Failures:
+        """Check that at least one alternative fits, and at most `most`."""
         attempts = [self.attempt(each, value, path) for each in schemas]
         fitting = attempts.count([])
         if not fitting:
             yield from self.nearest(attempts, path)
-        if fitting > 1:
-            yield _Failure(path, _OF_ONE, fitting, _NOT_SHOWN)
+        if fitting > most:
+            text = "matches {} alternatives of `oneOf`, must match one"
+            yield _Failure(path, text, fitting, _NOT_SHOWN)
 
     def nearest(
         self,
         attempts: list[list[_Failure]],
         path: Any,
     ) -> list[_Failure]:
-        """Tell why none of the alternatives fits.
+        """Return the failures to report when no alternative fits.
 
-        The answer is one line if each of them expects one thing here. Else the nearest
-        one answers: it fails further inside than the others, or at fewer places.
+        If each alternative fails at this very place alone, one failure names them all.
+        Otherwise the nearest alternative is reported: the one that fails further inside
+        than the others, or at fewer places.
         """
         self.spend(20 * len(attempts))
         are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
         if are_alike:
             texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
-            text = "expected " + " or ".join(dict.fromkeys(texts))
-            text = text[:MAX_PLACE].replace("{", "{{").replace("}", "}}")
-            return [attempts[0][0]._replace(text=text)]
+            return [
+                attempts[0][0]._replace(text=_ANY_OF, argument=[*dict.fromkeys(texts)])
+            ]
 
         def distance(failures: list[_Failure]) -> tuple[bool, int]:
             return any(each.path is path for each in failures), len(failures)
@@ -3180,34 +3169,27 @@ class _Validator:
     def is_multiple(self, value: Any, step: Any) -> bool:
         from fractions import Fraction
 
-        # A float counts as it is written: in decimal, 0.3 is a multiple of 0.1.
-        try:
-            exact, divisor = map(Fraction, (repr(value), repr(step)))
-        except ValueError:  # infinity, and what is not a number
-            return False
+        # Floats are taken as they are written: in decimal, 0.3 is a multiple of 0.1.
+        exact, divisor = map(Fraction, (repr(value), repr(step)))
         self.spend(20 + (exact.numerator.bit_length() >> 4))
         return exact % divisor == 0
 
     def matches(self, text: str, pattern: str) -> bool:
         everywhere = set(range(len(text) + 1))
-        return bool(self.schema.patterns[pattern](text, everywhere, self.spend))
+        return bool(self.schema.patterns[pattern](text, everywhere, self))
 
     # Arrays.
-    def all_differ(self, value: Any, wanted: bool) -> bool:
-        return not wanted or len(set(map(self.key, value))) == len(value)
-
     def prefix_items(self, value: Any, first: Any, schema: Json, path: Any) -> Failures:
         for at, each in enumerate(first[: len(value)]):
             yield from self.member(each, value, at, path)
 
     def items(self, value: Any, rest: Any, schema: Json, path: Any) -> Failures:
-        # In older drafts a list here means what `prefixItems` means today.
+        # In older drafts, a list here has the meaning of `prefixItems`.
         if isinstance(rest, list):
             yield from self.prefix_items(value, rest, schema, path)
-            return
-        start = len(schema.get("prefixItems", ()))
-        for at in range(start, len(value)):
-            yield from self.member(rest, value, at, path)
+        else:
+            for at in range(len(schema.get("prefixItems", ())), len(value)):
+                yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
         fitting = [
@@ -3263,15 +3245,14 @@ class _Validator:
                 yield from self.check(rule, value, path)
 
 
-# Parts of the texts of errors.
+# Markers and texts of failures.
 _NOT_SHOWN = object()
-_OF_TYPE = "expected type {}"
-_OF_ONE = "matches {} alternatives of `oneOf`, must match one"
+_ANY_OF = "expected any of {}"
 _UNKNOWN = "unknown"
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
-    """Return the texts of errors. Suggestions cost time, so only the first unknown
+    """Return the texts of failures. Suggestions take time, so only the first unknown
     names get one."""
     texts = list(map(_describe, failures))
     unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
@@ -3281,14 +3262,14 @@ def describe_failures(failures: list[_Failure]) -> list[str]:
 
 
 def _expected(failure: _Failure) -> str:
-    if failure.text is _OF_TYPE:
-        return "expected " + " or ".join(re.findall("[a-z]+", str(failure.argument)))
+    if failure.text is _ANY_OF:
+        return ("expected " + " or ".join(listed(failure.argument)))[:MAX_PLACE]
     text: str = failure.text.format(show(failure.argument, 300))
     return text
 
 
 def _describe(failure: _Failure) -> str:
-    """Return an error's text: `a.b[0]: expected ...`; without a path at the root."""
+    """Return the text of a failure: `a.b[0]: expected ...`; at the root, no path."""
     text = _expected(failure)
     if failure.value is not _NOT_SHOWN:
         text += f", got {show(failure.value)}"
@@ -3302,20 +3283,20 @@ def _describe(failure: _Failure) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return which name was probably meant instead of an unknown one, or else which
-    names there are."""
+    """Return a hint for an unknown name: the known name that is most like it, or else
+    all known names."""
     from difflib import get_close_matches
 
-    # Longer names are no misspelt words, and would take long to compare.
+    # Long names take long to compare.
     names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
     for near in get_close_matches(name[:60], names, 1):
         return f"did you mean {show(near)}?"
     return f"known: {show(names, 300)}"
 
 
-# Types, and values that are equal.
+# Types and equality
 def json_type(value: object) -> str:
-    """Return the JSON type of a value; "integer" for a whole float, too."""
+    """Return the JSON type of a value; a whole float is an "integer", too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     return TYPE_NAMES.get(type(value)) or next(
@@ -3324,9 +3305,9 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """Return a text that is the same for equal values: 1 and 1.0, but not 1 and true.
+    """Return a text that is the same for equal values. 1 equals 1.0, but not true.
 
-    Python randomises the hashes of texts, so a stranger cannot make them collide.
+    Python randomises the hashes of texts, so a stranger cannot make keys collide.
     """
     if isinstance(value, dict):
         members = [f"{name!r}:{equality_key(value[name])}" for name in value]
@@ -3339,7 +3320,7 @@ def equality_key(value: Any) -> str:
 
 
 def _size(value: object) -> int:
-    """Estimate the work to go through a value, without what is in it."""
+    """Estimate the work of one pass over a value, without the values inside it."""
     if isinstance(value, (list, dict)):
         return len(value)
     return len(value) >> 6 if isinstance(value, str) else 0
@@ -3350,29 +3331,29 @@ def _has_type(run: _Validator, value: object, names: Any) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-# Patterns are those of ECMA 262. Where a pattern leaves a choice, Python's `re` tries
-# one way after another: it takes 2**n steps to find that `^(a+)+$` does not match n
-# letters and a `!`. This engine follows all ways at once, so no text makes it run for
-# long: each part of a pattern is a function from the places in a text where it may
-# begin to those where it may end.
+# Patterns are regular expressions of ECMA 262. Where a pattern leaves a choice, `re` of
+# Python tries one way after another: it takes 2**n steps to find that `^(a+)+$` does
+# not match n letters and a `!`. This engine follows all ways at once, so no text makes
+# it run for long. Each part of a pattern becomes a function: it takes the places in a
+# text where the part may begin, and returns the places where it may end.
 #
 #     a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
 #                             d: {2,3,4} -> {5}           it matches
 def compile_pattern(pattern: str) -> Way:
-    """Make the function of a whole pattern. Any thread may use it.
+    """Compile a whole pattern to a function, which any thread may call.
 
-    Raises as re.compile() does: ValueError, re.error, OverflowError, RuntimeError; also
-    for a look-behind and for a back reference, which need to know the way taken.
+    Raises the exceptions of re.compile() (ValueError, re.error, OverflowError,
+    RuntimeError), also for look-behinds and back references, which this engine lacks.
     """
     tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
-    # `re` knows best what is no pattern.
+    # `re` refuses what is no pattern.
     re.compile("".join(tokens), re.ASCII)
     return _parse(iter(tokens))
 
 
 def _parse(tokens: Iterator[str]) -> Way:
-    """Build what stands before the next `)`, or the end. The parentheses match, since
-    `re` has compiled the whole."""
+    """Compile the tokens before the next `)`, or before the end. The parentheses match,
+    since `re` has compiled the whole pattern."""
     sequences: list[list[Way]] = [[]]
     for token in tokens:
         sequence = sequences[-1]
@@ -3383,7 +3364,7 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
-            most = most or (_ENDLESS if comma else least)
+            most = most or (1 << 30 if comma else least)
             repeated = sequence.pop()
             sequence.append(partial(_repeat, repeated, int(least), int(most)))
         elif token in ("(", "(?:"):
@@ -3395,35 +3376,38 @@ def _parse(tokens: Iterator[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
-    """Return the places behind one character, or one anchor."""
-    spend(2 + len(places))  # the call costs as much as two places
+def _take(
+    piece: re.Pattern[str], text: str, places: set[int], run: _Validator
+) -> set[int]:
+    """Return the places behind one character or anchor."""
+    # The call costs as much as two places.
+    run.spend(2 + len(places))
     matches = (piece.match(text, place) for place in places)
     return {match.end() for match in matches if match}
 
 
 def _either(
-    sequences: list[list[Way]], text: str, places: Places, spend: Spend
-) -> Places:
-    ends: Places = set()
+    sequences: list[list[Way]], text: str, places: set[int], run: _Validator
+) -> set[int]:
+    ends: set[int] = set()
     for sequence in sequences:
         behind = places
         for way in sequence:
-            # Each part costs something, even where no place is left.
-            spend(1)
-            behind = way(text, behind, spend) if behind else behind
+            # Even a part that no place reaches costs a step.
+            run.spend(1)
+            behind = way(text, behind, run) if behind else behind
         ends |= behind
     return ends
 
 
 def _repeat(
-    way: Way, least: int, most: int, text: str, places: Places, spend: Spend
-) -> Places:
-    ends: Places = set() if least else set(places)
+    way: Way, least: int, most: int, text: str, places: set[int], run: _Validator
+) -> set[int]:
+    ends = set() if least else set(places)
     for count in range(1, most + 1):
-        spend(1)
-        # It has begun at the others before.
-        places = way(text, places, spend) - ends
+        run.spend(1)
+        # The repeat has begun at the places in `ends` before.
+        places = way(text, places, run) - ends
         if count >= least:
             ends |= places
         if not places:
@@ -3432,15 +3416,15 @@ def _repeat(
 
 
 def _look_ahead(
-    way: Way, wanted: bool, text: str, places: Places, spend: Spend
-) -> Places:
-    return {at for at in places if bool(way(text, {at}, spend)) == wanted}
+    way: Way, wanted: bool, text: str, places: set[int], run: _Validator
+) -> set[int]:
+    return {at for at in places if bool(way(text, {at}, run)) == wanted}
 
 
 def _translate(token: str) -> str:
     """Translate a token of an ECMA 262 pattern into Python's syntax."""
     if re.match(r"\(\?<\w", token):
-        return "("  # no pattern can ask for a group by its name
+        return "("  # no other token refers to a group by its name
     token = _PYTHON.get(token, token)
     if token[0] != "[":
         return token
@@ -3450,19 +3434,19 @@ def _translate(token: str) -> str:
     return "[" + inside
 
 
-# Escapes, classes in brackets, beginnings of groups, repeats, and single characters.
+# A token is an escape, a class in brackets, the beginning of a group, a repeat or a
+# single character.
 _TOKEN = (
     r"(?s)\\(?:p\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|.)"
     r"|\[\^?(?:\\.|[^]\\])*(?:]|\\?\Z)"
     r"|\(\?(?:<\w+>|<?[=!]|:)?|(?:[*+?]|\{\d+(?:,\d*)?})\??|."
 )
 _REPEAT = r"\{(\d+)(,?)(\d*)}\??"
-_ENDLESS = 1 << 30
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-# Inside of brackets, Python warns of what may get a meaning there one day.
+# In brackets, Python warns of characters that a later version may give a meaning.
 _INSIDE = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
 _PYTHON = {
-    # Whether a repeat is lazy makes no difference to whether a text matches.
+    # A lazy repeat matches the same texts as a greedy one.
     **dict.fromkeys(("*", "*?"), "{0,}"),
     **dict.fromkeys(("+", "+?"), "{1,}"),
     **dict.fromkeys(("?", "??"), "{0,1}"),
@@ -3473,7 +3457,7 @@ _PYTHON = {
     r"\s": f"[{_SPACES}]",
     r"\S": f"[^{_SPACES}]",
     "{": r"\{",
-    # Python refuses this one: what follows begins no group of ECMA 262.
+    # ECMA 262 has no other group that begins so. Python refuses the replacement.
     "(?": "(?<",
     r"\p{L}": r"(?u:[^\W\d_])",
     r"\p{Letter}": r"(?u:[^\W\d_])",
@@ -3481,15 +3465,14 @@ _PYTHON = {
 }
 
 
-# The schema for schemas. Its one keyword is ours.
-_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
+# The only keyword in this file's schema for schemas; no draft has it.
 _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
-# The kinds of arguments that keywords take: each has the name that an error gives it,
-# and a function that returns whether a value is one. A schema inside an argument is
-# checked when its own turn comes.
+# The kinds of arguments that keywords take: the name of each, as error texts have it,
+# and a function that returns whether an argument is of that kind. It does not look at
+# schemas inside the argument, since the survey checks each by itself.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
     "a text": lambda value: isinstance(value, str),
@@ -3514,10 +3497,10 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# `argument`: the kind of argument. `concerns`: the types of values that the keyword
-# says something of. `apply`: a method of _Validator, as its docstring says; or with a
-# text in `expects`, a function (run, value, argument) that returns whether the value
-# fits.
+# `argument` is the kind of the keyword's argument. `concerns` lists the types of values
+# that the keyword checks. With a text in `expects`, `apply` is a function (run, value,
+# argument) that returns whether the value fits. Without one, `apply` is a method of
+# _Validator that yields failures.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
@@ -3538,7 +3521,7 @@ _KEYWORDS = {
     "$ref": _Keyword("a URI", _ALL, _Validator.ref),
     "$dynamicRef": _Keyword("a URI", _ALL, _Validator.dynamic_ref),
     "$recursiveRef": _Keyword("a URI", _ALL, _Validator.ref),
-    "type": _Keyword("a type, or a list of types", _ALL, _has_type, _OF_TYPE),
+    "type": _Keyword("a type, or a list of types", _ALL, _has_type, _ANY_OF),
     "enum": _Keyword("a list", _ALL, _Validator.is_among, "expected one of {}"),
     "const": _Keyword(
         "anything",
@@ -3603,7 +3586,9 @@ _KEYWORDS = {
     "uniqueItems": _Keyword(
         "true or false",
         ("array",),
-        _Validator.all_differ,
+        lambda run, value, wanted: (
+            not wanted or len(set(map(run.key, value))) == len(value)
+        ),
         "expected items that all differ",
     ),
     "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
@@ -3639,7 +3624,7 @@ _KEYWORDS = {
     ),
     "allOf": _Keyword("a list of schemas", _ALL, _Validator.all_of),
     "anyOf": _Keyword("a list of schemas", _ALL, _Validator.any_of),
-    "oneOf": _Keyword("a list of schemas", _ALL, _Validator.one_of),
+    "oneOf": _Keyword("a list of schemas", _ALL, partial(_Validator.any_of, most=1)),
     "not": _Keyword(
         "a schema",
         _ALL,
@@ -3651,9 +3636,7 @@ _KEYWORDS = {
     "unevaluatedItems": _Keyword("a schema", ("array",), _Validator.unevaluated),
 }
 _OTHER = _Keyword("anything")
-_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
-_ANCHORS = {"$anchor", "$dynamicAnchor"}
 
 
 # The rules of the schemas True and False.
@@ -3676,58 +3659,63 @@ _BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
 
 
 def fitting_types(schema: Json) -> tuple[type, ...]:
-    """Return the types whose values fit, whatever they are."""
+    """Return the Python types of which every value fits."""
     if len(schema.keys() & _KEYWORDS.keys()) != 1:
         return ()
     return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
+def listed(value: Any) -> list[Any]:
+    """Return the items of a list or a tuple; any other value as the only item."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value]
+
+
 def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Return the schemas right inside of one, each with the steps that lead to it: its
-    keyword, and its name if it has one."""
+    """Yield the schemas directly inside one, each as (steps, schema). The steps are the
+    keyword, and the schema's name if it has one."""
     for keyword, argument in object_or_empty(schema).items():
         held = _KEYWORDS.get(keyword, _OTHER).argument
         if held.endswith("schemas by name"):
             for name, inner in object_or_empty(argument).items():
                 if not _is_names(inner) or held == "schemas by name":
                     yield (keyword, name), inner
-        elif "schema" in held and isinstance(argument, list):
-            for inner in argument:
-                yield (keyword,), inner
         elif "schema" in held:
-            yield (keyword,), argument
+            for inner in listed(argument):
+                yield (keyword,), inner
 
 
-# The name of a header: RFC 9110 calls it a token.
+# The name of a header, a token in RFC 9110.
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 def header_parameters(schema: object) -> list[tuple[list[str], str]]:
-    """Return which arguments of a tool headers mirror: (path, header) each.
+    """Return the arguments of a tool that HTTP headers mirror, each as (path, header).
 
     Raises ValueError for a schema that makes the tool invalid.
     """
-    # By the name of the header, in lower case.
+    # Name of the header in lower case -> (path, header)
     parameters: dict[str, tuple[list[str], str]] = {}
-    # Breadth first. A path is None where it does not lead through `properties` alone.
-    todo: deque[tuple[Any, Any]] = deque([(schema, [])])
+    # Breadth first.
+    todo: deque[tuple[Any, tuple[str, ...]]] = deque([(schema, ())])
     while todo:
         node, path = todo.popleft()
         for steps, inner in inner_schemas(node):
-            is_property = steps[0] == "properties" and path is not None
-            todo.append((inner, [*path, steps[1]] if is_property else None))
+            todo.append((inner, path + steps))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
         # "An annotation anywhere else makes the tool definition invalid".
         is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
         is_scalar = node.get("type") in ("string", "integer", "boolean")
-        if not (path and is_scalar and is_name) or header.lower() in parameters:
+        is_property = set(path[::2]) == {"properties"}
+        if not (is_property and is_scalar and is_name) or header.lower() in parameters:
             raise ValueError(
                 "x-mcp-header: expected a header's name, once, of a string, integer or "
                 f"boolean below `properties`; got {show(header)}"
             )
-        parameters[header.lower()] = (path, header)
+        parameters[header.lower()] = (list(path[1::2]), header)
     return list(parameters.values())
 
 
@@ -3735,12 +3723,12 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 # 9. Content ##################################################################
 ###############################################################################
 
-# This section converts what tools, prompts and resources return into the wire's form.
-# Its first half converts Python values to JSON and back. The second half has blocks,
-# the parts of results, messages and contents: text, images, audio, embedded resources
-# and links (server/tools.md#tool-result). A table at the end lists the kinds of blocks
-# that came later; an older revision gets text instead. Functions and type hints belong
-# to the next section.
+# This section converts the values that tools, prompts and resources return into the
+# wire's form. Its first half converts Python values to JSON and back. Its second half
+# makes blocks, the parts of results, messages and contents: text, images, audio,
+# embedded resources and links (server/tools.md#tool-result). The table BLOCK_SINCE
+# lists the kinds of blocks that later revisions added; a client of an older revision
+# gets text instead. Functions and type hints belong to the next section.
 
 
 def _base64(data: bytes) -> str:
@@ -3750,14 +3738,14 @@ def _base64(data: bytes) -> str:
 
 
 def _parse_base64(text: str) -> bytes:
-    """Decode base64. Raises ValueError for what is none."""
+    """Decode base64. Raises ValueError for any other text."""
     import base64
 
     return base64.b64decode(text, validate=True)
 
 
 def parse_text(text: str) -> Any:
-    """Decode a text in JSON; return another text as it is."""
+    """Decode a text if it is JSON; otherwise return it unchanged."""
     try:
         return parse_message(text.encode("utf-8", "surrogatepass"))
     except McpError:
@@ -3765,8 +3753,8 @@ def parse_text(text: str) -> Any:
 
 
 def _members(value: Any) -> Json | None:
-    """Return the members of a dataclass, an instance of attrs or a NamedTuple, by their
-    names on the wire; None of anything else."""
+    """Return the members of an instance of a dataclass, an attrs class or a NamedTuple,
+    by their names on the wire. Return None for any other value."""
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
     described = getattr(value, "__attrs_attrs__", None)
@@ -3776,7 +3764,7 @@ def _members(value: Any) -> Json | None:
         described = fields(value)
     if described is None:
         return None
-    # attrs takes the value of `_x` by its alias, `x`.
+    # The constructor of an attrs class takes the value of `_x` as `x`, the alias.
     return {
         getattr(each, "alias", each.name): getattr(value, each.name)
         for each in described
@@ -3784,13 +3772,14 @@ def _members(value: Any) -> Json | None:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a Python value to JSON's types, as its hint's schema says.
+    """Convert a Python value to the types of JSON, in the form that HintReader
+    describes.
 
-    Raises TypeError for a value, at any depth, that has no form in JSON.
+    Raises TypeError if the value, or a value inside it, has no form in JSON.
     """
     if value is None or type(value) in (str, int, float, bool):
         return value
-    if hasattr(type(value), "__members__"):  # an Enum's
+    if hasattr(type(value), "__members__"):  # a member of an Enum
         return to_plain(value.value)
     if isinstance(value, (str, int, float)):
         return value
@@ -3801,7 +3790,7 @@ def to_plain(value: Any) -> Any:
         return [to_plain(each) for each in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_plain, value), key=encode_json)
-    if hasattr(value, "model_dump"):  # a model of pydantic's
+    if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
     for base in type(value).__mro__:
         row = SCALARS.get(class_name(base))
@@ -3813,11 +3802,11 @@ def to_plain(value: Any) -> Any:
 
 
 def class_name(cls: type) -> str:
-    """Return a class as the tables call it: "int", "Mapping", "datetime.date",
+    """Return a class's name in the tables: "int", "Mapping", "datetime.date",
     "pathlib.Path".
 
-    Comparing the classes themselves would need an import of their modules, at some
-    cost, even in programs that use none of them.
+    The tables have names because comparing the classes themselves would import their
+    modules, even in programs that use none of them.
     """
     root = cls.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
@@ -3825,19 +3814,15 @@ def class_name(cls: type) -> str:
     return f"{root}.{cls.__qualname__}"
 
 
-# A conversion may raise these for a value that the schema has let pass.
-REFUSALS = (ValueError, TypeError, ArithmeticError)
+# A conversion may raise these for a value that fits the schema.
+REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
-def _parse_iso(cls: Any, wire: str) -> Any:
-    """Return a date, a time, or both. Before 3.11, fromisoformat does not know Z."""
-    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
-
-
-# The part of ISO 8601's durations whose length does not depend on the calendar.
+# An ISO 8601 duration without years and months, as their length varies.
 _DURATION = (
-    r"-?P(?=.)(?:(\d+)W)?(?:(\d+)D)?"
-    r"(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+    r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?"
 )
 
 
@@ -3845,21 +3830,19 @@ def _parse_duration(cls: Any, wire: str) -> Any:
     amounts = re.fullmatch(_DURATION, wire)
     if amounts is None:
         raise ValueError(wire)
-    weeks, days, hours, minutes, seconds = map(float, amounts.groups("0"))
-    duration = cls(days, seconds, 0, 0, minutes, hours, weeks)
-    return -duration if wire.startswith("-") else duration
+    units = amounts.groupdict("0")
+    return cls(**{unit: float(units[unit]) for unit in units})
 
 
 def _encode_duration(value: Any) -> str:
-    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
-    sign = "-" if value.total_seconds() < 0 else ""
-    return f"{sign}PT{seconds}S"
+    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+    return f"PT{seconds}S"
 
 
-# The classes whose values are no containers. Each has its schema; the noun for error
-# texts, "" if values need no conversion; and both conversions: parse(class, wire), and
-# encode(value), None if a value is JSON already. As text, a Decimal keeps its digits.
-# See also _GENERICS, in Functions.
+# How the wire represents a class whose values are no containers: `schema`; `expected`,
+# the noun for error texts, or "" if values need no conversion; parse(class, wire) ->
+# value; and encode(value) -> wire, or None if the value is JSON already. For
+# containers, see _GENERICS in the section Functions.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -3868,8 +3851,13 @@ _Scalar = namedtuple(
 
 
 def _iso_scalar(form: str, expected: str) -> Any:
-    schema = {"type": "string", "format": form}
-    return _Scalar(schema, expected, _parse_iso, lambda value: value.isoformat())
+    return _Scalar(
+        {"type": "string", "format": form},
+        expected,
+        # Before Python 3.11, fromisoformat() does not accept Z.
+        lambda cls, wire: cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire)),
+        lambda value: value.isoformat(),
+    )
 
 
 SCALARS = {
@@ -3899,7 +3887,8 @@ SCALARS = {
         ("pathlib.Path", "pathlib.PurePath"),
         _Scalar({"type": "string"}, "a path", encode=str),
     ),
-    # Written out, 1E+999999999 would fill the memory.
+    # As text, a Decimal keeps its digits. Its exponent is limited: written out,
+    # 1E+999999999 would fill the memory.
     "decimal.Decimal": _Scalar(
         {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"},
         "a number",
@@ -3909,8 +3898,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Check a URI, and return it. Raises ValueError for a text without a scheme, or
-    with another scheme than these."""
+    """Return a URI as text. Raises ValueError if it has no scheme, or a scheme other
+    than the given ones."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
     if scheme is None or (schemes and scheme[1].lower() not in schemes):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
@@ -3920,8 +3909,8 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
 
 # Blocks and messages
 def to_block(item: object) -> Json:
-    """Make a block of text, of a content object, or of a block as on the wire. Raises
-    TypeError for anything else."""
+    """Make a block of text, of a content object, or of a block in the wire's form.
+    Raises TypeError for anything else."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
     if isinstance(item, dict) and isinstance(item.get("type"), str):
@@ -3932,7 +3921,7 @@ def to_block(item: object) -> Json:
 
 
 def to_any_block(value: object) -> Json:
-    """Make a block of any value. If to_block() does not take it, it is JSON in text."""
+    """Make a block of any value. A value that to_block() refuses becomes JSON text."""
     try:
         return to_block(value)
     except TypeError:
@@ -3940,16 +3929,16 @@ def to_any_block(value: object) -> Json:
 
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
-    """Make the result of a tool that failed."""
+    """Make the result of a failed tool. `content`, if any, replaces the text."""
     blocks = [to_block(item) for item in content or [sendable(text)]]
     return {"content": blocks, "isError": True}
 
 
 class _Content(Json):
-    """An object just as the wire has it. Each subclass constructs one kind."""
+    """An object in the wire's form. Each subclass constructs one kind."""
 
 
-# The MIME types of images and sound, with the beginning of their bytes.
+# The MIME types of images and sound, and a pattern for the first bytes of each.
 _MAGIC = {
     "image/png": rb"\x89PNG\r\n",
     "image/jpeg": rb"\xff\xd8\xff",
@@ -4004,9 +3993,9 @@ class Image(_Media):
 
     See server/tools.md#image-content.
 
-    data: its bytes, or instead of them
-    path: the file that holds them; it is read at once.
-    mime_type: such as "image/png"; recognised by the first bytes when left out.
+    data: the bytes.
+    path: a file with the bytes, in place of `data`; it is read at once.
+    mime_type: such as "image/png"; if left out, recognised by the first bytes.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
@@ -4023,13 +4012,13 @@ class Audio(_Media):
     See server/tools.md#audio-content. Since 2025-03-26; older clients get a text that
     names its MIME type.
 
-    data: its bytes, or instead of them
-    path: the file that holds them; it is read at once.
-    mime_type: such as "audio/wav"; recognised by the first bytes when left out.
+    data: the bytes.
+    path: a file with the bytes, in place of `data`; it is read at once.
+    mime_type: such as "audio/wav"; if left out, recognised by the first bytes.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
-    Raises as Image does.
+    Raises the same exceptions as Image.
     """
 
     kind = "audio"
@@ -4039,12 +4028,12 @@ class EmbeddedResource(_Content):
     """A resource's text or bytes inside a result (server/tools.md#embedded-resources).
 
     uri: the resource's URI.
-    text_or_bytes: what it holds; bytes go in base64.
+    text_or_bytes: the resource's contents; bytes are encoded in base64.
     mime_type: such as "text/markdown".
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the `_meta` of the block, or of the contents that a resource returns.
 
-    Raises ValueError for what is no URI.
+    Raises ValueError if `uri` is no URI.
     """
 
     def __init__(
@@ -4076,16 +4065,16 @@ class ResourceLink(_Content):
     Since 2025-06-18; older clients get its URI as text.
 
     uri: the resource's URI.
-    name: what programs call it.
-    title: what people call it.
-    description: what it holds.
+    name: the resource's name for programs.
+    title: its name for people.
+    description: a text about its contents.
     mime_type: such as "text/markdown".
     size: in bytes, before any encoding.
     meta: the block's `_meta`, an object.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     icons: [{"src": URL, "mimeType": ..., "sizes": [...]}].
 
-    Raises ValueError for what is no URI.
+    Raises ValueError if `uri` is no URI.
     """
 
     def __init__(
@@ -4119,8 +4108,9 @@ class ResourceLink(_Content):
 class Message(_Content):
     """A message of a prompt or a conversation (server/prompts.md#promptmessage).
 
-    content: text, an Image or other content, a block as on the wire, or a list of them.
-    role: who says it, "user" or "assistant".
+    content: text, an Image or other content, a block in the wire's form, or a list of
+        them.
+    role: the speaker, "user" or "assistant".
 
     Raises ValueError for another role, TypeError for other content.
     """
@@ -4136,56 +4126,46 @@ class Message(_Content):
 
 
 def to_messages(value: object) -> list[Message]:
-    """Return messages for a Message, for the content of one, for a message as on the
-    wire, or for a list of those. Raises TypeError or ValueError for anything else."""
-    return [_to_message(item) for item in listed(value)]
-
-
-def listed(value: Any) -> list[Any]:
-    """Return the items of a list or a tuple; any other value as the only item."""
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    return [value]
-
-
-def _to_message(item: object) -> Message:
-    if isinstance(item, dict) and "role" in item:
-        return Message(item.get("content"), item["role"])
-    return Message(item)
+    """Make messages of a Message, of a message's content, of a message in the wire's
+    form, or of a list of these. Raises TypeError or ValueError for anything else."""
+    messages = []
+    for item in listed(value):
+        is_message = isinstance(item, dict) and "role" in item
+        wire = item if is_message else {"role": "user", "content": item}
+        messages.append(Message(wire.get("content"), wire["role"]))
+    return messages
 
 
 def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
-    """Return one of the contents of resources/read, for a value that a resource's
+    """Make one item of the contents of resources/read, of a value that a resource's
     function returned.
 
-    `mime_type` is the registered one. Raises TypeError or ValueError for a value that
-    has no form in JSON.
+    `mime_type` is the registered MIME type, if any. Raises TypeError or ValueError for
+    a value that has no form in JSON.
     """
     if isinstance(value, EmbeddedResource):
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
     if isinstance(value, _Media):
-        usual = value["mimeType"]
-        held = {"blob": value["data"]}
-    elif isinstance(value, str):
-        usual = "text/plain"
-        held = {"text": value}
-    elif isinstance(value, bytes):
-        usual = "application/octet-stream"
-        held = {"blob": _base64(value)}
-    else:
-        usual = "application/json"
-        held = {"text": encode_json(to_plain(value))}
-    return {"uri": uri, "mimeType": mime_type or usual, **held}
+        mime_type = mime_type or value["mimeType"]
+        return {"uri": uri, "mimeType": mime_type, "blob": value["data"]}
+    if isinstance(value, bytes):
+        mime_type = mime_type or "application/octet-stream"
+        return {"uri": uri, "mimeType": mime_type, "blob": _base64(value)}
+    usual = "text/plain" if isinstance(value, str) else "application/json"
+    text = encode_text(to_plain(value))
+    return {"uri": uri, "mimeType": mime_type or usual, "text": text}
 
 
-# The kinds of blocks that came later. A new kind is a row here, and a class above. See
-# also needed_capability(), in Questions: what a question may have, and since when.
+# The kinds of blocks that later revisions added. A new kind is a row here, and a class
+# above. In the section Questions, needed_capability() says since when a question may
+# have which parameters.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
 def fit_block(block: Json, version: str) -> Json:
-    """Return a block as this revision knows it: text in place of a later kind."""
+    """Return a block in a form that the revision has: a block of text in place of a
+    later kind."""
     kind = block["type"]
     if version >= BLOCK_SINCE.get(kind, OLDEST):
         return block
@@ -4193,14 +4173,14 @@ def fit_block(block: Json, version: str) -> Json:
 
 
 def fit_result(result: Json, version: str) -> Json:
-    """Return the result of a tool, as this revision knows it."""
+    """Return the result of a tool with all its blocks as fit_block() makes them."""
     content = [fit_block(block, version) for block in result["content"]]
     return {**result, "content": content}
 
 
 def prompt_messages(value: object, version: str) -> list[Json]:
-    """Return the messages of prompts/get for what a prompt returned. In every revision,
-    the content of each is a single block. Raises as to_messages() does."""
+    """Make the messages of prompts/get of a value that a prompt returned. In every
+    revision, each message has a single block. Raises as to_messages() does."""
     messages = []
     for message in to_messages(value):
         for block in listed(message["content"]):
@@ -4208,23 +4188,28 @@ def prompt_messages(value: object, version: str) -> list[Json]:
     return messages
 
 
-def value_of(result: Json, schema: Json) -> Any:
+def value_of(result: Json) -> Any:
     """Return the Python value in a result of tools/call.
 
-    That is its structured content; without any, its text when there is only text, else
-    its blocks: the only one, or a list. Raises ToolError, in the tool's words, if the
-    tool says that it failed. `schema`: the tool's outputSchema, or {}.
+    The value is the structured content, if there is any. Otherwise it is the text, if
+    all blocks are text; else the only block, or a list of the blocks. Raises ToolError,
+    with the tool's text, if the result says that the tool failed.
     """
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
     texts = [
         str(block.get("text", "")) for block in blocks if block.get("type") == "text"
     ]
-    value = result.get("structuredContent")
+    value: Any = result.get("structuredContent")
     if result.get("isError"):
         text = printable("\n".join(texts), keep_lines=True)
         raise ToolError(text or "the tool failed", blocks)
+    # Servers wrap a value that is no object: {"result": value}. If a tool itself
+    # returns such an object, a text has all of it.
+    is_wrapped = object_or_empty(value).keys() == {"result"}
+    if is_wrapped and value not in map(parse_text, texts):
+        return value["result"]
     if value is not None:
-        return value["result"] if _is_wrapped(value, texts, schema) else value
+        return value
     if not blocks:
         return None
     if len(texts) == len(blocks):
@@ -4232,20 +4217,6 @@ def value_of(result: Json, schema: Json) -> Any:
     if len(blocks) == 1:
         return blocks[0]
     return blocks
-
-
-def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
-    """Return whether {"result": ...} is what a server put around a tool's value. Then
-    the text has the value inside, and not all of it."""
-    read = [parse_text(text) for text in texts]
-    if object_or_empty(value).keys() != {"result"} or read == [value]:
-        return False
-    # FastMCP marks it; the official SDK has a title for it, and may cut lists up.
-    title = schema.get("title")
-    if "x-fastmcp-wrap-result" in schema or str(title).endswith("Output"):
-        return True
-    inner = value["result"]
-    return read in ([], [inner], inner) or texts in ([inner], inner)
 
 
 ###############################################################################
@@ -4256,19 +4227,19 @@ def _is_wrapped(value: Any, texts: list[str], schema: Json) -> bool:
 #     read_parameters   what a function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
 #     parse_doc         a docstring -> what it says of the function and each parameter
-#     Signature         all that: arguments as they came -> keyword arguments
-#     Output            what the function returned -> a result
+#     Signature         the three together: a call's arguments -> keyword arguments
+#     Output            the value that the function returned -> a result
 #     UriTemplate       a URI -> arguments
-# Registration does most of this once; a call pays for Signature.bind(), Output.result()
-# and UriTemplate.match(). Hints are recognised by their names and attributes, so no
-# module is imported for its classes.
+# Most of this work happens once, at registration; a call runs only Signature.bind(),
+# Output.result() and UriTemplate.match(). HintReader recognises hints by their names
+# and attributes, so it imports no module for its classes.
 
-MAX_URI = 2_048  # characters of a URI that a template takes apart
+MAX_URI = 2_048  # characters of a URI that is matched with a template
 
 # Marks a required parameter; None marks an optional one without a default.
 REQUIRED = object()
 
-# A parameter, or a class's member. Its hint may be text.
+# A parameter of a function, or a member of a class. The hint may be text.
 _Parameter = namedtuple("_Parameter", "name hint default")
 
 
@@ -4280,7 +4251,7 @@ def find_function(fn: Any) -> Any:
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     if callable(fn) and not hasattr(fn, "__code__"):
-        fn = fn.__call__  # that of an object's class
+        fn = fn.__call__
     code = getattr(fn, "__code__", None)
     # PyPy's own functions have a code, but one of another type.
     if type(code) is not type(find_function.__code__):
@@ -4293,13 +4264,14 @@ def read_parameters(
     bound: int = 0,
     open_ended: bool = False,
 ) -> tuple[list[_Parameter], Any, Json]:
-    """Read a callable: returns its parameters, without the first `bound`, its return
-    hint, and the names that its hints may use.
+    """Read the signature of a callable. Returns its parameters, its return hint, and
+    the names that its hints may use.
 
-    open_ended: whether it may have **kwargs, which are no parameters
+    bound: the number of first parameters to leave out
+    open_ended: whether the callable may have **kwargs; they are left out, too
 
-    It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
-    TypeError as find_function() does, for a method without its object, and for
+    This reads the code object: `inspect` would add 5 to 11 ms to a server's start.
+    Raises TypeError as find_function() does, for a method without its object, and for
     parameters that cannot be given by name.
     """
     fn = find_function(fn)
@@ -4307,14 +4279,14 @@ def read_parameters(
         fn = fn.__func__
         bound = 1
     code = fn.__code__
-    # The flags 4 and 8 say that there are *args and **kwargs.
+    # The flag 4 stands for *args, 8 for **kwargs.
     refused = 4 if open_ended else 12
     if code.co_flags & refused or code.co_posonlyargcount > bound:
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
             "give each parameter a name (with an input_schema, **kwargs will do)"
         )
-    # First the positional names, then keyword-only ones, then local ones.
+    # The positional names come first, then the keyword-only ones, then local ones.
     names = code.co_varnames
     count = code.co_argcount + code.co_kwonlyargcount
     if not bound and names[:1] == ("self",):
@@ -4333,8 +4305,8 @@ def read_parameters(
 
 
 def _read_class(cls: Any) -> list[_Parameter]:
-    """Return the members of a dataclass, a class of attrs or a NamedTuple, as it is
-    constructed, or of a TypedDict.
+    """Return the members of a TypedDict, or the parameters of the constructor of a
+    dataclass, an attrs class or a NamedTuple.
 
     Raises TypeError for any other class.
     """
@@ -4348,7 +4320,7 @@ def _read_class(cls: Any) -> list[_Parameter]:
             "Enum, a TypedDict, a NamedTuple or a dataclass"
         )
     hints = cls.__annotations__
-    # Python 3.8 does not remember which base a key came from.
+    # In Python 3.8, a TypedDict does not say which of its keys are required.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
     return [
         _Parameter(name, hint, REQUIRED if name in required else None)
@@ -4360,17 +4332,16 @@ _OPEN: Json = {}
 
 
 class WireType(Json):
-    """A Python type on the wire: this dict is the JSON Schema that its values fit.
+    """A Python type as the wire has it: the dict is the JSON Schema of its values.
 
-    convert(value) is the way back: the Python value for one that the schema allows. It
-    may raise one of REFUSALS all the same.
-
-    cls: the class that was described, if any
-    hidden: the keywords that values are checked by, and that lists do not show; None
-        for a schema that is only shown, since convert() judges the values
+    convert: makes the Python value of a JSON value that fits the schema; it may still
+        raise one of REFUSALS
+    cls: the class that is described, if any
+    hidden: keywords that values are checked by, but that lists do not show; None if
+        convert() checks the values, and the schema is only shown
     """
 
-    # pydantic's default, if the parameter has one.
+    # The pydantic Field with the parameter's default, if there is one.
     field: Any = None
 
     def __init__(
@@ -4392,10 +4363,10 @@ class WireType(Json):
 
 
 def simplify(schema: Json) -> None:
-    """Remove, at any depth, what makes arguments harder to write: null for optional
-    members, and the titles that pydantic makes of names.
+    """Remove two things from a schema, at any depth: null as a type of members that may
+    be left out, and the titles that pydantic makes of names.
 
-    Some models fill in the null, and some clients refuse such a schema.
+    Some models would write the null, and some clients refuse such a schema.
     """
     schema.pop("title", None)
     for _, inner in inner_schemas(schema):
@@ -4407,48 +4378,49 @@ def simplify(schema: Json) -> None:
 
 
 def drop_null(schema: Json) -> None:
-    """Turn the schema of Optional[X] into that of X. One with a default stays: there
-    null means something else than leaving the member out."""
+    """Change the schema of Optional[X] to that of X. A schema with a default stays, as
+    null then means something else than a member that is left out."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
         what = others[0] if len(others) == 1 else {"anyOf": others}
-        replaced = ("anyOf", "default")
-        rest = {name: schema[name] for name in schema if name not in replaced}
-        schema.clear()
-        schema.update({**what, **rest})
+        schema.pop("default", None)
+        del schema["anyOf"]
+        schema.update({**what, **schema})
         if isinstance(schema, WireType):
             schema.hidden = getattr(what, "hidden", _OPEN)
 
 
 def _convert_members(members: dict[str, WireType], wire: Json) -> Json:
-    """Return the members of an object, those that are there, or have one of pydantic's
-    defaults. Raises ValueError for the first that is wrong."""
+    """Convert the members of an object. A missing member with a pydantic default gets
+    this default. Raises ValueError for the first member that is wrong."""
     made = {}
     for name, member in members.items():
         try:
             if name in wire:
                 made[name] = member.convert(wire[name])
             elif member.field is not None:
-                made[name] = field_default(member.field)
+                made[name] = member.field.get_default(call_default_factory=True)
         except REFUSALS as error:
             raise ValueError(f"{name}: {error}") from None
     return made
 
 
 class Param:
-    """A note in a parameter's hint, for its schema to say more than the type:
+    """A note in a parameter's hint. It adds to the parameter's schema:
 
         days: Annotated[int, Param("how many", ge=1, header="Days")]
 
-    Notes of pydantic and annotated_types are understood, too: Field(ge=1), Ge(1).
+    The notes of pydantic and annotated_types work as well: Field(ge=1), Ge(1).
 
-    description: for the model and for people; a plain str as the note says only this.
-    ge, gt, le, lt: a number is >=, >, <= or < this.
-    min_length, max_length: of a text, a list, or an object (its members).
-    pattern: a regular expression that a text contains; anchor it with ^ and $.
-    examples: values, for the model.
-    header: over HTTP a client repeats the value in the header Mcp-Param-HEADER, for
-        proxies to route by (basic/transports/streamable-http.md).
+    description: a text for the model and for people; a plain str as the note is a
+        description, too.
+    ge, gt, le, lt: the number must be >=, >, <= or < this.
+    min_length, max_length: limits for the characters of a text, the items of a list or
+        the members of an object.
+    pattern: a regular expression to be found in the text; anchor it with ^ and $.
+    examples: a list of values, for the model.
+    header: over HTTP, clients repeat the value in the header Mcp-Param-HEADER, so that
+        proxies can route by it (basic/transports/streamable-http.md).
     """
 
     def __init__(
@@ -4479,7 +4451,7 @@ class Param:
         )
 
 
-# What notes say, by the names of their attributes, and the keywords for it.
+# An attribute of notes -> the keyword of JSON Schema with the same meaning.
 _NOTES = {
     "description": "description",
     "ge": "minimum",
@@ -4495,63 +4467,47 @@ _NOTES = {
 }
 
 
-def _keywords(note: Any) -> Json:
-    """Return the keywords of a note: a text, a Param, or an object with attributes of
-    the same names. pydantic's Field has some of them in a list, `metadata`."""
-    if isinstance(note, str):
-        return {"description": note}
-    keywords = {}
-    for part in (note, *getattr(note, "metadata", ())):
-        for name, keyword in _NOTES.items():
-            value = getattr(part, name, None)
-            if isinstance(value, (str, int, float, list)):
-                keywords[keyword] = value
-    return keywords
-
-
 def add_notes(described: WireType, notes: Iterable[Any]) -> None:
-    """Add the keywords of notes to the schema of what they are about."""
+    """Add the keywords of notes to a schema. A note is a text, a Param, or an object
+    with attributes of the same names. A pydantic Field has further notes in its list
+    `metadata`."""
     kinds = [each.get("type") for each in described.get("anyOf", [described])]
     noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
     for note in notes:
-        for keyword, value in _keywords(note).items():
-            described[keyword.replace("Length", noun)] = value
+        if isinstance(note, str):
+            note = Param(note)
+        for part in (note, *getattr(note, "metadata", ())):
+            for name, keyword in _NOTES.items():
+                value = getattr(part, name, None)
+                if isinstance(value, (str, int, float, list)):
+                    described[keyword.replace("Length", noun)] = value
 
 
 class HintReader:
-    """Describes type hints on the wire.
+    """Describes type hints as WireTypes.
 
-    names: those that a hint in text may use
-    is_returned: whether the hints are of what is returned, or of what is given
+    names: the names that hints in text may use
+    is_returned: whether the hints describe a returned value, rather than arguments
     """
 
     def __init__(self, names: Json, is_returned: bool = False) -> None:
         self._names = names
         self._is_returned = is_returned
-        # The classes whose members are being described.
-        self._around: list[Any] = []
-        # The schemas of classes that contain themselves, by the names of the classes.
+        # The classes of which this reader describes a member, the outermost first.
+        self.around: list[Any] = []
+        # Name of each class that contains itself -> its schema.
         self.defs: dict[str, WireType] = {}
 
     def root(self, described: WireType) -> WireType:
-        """Return a description with all definitions, which is complete in itself."""
-        # The root of an outputSchema must say that it is an object's.
+        """Return a description together with all definitions that it refers to."""
+        # The root of an outputSchema must have a type, so a reference is replaced.
         target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
         return WireType(schema, described.convert, hidden=target.hidden)
 
-    def _define(self, name: str, described: WireType) -> None:
-        """Add the schema of a class, or a reference to it. Raises TypeError if another
-        class has its name."""
-        known = self.defs.setdefault(name, described)
-        # The definitions of models have no class: their content decides.
-        differs = known.cls is None and known != described
-        if differs or known.cls is not described.cls:
-            raise TypeError(f"two classes are called {name}; rename one")
-
     def evaluate(self, hint: object) -> Any:
-        """Return a hint as an object, if it is text. Raises TypeError when it cannot
-        be."""
+        """Evaluate a hint that is text; return any other hint unchanged. Raises
+        TypeError if the text cannot be evaluated."""
         text = getattr(hint, "__forward_arg__", hint)
         if not isinstance(text, str):
             return hint
@@ -4564,39 +4520,33 @@ class HintReader:
             raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
 
     def describe(self, hint: Any) -> WireType:
-        """Describe a hint on the wire, each time anew.
+        """Describe a hint. Each call returns a new WireType.
 
-        Raises TypeError, with the remedy, for what the wire cannot say.
+        Raises TypeError, with the remedy, for a hint that JSON cannot represent.
         """
         hint = self.evaluate(hint)
-        # List[int] is made of an origin, list, and arguments, int.
+        # List[int] has the origin list and the arguments (int,).
         origin = getattr(hint, "__origin__", None) or hint
         name = _hint_name(origin)
         if hasattr(hint, "__metadata__"):
-            return self._annotated(origin, hint.__metadata__)
+            described = self.describe(origin)
+            add_notes(described, hint.__metadata__)
+            return described
         if name in SCALARS:
             return self._scalar(origin, SCALARS[name])
         if name in _GENERICS:
             return _GENERICS[name](self, getattr(hint, "__args__", ()))
-        if hasattr(origin, "__members__"):
-            return self._choice(origin)  # an Enum
-        for alias in ("__supertype__", "__value__"):  # a NewType, type X = ...
-            if hasattr(origin, alias):
-                return self.describe(getattr(origin, alias))
-        if hasattr(origin, "model_json_schema"):
-            return self._model(origin.model_json_schema, origin.model_validate)
-        if hasattr(origin, "__pydantic_validator__"):
-            # A dataclass of pydantic's: so that module has been imported.
-            adapter = sys.modules["pydantic"].TypeAdapter(origin)
-            return self._model(adapter.json_schema, adapter.validate_python)
+        for attribute, describe in _KNOWN_BY.items():
+            if hasattr(origin, attribute):
+                return describe(self, origin)
         return self._instance(origin)
 
     def members(
         self, parameters: Iterable[_Parameter], hidden: type | None = None
     ) -> WireType:
-        """Return an object with these members, without those whose hint is the type
-        `hidden`, or Optional[hidden]. Raises TypeError naming what the wire cannot
-        say."""
+        """Describe an object with these members. Members with the hint `hidden`, or
+        Optional[hidden], are left out. Raises TypeError as describe() does, naming the
+        member."""
         members = {}
         required = []
         for name, hint, default in parameters:
@@ -4607,45 +4557,42 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
-            # pydantic's Field may stand as the default, or in the hint.
-            notes = getattr(hint, "__metadata__", ())
-            if is_field(default):
-                add_notes(member, [default])
-                member.field = default
-            elif default is REQUIRED:
-                member.field = next(filter(is_field, notes), None)
+            # A pydantic Field may be the default, or a note in the hint.
+            notes = [default]
+            if default is REQUIRED:
+                notes = getattr(hint, "__metadata__", notes)
+            fields = (each for each in notes if hasattr(each, "is_required"))
+            member.field = next(fields, None)
             if member.field is not None:
-                default = field_default(member.field)
-            # A TypedDict may mark one member, whatever holds for the others.
+                add_notes(member, [member.field])
+                default = member.field.get_default(call_default_factory=True)
+                if member.field.is_required():
+                    default = REQUIRED
+            # A TypedDict may mark single members.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
             elif default is not None and class_name(type(default)) != "attr._Nothing":
-                with suppress(*REFUSALS):  # JSON cannot say every default
+                with suppress(*REFUSALS):  # not every default has a form in JSON
                     member["default"] = json.loads(encode_json(to_plain(default)))
         schema = add_given(
             {"type": "object", "properties": members}, required=required or None
         )
         described = WireType(schema, partial(_convert_members, members))
         if not self._is_returned:
-            # Other members are refused, but lists do not say so: some clients cannot
-            # read "additionalProperties".
+            # Unknown members are refused. Lists do not show this, since some clients
+            # cannot read "additionalProperties".
             described.hidden = {"additionalProperties": False}
-        return described
-
-    def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
-        described = self.describe(hint)
-        add_notes(described, notes)
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
         if not row.expected:
             return WireType(row.schema, cls=cls)
         schema = dict(row.schema)
-        if self._is_returned and schema.get("format") in _STRICT_FORMATS:
-            # A client may check it, and then refuse a time without an offset, or a
-            # duration with a sign.
-            del schema["format"]
+        if self._is_returned:
+            # A client might check the format by RFC 3339, and refuse a time without
+            # an offset, or a duration with a sign.
+            schema.pop("format", None)
 
         def convert(wire: object) -> Any:
             try:
@@ -4666,7 +4613,7 @@ class HintReader:
 
     def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
         item = self.describe(args[0] if args else object)
-        # Some clients want `items` in any case.
+        # Some clients require `items`.
         schema = {"type": "array", "items": item}
         return WireType(schema, lambda wire: make(map(item.convert, wire)))
 
@@ -4674,10 +4621,14 @@ class HintReader:
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
-        schema: Json = {"type": "array", "minItems": len(items), "maxItems": len(items)}
-        schema["items"] = items[0]
+        schema: Json = {
+            "type": "array",
+            "items": items[0],
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
         if items.count(items[0]) < len(items):
-            # Clients that do not know `prefixItems` look at `items` alone.
+            # Clients that do not know `prefixItems` read `items` alone.
             schema["prefixItems"] = items
             schema["items"] = {"anyOf": items}
         return WireType(
@@ -4686,13 +4637,12 @@ class HintReader:
         )
 
     def _mapping(self, args: Any) -> WireType:
-        key, value = args or (str, object)
-        if self.describe(key) not in ({}, {"type": "string"}):
-            raise TypeError("dict keys: use dict[str, ...]")
-        item = self.describe(value)
+        key, item = map(self.describe, args or (str, object))
         return WireType(
             add_given({"type": "object"}, additionalProperties=item or None),
-            lambda wire: {name: item.convert(each) for name, each in wire.items()},
+            lambda wire: {
+                key.convert(name): item.convert(each) for name, each in wire.items()
+            },
         )
 
     def _union(self, args: Any) -> WireType:
@@ -4700,10 +4650,10 @@ class HintReader:
         schemas: list[Schema] = []
 
         def convert(wire: object) -> Any:
-            """Convert to the first type that fits: a text that is no date may be a
-            str."""
+            """Convert to the first type that takes the value: a text that is no date
+            may be a str."""
             if not schemas:
-                # Only now all is defined that they may refer to.
+                # The definitions that the schemas refer to are complete only now.
                 schemas.extend(Schema(self.root(each)) for each in types)
             refusals = []
             for wire_type, schema in zip(types, schemas):
@@ -4717,21 +4667,26 @@ class HintReader:
         return WireType({"anyOf": types}, convert, types[0].cls)
 
     def _model(self, make_schema: Any, validate: Any) -> WireType:
-        """Describe a class that knows its own schema, as pydantic's do. It also judges
-        its own values."""
+        """Describe a class with a schema of its own, as pydantic models have it. The
+        class also checks its values."""
         mode = "serialization" if self._is_returned else "validation"
         schema = make_schema(mode=mode)
         defs = schema.pop("$defs", {})
         try:
             schema = _write_out(schema, defs)
         except RecursionError:
-            # A model that contains itself keeps its references.
+            # The model contains itself, so it keeps its references.
             for name, inner in defs.items():
-                self._define(name, WireType(inner, hidden=None))
+                self.defs[name] = WireType(inner, hidden=None)
         return WireType(schema, partial(_validate_model, validate), hidden=None)
 
+    def _model_dataclass(self, cls: Any) -> WireType:
+        """Describe a pydantic dataclass. Its module is imported already."""
+        adapter = sys.modules["pydantic"].TypeAdapter(cls)
+        return self._model(adapter.json_schema, adapter.validate_python)
+
     def _instance(self, cls: Any) -> WireType:
-        """Describe a dataclass, a class of attrs, a NamedTuple or a TypedDict."""
+        """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
         parameters = _read_class(cls)
         name = cls.__name__
         reference = WireType(
@@ -4739,40 +4694,40 @@ class HintReader:
             lambda wire: self.defs[name].convert(wire),
             cls,
         )
-        if cls in self._around or name in self.defs:
-            # It contains itself: its schema is written once.
-            self._define(name, reference)
+        if cls in self.around or name in self.defs:
+            # The class contains itself, so all uses refer to one definition.
+            if self.defs.setdefault(name, reference).cls is not cls:
+                raise TypeError(f"two classes are called {name}; rename one")
             return reference
-        names = self._names
-        # A program that was started by exec() has no module.
+        # A program that exec() has started has no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        self._names = {**names, **globals_there, name: cls}
-        self._around.append(cls)
-        members = self.members(parameters)
-        self._around.pop()
-        self._names = names
+        names = {**self._names, **globals_there, name: cls}
+        reader = HintReader(names, self._is_returned)
+        reader.defs = self.defs
+        reader.around = [*self.around, cls]
+        members = reader.members(parameters)
         described = WireType(
             members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
         )
-        # What dataclasses and NamedTuples have by themselves says nothing new.
+        # Dataclasses and NamedTuples without a docstring get one of no use: Name(...).
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{name}("):
-            described.update(describe_members(doc, members["properties"]))
+            description = describe_members(doc, members["properties"])
+            add_given(described, description=description)
         if name not in self.defs:
             return described
-        self._define(name, described)
         self.defs[name] = described
         return reference
 
 
 def _target_name(schema: Json) -> str:
-    """Return the name of the definition that a schema refers to, if it does."""
+    """Return the name of the definition that a schema refers to, or another text."""
     return str(schema.get("$ref")).rpartition("/")[2]
 
 
 def _write_out(schema: Any, defs: Json) -> Any:
     """Return a schema with definitions in place of references, which some clients
-    cannot follow. Raises RecursionError for one that contains itself."""
+    cannot follow. Raises RecursionError for a schema that contains itself."""
     if isinstance(schema, list):
         return [_write_out(each, defs) for each in schema]
     if not isinstance(schema, dict):
@@ -4785,38 +4740,25 @@ def _write_out(schema: Any, defs: Json) -> Any:
 
 
 def _validate_model(validate: Any, wire: object) -> Any:
-    """Make a model of a value, or of its JSON. Raises ValueError, in one line."""
+    """Make a model of a value, or of its JSON in text. Raises ValueError, with a text
+    of one line."""
     try:
         return validate(parse_text(wire) if isinstance(wire, str) else wire)
     except ValueError as error:
-        told: list[Json] = getattr(error, "errors", list)()[:TOLD_ERRORS]
-        places = [".".join(map(str, each["loc"])) for each in told]
-        lines = [f"{place}: {each['msg']}" for place, each in zip(places, told)]
+        errors: list[Json] = getattr(error, "errors", list)()[:MAX_ERRORS]
+        places = [".".join(map(str, each["loc"])) for each in errors]
+        lines = [f"{place}: {each['msg']}" for place, each in zip(places, errors)]
         raise ValueError("; ".join(lines) or str(error)) from None
 
 
-def is_field(default: object) -> bool:
-    """Return whether a default is pydantic's, as in `days: int = Field(default=3)`."""
-    return hasattr(default, "is_required") and hasattr(default, "get_default")
-
-
-def field_default(field: Any) -> Any:
-    """Return the default in one of pydantic's; REQUIRED if it has none."""
-    if field.is_required():
-        return REQUIRED
-    return field.get_default(call_default_factory=True)
-
-
-# RFC 3339 has less of these than Python's classes, and than ISO 8601.
-_STRICT_FORMATS = ("date-time", "time", "duration")
-
-# The marks that a TypedDict may give to a member.
+# A TypedDict's mark on a member -> the member's default.
 _MARKS = {"Required": REQUIRED, "NotRequired": None}
 
-# The nouns that Param's lengths count, by the JSON type, as in minItems.
+# JSON type -> the noun in the keyword for a length, as in minItems.
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
-# The hints that take arguments, by the names of their origins. See also SCALARS.
+# The name of a hint's origin -> a function that describes the hint, by its arguments.
+# For hints without arguments, see SCALARS.
 _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     "tuple": HintReader._tuple,
     "Union": HintReader._union,
@@ -4847,24 +4789,38 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     ),
 }
 
+# An attribute by which classes and aliases are recognised -> a function that describes
+# them.
+_KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
+    "__members__": HintReader._choice,  # an Enum
+    # A NewType, and `type X = ...`.
+    "__supertype__": lambda reader, alias: reader.describe(alias.__supertype__),
+    "__value__": lambda reader, alias: reader.describe(alias.__value__),
+    "model_json_schema": lambda reader, cls: reader._model(
+        cls.model_json_schema, cls.model_validate
+    ),
+    "__pydantic_validator__": HintReader._model_dataclass,
+}
+
 
 def _hint_name(origin: object) -> str:
-    """Return a hint's name in the tables. A class has its class_name, a special form of
-    typing the name that it brings, such as "Union", and a mere instance the name of its
-    class, such as "a UnionType"."""
+    """Return a hint's name in the tables: for a class, its class_name(); for a special
+    form of `typing`, its own name, such as "Union"; for any other object, the name of
+    its class, such as "a UnionType"."""
     if isinstance(origin, type):
         return class_name(origin)
     return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
 def _respell(text: str) -> tuple[Any, Json]:
-    """Return code for eval() of a hint that this Python cannot read as it is, and the
-    names in it: X | Y before 3.10, list[X] before 3.9, "X" | None in any."""
+    """Compile a hint that this Python cannot evaluate: X | Y before Python 3.10,
+    list[X] before 3.9, "X" | None in any version. Returns the code and the additional
+    names that it needs."""
     import ast
     import typing
 
     class Respell(ast.NodeTransformer):
-        """Writes a call of a function named `|` for each X | Y."""
+        """Replaces each X | Y by a call of a function named `|`."""
 
         def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
             self.generic_visit(node)
@@ -4882,7 +4838,7 @@ def _respell(text: str) -> tuple[Any, Json]:
     return compile(tree, "<hint>", "eval"), respelt
 
 
-# Docstrings, as Google, NumPy or Sphinx write them:
+# Docstrings in the styles of Google, NumPy and Sphinx:
 #
 #     Args:                         Parameters                    :type days: int
 #         days (int): How many,     ----------                    :param days: How many,
@@ -4893,70 +4849,69 @@ _DOC_HEADINGS = (
     r"|^:type .*$\n?"
 )
 _DOC_ENTRY = (
-    r"(?P<indent> *)"
-    r"(?::param (?:[^:]* )?)?"  # Sphinx's, with or without a type
+    r"(?m)^(?P<first>(?P<indent> *)"
+    r"(?::param (?:[^:\n]* )?)?"  # Sphinx's, with or without a type
     r"\*{0,2}(?P<name>\w+) *"
     r"(?:\(.*?\))? *:(?!:)"  # Google's type
-    r"(?P<text>.*)"
+    r"(?P<text>.*))"
+    r"(?P<below>(?:\n(?:(?P=indent) .*)?$)*\n?)"
 )
 
 
 def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str]]:
-    """Return a docstring without its entries for `names`, or None if nothing is left,
-    and the texts of the entries, by name.
+    """Split a docstring. Returns the text without the entries for `names`, or None if
+    no text is left, and the texts of the entries by name.
 
-    An entry goes on with the lines below it, as long as they are deeper, or empty. If a
-    name has two entries, the first counts.
+    An entry includes the lines below it that are empty, or indented further. If a name
+    has two entries, the first counts.
     """
     import textwrap
 
     first, _, rest = doc.expandtabs().strip().partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}"
-    # NumPy's have the type behind the name, and the text below.
+    # In NumPy's style, the type follows the name, and the text stands below.
     is_numpy = "\n---" in text
-    lines = deque(re.sub(_DOC_HEADINGS, "", text).split("\n"))
-    others = []
     entries: dict[str, str] = {}
-    while lines:
-        line = lines.popleft()
-        entry = re.match(_DOC_ENTRY, line)
-        if entry is None or entry["name"] not in names:
-            others.append(line)
-            continue
-        parts = [] if is_numpy else [entry["text"]]
-        deeper = entry["indent"] + " "
-        while lines and (lines[0] == "" or lines[0].startswith(deeper)):
-            parts.append(lines.popleft())
-        words = " ".join(parts).split()
-        entries.setdefault(entry["name"], " ".join(words))
-    return "\n".join(others).strip() or None, entries
+
+    def take(entry: re.Match[str]) -> str:
+        if entry["name"] not in names:
+            return entry["first"] + re.sub(_DOC_ENTRY, take, entry["below"])
+        said = entry["below"] if is_numpy else entry["text"] + entry["below"]
+        entries.setdefault(entry["name"], " ".join(said.split()))
+        return ""
+
+    rest = re.sub(_DOC_ENTRY, take, re.sub(_DOC_HEADINGS, "", text))
+    return rest.strip() or None, entries
 
 
-def describe_members(doc: str, members: Json) -> Json:
-    """Give members the descriptions that a docstring has of them. Returns that of the
-    whole: {"description": text}, or {}."""
+def describe_members(doc: str, members: Json) -> str | None:
+    """Add the descriptions in a docstring to members. Returns the rest of the
+    docstring, or None."""
     description, entries = parse_doc(doc, members)
     for name, text in entries.items():
         members[name].setdefault("description", text)
-    return add_given({}, description=description)
+    return description
 
 
 class Signature:
-    """A function as the wire sees it, and the binding of its arguments.
+    """Describes a function on the wire, and binds arguments to it.
 
-    fn, name, place: the function, and where it is written.
-    description: what its docstring says of it, without its parameters; or None.
+    fn: the function.
+    name: its name.
+    description: its docstring without the parameters' descriptions, or None.
     schema: the JSON Schema of the arguments.
     required: the names of the parameters without a default.
-    context: the name of the parameter that takes the Context, which is no argument; or
+    context: the name of the parameter that takes the Context and is no argument, or
         None.
-    returns, names: its return hint, and the names that this may use.
-    completers: by argument, the fn(text, others) that completes it.
+    returns: the return hint.
+    names: the names that the return hint may use.
+    completers: name of an argument -> fn(text, others), which completes it.
 
-    Raises TypeError, naming function and parameter, for what the wire cannot say.
-    Arguments are checked by the `schema` if one is given, and not converted; those that
-    its `properties` do not name, if it has any, do not reach the function. Raises
-    ValueError for a schema that cannot be used.
+    If a `schema` is given, it checks the arguments, which are not converted. Arguments
+    that its `properties` do not name, if it has any, do not reach the function.
+
+    Raises TypeError, naming the function and the parameter, for a hint that JSON cannot
+    represent, and ValueError for a given schema that cannot be used.
     """
 
     def __init__(
@@ -4976,8 +4931,6 @@ class Signature:
             members = reader.members(parameters, context_type)
         except (TypeError, RecursionError) as error:
             raise TypeError(f"{self.name}: {error}") from None
-        code = find_function(fn).__code__
-        self.place = f"{os.path.basename(code.co_filename)}, line {code.co_firstlineno}"
         arguments: dict[str, WireType] = members["properties"]
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
@@ -4986,9 +4939,10 @@ class Signature:
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        about = describe_members(getattr(fn, "__doc__", None) or "", arguments)
-        self.description: str | None = about.get("description")
-        # "inputSchema" is one of an object, in every revision.
+        self.description = describe_members(
+            getattr(fn, "__doc__", None) or "", arguments
+        )
+        # In every revision, "inputSchema" must describe an object.
         if schema is not None and object_or_empty(schema).get("type") != "object":
             raise ValueError(
                 'input_schema: expected a JSON Schema with "type": "object" at its '
@@ -5001,15 +4955,15 @@ class Signature:
         self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
             taken = schema.get("properties", arguments).keys() - {self.context}
-            if not code.co_flags & 8:  # it has no **kwargs
+            if not find_function(fn).__code__.co_flags & 8:  # it has no **kwargs
                 taken &= arguments.keys()
-            # In the order in which they came, behind the defaults of Fields.
+            # The arguments keep their order; the defaults of Fields come first.
             self._convert = lambda wire: {
                 **members.convert({}),
                 **{name: wire[name] for name in wire if name in taken},
             }
-        # Most arguments are texts and numbers. One of the class given here needs
-        # neither a check nor a conversion.
+        # Most arguments are texts and numbers. An argument of the class in this table
+        # needs neither a check nor a conversion.
         has_fields = any(each.field is not None for each in arguments.values())
         self._plain = {
             name: each.cls
@@ -5019,95 +4973,86 @@ class Signature:
         self.required = set(members.get("required", ()))
 
     def bind(self, arguments: Json) -> Json:
-        """Return the keyword arguments for a call's arguments. Raises InvalidParams."""
-        # None is plain where the schema is one's own, for that may ask for anything.
+        """Return the keyword arguments for a call's arguments. Raises InvalidParams.
+
+        Models and clients send numbers, lists and objects as JSON in text, and null for
+        arguments that they leave out. If such a value does not fit, its JSON is
+        decoded, or the null is removed.
+        """
+        # With a given schema, `_plain` is empty: the schema may check anything.
         are_plain = self._plain and all(
             type(arguments[name]) is self._plain.get(name) for name in arguments
         )
         if are_plain and self.required <= arguments.keys():
             return dict(arguments)
-        return self._read(arguments)
-
-    def _read(self, arguments: Json) -> Json:
-        """Check arguments, and convert them. Raises InvalidParams.
-
-        Models and clients send numbers, lists and objects as JSON in text, and null for
-        what they leave out. Where such a value does not fit, the JSON is decoded, and
-        the null is left out.
-        """
         failures = self._check.failures(arguments, MAX_STEPS)
         if failures:
             arguments = json.loads(encode_json(arguments))
-        # Twice, as the decoded text may be null, or a list of texts.
-        first = failures
+        # Mend twice, as the decoded text may itself be null, or a list of texts.
         for _ in range(2):
             for failure in failures:
                 _mend(arguments, failure.path)
             failures = failures and self._check.failures(arguments, MAX_STEPS)
         if failures:
-            # If mending has changed nothing, quote the arguments as they came.
-            if [each.path for each in failures] == [each.path for each in first]:
-                failures = first
-            raise InvalidParams("; ".join(describe_failures(failures[:TOLD_ERRORS])))
+            raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
         try:
             return self._convert(arguments)
         except ValueError as error:
             raise InvalidParams(str(error)) from None
 
     def completions(self, name: str) -> list[str]:
-        """Return the values that an argument's type allows, where they are few and
-        known: those of a Literal, an Enum, a bool, or an Optional one."""
+        """Return all values of an argument that is a Literal, an Enum or a bool; of any
+        other argument, []."""
         schema = self.schema["properties"].get(name, {})
-        values: list[Any] = []
-        for alternative in schema.get("anyOf", [schema]):
-            values += alternative.get("enum", ())
-            if alternative.get("type") == "boolean":
-                values += [True, False]
+        values = schema.get("enum", ())
+        if schema.get("type") == "boolean":
+            values = (True, False)
         return list(map(encode_text, values))
 
 
+def _at(value: Any, path: Any) -> Any:
+    """Return the part of a value at the path of a failure."""
+    return value if path is None else _at(value, path[0])[path[1]]
+
+
 def _mend(value: Any, path: Any) -> None:
-    """Mend a value that does not fit at one place: decode JSON in text, and remove a
-    null from an object."""
-    keys = []
-    while path:
-        path, key = path
-        keys.append(key)
-    with suppress(LookupError, TypeError):  # there may be nothing
-        while keys[1:]:
-            value = value[keys.pop()]
-        [key] = keys
-        if isinstance(value[key], str):
-            value[key] = parse_text(value[key])
-        elif value[key] is None and isinstance(value, dict):
-            del value[key]
+    """Mend a value at the path of a failure: decode JSON in text, or remove a null from
+    an object."""
+    # The root has no path, and a missing member no value.
+    with suppress(LookupError, TypeError):
+        around, key = path
+        owner = _at(value, around)
+        if isinstance(owner[key], str):
+            owner[key] = parse_text(owner[key])
+        elif owner[key] is None and isinstance(owner, dict):
+            del owner[key]
 
 
 class Output:
-    """Converts what a tool returns into results of tools/call:
+    """Converts the values that a tool returns into results of tools/call:
     server/tools.md#tool-result.
 
-    It is `structured`, or not:
-        True   structured content, checked by `schema`, and as JSON in text, too
-        False  blocks: text and content as they are, other values as JSON in text
-        None   each value decides: text, None, content, and a list with content in it
-               go as blocks, all others as structured content
+    `structured` chooses the form:
+        True   structured content, checked by `schema`, and its JSON in text
+        False  blocks: text and content unchanged, other values as JSON in text
+        None   the value decides: text, None, content and a list with content in it
+               become blocks, any other value structured content
 
-    `schema` is the outputSchema, or None. It describes an object, as it must: any other
-    value is wrapped, {"result": value}. Without one, the return hint says it, unless
-    `structured` is False. Raises TypeError if it is True, and the hint has no schema.
+    `schema` is the outputSchema, or None; then it is made of the return hint, unless
+    `structured` is False. An outputSchema must describe an object, so any other value
+    is wrapped: {"result": value}. Raises TypeError if `structured` is True, and the
+    hint has no schema.
     """
 
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
     ) -> None:
-        self._place = signature.place
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = True if schema else structured
         self._wraps = bool(schema and schema.get("type") != "object")
         if schema and self._wraps:
-            # A draft is that of the whole; a $ref names definitions from the root.
+            # These three keywords belong at the root.
             outer = {"$schema", "$defs", "definitions"} & schema.keys()
             inner = {name: schema[name] for name in schema if name not in outer}
             schema = {
@@ -5120,31 +5065,23 @@ class Output:
         self._check = Schema(schema or {})
 
     def result(self, value: object) -> Json:
-        """Return the result for a returned value. Raises TypeError or ValueError, which
-        name the place in the program, for a value that has no form in JSON, or does not
-        match the schema."""
+        """Make the result of a returned value. Raises TypeError or ValueError for a
+        value that has no form in JSON, or does not match the schema."""
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
-        try:
-            if self.structured or (self.structured is None and not has_content):
-                return self._structured_result(value)
-            blocks = [to_any_block(item) for item in items if item is not None]
-        except REFUSALS as error:
-            kind = ValueError if isinstance(error, ValueError) else TypeError
-            raise kind(f"{error} ({self._place})") from None
-        return {"content": blocks}
+        if self.structured or (self.structured is None and not has_content):
+            return self._structured_result(value)
+        return {"content": [to_any_block(item) for item in items if item is not None]}
 
     def _structured_result(self, value: object) -> Json:
         plain = to_plain(value)
-        structured = plain
-        if self._wraps or not isinstance(plain, dict):
-            structured = {"result": plain}
+        is_wrapped = self._wraps or not isinstance(plain, dict)
+        structured = {"result": plain} if is_wrapped else plain
         errors = self._check.errors(structured)
         if errors:
             raise ValueError(
-                "the result does not match its outputSchema: "
-                + "; ".join(errors[:TOLD_ERRORS])
+                "the result does not match its outputSchema: " + "; ".join(errors)
             )
         return {
             "content": [{"type": "text", "text": encode_json(plain)}],
@@ -5153,8 +5090,8 @@ class Output:
 
 
 def _describe_returned(signature: Signature, structured: bool | None) -> Json | None:
-    """Return the schema of a function's return hint; None, unless `structured` asks for
-    it, where the hint says too little, or what JSON Schema cannot say."""
+    """Return the schema of a function's return hint. Unless `structured`, return None
+    for a hint that says too little, or that has no schema."""
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
@@ -5162,7 +5099,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
-    # Text goes as text, and a list of anything may hold images.
+    # Text is returned as text, and a list of anything may hold images.
     said = {name: described[name] for name in described.keys() - {"description"}}
     return None if said in _VAGUE and not structured else described
 
@@ -5175,23 +5112,27 @@ _VAGUE: list[Json] = [
 ]
 
 
-# One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
-_Expression = namedtuple("_Expression", "operator names text")
-_EXPRESSION = r"{([+?]?)([\w,]+)}([^{}]*)"
+_EXPRESSION = r"{(\+?)(\w+)}([^{}]*)"
+# An expression's operator -> the pattern for its name and the text behind it.
+_STEPS = {
+    "+": r"(?P<{0}>.+?){1}",
+    "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}",
+}
 _TEMPLATE = (
     r"(?a)[^{}]*"
     r"(?:{\+?NAME}[^{}]+)*(?:{\+?NAME})?"  # of the path, with text between them
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# A value for one step of a path must not lead elsewhere: absolute paths, drives, steps
-# `..` and NUL are refused.
+# The value of a step of the path must not lead to another folder: absolute paths,
+# drives, steps `..` and NUL are refused.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
-    r"""A URI with expressions in it, which finds the values that another URI has in
-    their places: a part of RFC 6570, in reverse. Raises ValueError for any other text.
+    r"""A URI with expressions. Matching it with another URI finds the values in the
+    places of the expressions: a part of RFC 6570, in reverse. Raises ValueError for a
+    text that is no such template.
 
         template   = *( text / expression )
         expression = "{" name "}"                 one step of the path, or a part of it
@@ -5199,76 +5140,60 @@ class UriTemplate:
                    / "{?" name *( "," name ) "}"  values of the query; at the end
         name       = a letter or "_", then letters, digits and "_"; each name once
 
-    Between two expressions of the path there is text. Only {+x} matches slashes, `..`
-    and their like, so a handler must check its value. In a step, %2F does not end the
-    step: it belongs to the value, as a slash; but no value begins with one.
+    There must be text between two expressions of the path. Only {+x} matches slashes,
+    `..` and the like, so a handler must check its value. In a step of the path, %2F
+    does not end the step: it becomes a slash in the value, though not the first
+    character.
 
-    No URI takes long to match. Where two expressions share a step of the path, the
-    first ends where the text between them first stands, and no other end is tried. A
-    look-ahead does that, since `re` never enters one a second time:
+    No URI takes long to match. An expression ends where the text behind it first
+    stands, and no other end is tried. A look-ahead does this, since `re` never enters a
+    look-ahead a second time:
 
-        x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?P<b>[^/?#]+)
+        x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?=(?P<b>[^/?#]+?)$)(?P=b)$
+
+    The $ above stands for a line feed, which match() appends to each path.
     """
 
     def __init__(self, template: str) -> None:
-        parts = [
-            _Expression(operator, names.split(","), text)
-            for operator, names, text in re.findall(_EXPRESSION, template)
-        ]
-        names = [name for each in parts for name in each.names]
+        path, _, query = template.partition("{?")
+        path += "\n"
+        steps = re.findall(_EXPRESSION, path)
+        self.query = re.findall(r"\w+", query)
+        self.names = [name for _, name, _ in steps] + self.query
         is_template = re.fullmatch(_TEMPLATE, template) and template.count("{+") <= 1
-        if not is_template or len(set(names)) < len(names):
+        if not is_template or len(set(self.names)) < len(self.names):
             raise ValueError(
                 f"URI template {show(template)}: expected {{x}}, one {{+x}}, text "
                 "between them, and {?a,b} at the end; each name once"
             )
         self.template = template
-        # name -> operator
-        self.names = {name: each.operator for each in parts for name in each.names}
-        self.query = [name for name in names if self.names[name] == "?"]
-        path = [each for each in parts if each.operator != "?"]
-        self._path = _compile_path(template.partition("{")[0], path)
+        pattern = re.escape(path.partition("{")[0])
+        for operator, name, text in steps:
+            pattern += _STEPS[operator].format(name, re.escape(text))
+        self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
-        """Return the values in a URI, decoded, in the order of the names, without those
-        that its query does not have; None when the URI does not fit."""
+        """Return the decoded values in a URI, in the order of the names; names that the
+        query does not have are left out. Return None if the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
         path, _, query = uri.partition("?")
         if not self.query:
             path = uri
-        fit = self._path.fullmatch(path[:MAX_URI])
-        if fit is None or len(path) > MAX_URI:
+        fit = len(uri) <= MAX_URI and self._path.fullmatch(path + "\n")
+        if not fit:
             return None
-        try:
-            values = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
-            for name, text in fit.groupdict().items():
-                values[name] = unquote(text, errors="strict")
-        except ValueError:  # not UTF-8, or too many fields
-            return None
-        for name, sign in self.names.items():
-            if sign != "+" and re.search(_ELSEWHERE, values.get(name, "")):
+        values = dict(parse_qsl(query, keep_blank_values=True))
+        values.update({name: unquote(text) for name, text in fit.groupdict().items()})
+        for name in self.names:
+            is_free = f"{{+{name}}}" in self.template
+            if not is_free and re.search(_ELSEWHERE, values.get(name, "")):
                 return None
         return {name: values[name] for name in self.names if name in values}
 
 
-def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
-    pattern = re.escape(first)
-    for expression in path:
-        [name] = expression.names
-        text = re.escape(expression.text)
-        if expression.operator == "+":
-            step = f"(?P<{name}>.+?)"
-        elif expression is path[-1]:
-            step = f"(?P<{name}>[^/?#]+)"
-        else:
-            step = f"(?=(?P<{name}>[^/?#]+?){text})(?P={name})"
-        pattern += step + text
-    return re.compile(pattern, re.DOTALL)
-
-
 def check_template(template: UriTemplate, signature: Signature) -> None:
-    """Raise TypeError unless a template names the parameters of its function."""
+    """Check that a template and its function have the same names. Raises TypeError."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
     in_path = names - set(template.query)
@@ -5280,7 +5205,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
 
 
 def prompt_arguments(signature: Signature) -> list[Json]:
-    """Return the arguments of a prompt as lists show them."""
+    """Return the arguments of a prompt in the form that prompts/list has."""
     return [
         add_given(
             {"name": name},
@@ -5295,17 +5220,18 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # 11. Questions ###############################################################
 ###############################################################################
 
-# A server asks its client to fill in a form, to sample a text, or to list its roots.
-# Both sides use these functions. The server checks a question before it is sent, and an
-# answer when it has come; the client checks what it is asked. In which revision a block
-# of content exists is in BLOCK_SINCE, in the section Content.
+# A server may ask its client to fill in a form, to sample a text, or to list its roots.
+# Both sides use these functions: the server checks a question before it sends it, and
+# the answer when it arrives; the client checks each question that arrives. BLOCK_SINCE,
+# in the section Content, says which revision has which block of content.
 
 
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
-    """Find the capability that a client must have declared for a question, and the
-    revision since which that exists. Raises ValueError for another method."""
+    """Return the capability that a client must have declared for a question, and the
+    first revision with this capability. Raises ValueError for a method that is no
+    question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} is no question")
@@ -5314,7 +5240,7 @@ def needed_capability(
     if params.get("mode") == "url":
         return ("elicitation", "url"), "2025-11-25"
     # "An empty capabilities object is equivalent to declaring support for `form` mode
-    # only". An object that has only the other mode is not.
+    # only". An object that declares only `url` does not support `form`.
     modes = object_or_empty(declared.get("elicitation"))
     if row.capability == ("elicitation",) and "url" in modes and "form" not in modes:
         return ("elicitation", "form"), row.since
@@ -5322,7 +5248,7 @@ def needed_capability(
 
 
 def check_question(method: str, params: Json) -> None:
-    """Raise ValueError or TypeError for a question that must not be asked."""
+    """Check the parameters of a question. Raises ValueError or TypeError."""
     if method != "elicitation/create":
         return
     if params.get("mode") == "url":
@@ -5331,16 +5257,16 @@ def check_question(method: str, params: Json) -> None:
         return
     errors = Schema(_FORM).errors(params.get("requestedSchema"))
     if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
-    # It raises ValueError for a pattern that is none.
+        raise ValueError("requestedSchema: " + "; ".join(errors))
+    # This raises ValueError for a schema that cannot be used.
     Schema(params["requestedSchema"])
 
 
-# A form is one of "flat objects with primitive properties only", client/elicitation.md;
-# a list in it is one of choices.
+# A form is one of "flat objects with primitive properties only", client/elicitation.md.
+# A list in a form has choices as its items.
 _FIELD = {
     "type": "object",
-    # Some servers write an optional field as one of its type or null.
+    # Some servers write an optional field as `anyOf` its type and null.
     "anyOf": [{"required": ["type"]}, {"required": ["anyOf"]}],
     "properties": {
         "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
@@ -5362,9 +5288,9 @@ _FORM = {
 
 
 def fit_question(params: Json, version: str) -> Json:
-    """Write the parameters of a question as this revision has them. In a session, a
-    question with a URL has an id. Before 2025-11-25, the titles of choices in a form
-    are written in another way. Raises ValueError for what the revision does not have.
+    """Return the parameters of a question in the form of this revision. In a session, a
+    question with a URL has an id. Before 2025-11-25, choices with titles have their own
+    keywords. Raises ValueError for content or fields that the revision does not have.
     """
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
@@ -5372,51 +5298,39 @@ def fit_question(params: Json, version: str) -> Json:
         return params
     for message in params.get("messages", ()):
         content = message["content"]
-        if isinstance(content, list):
-            raise ValueError(f"messages: a list of content: not in {version}")
-        if version < BLOCK_SINCE.get(content["type"], OLDEST):
-            raise ValueError(f"messages: {content['type']}: not in {version}")
+        several = isinstance(content, list)
+        kind = "a list of content" if several else content["type"]
+        if several or version < BLOCK_SINCE.get(kind, OLDEST):
+            raise ValueError(f"messages: {kind}: not in {version}")
     if "requestedSchema" not in params:
         return params
-    form = dict(params["requestedSchema"])
-    fields = form["properties"].items()
-    form["properties"] = {name: _fit_field(field) for name, field in fields}
-    return {**params, "requestedSchema": form}
+    form = params["requestedSchema"]
+    fields = {name: _fit_field(field) for name, field in form["properties"].items()}
+    return {**params, "requestedSchema": {**form, "properties": fields}}
 
 
 def _fit_field(field: Json) -> Json:
     if field.get("type") == "array":
         raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
-    fitted = dict(field)
-    choices = fitted.pop("oneOf", None)
-    if choices is not None:
-        fitted["enum"] = [choice["const"] for choice in choices]
-        fitted["enumNames"] = [choice["title"] for choice in choices]
-    return fitted
+    if "oneOf" not in field:
+        return field
+    titles = {choice["const"]: choice["title"] for choice in field["oneOf"]}
+    return {**field, "enum": list(titles), "enumNames": list(titles.values())}
 
 
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
-    """Make the wire's requestedSchema of a JSON Schema, a dataclass or a TypedDict; and
-    the function that makes a Python value of the content that comes back."""
+    """Return the requestedSchema for a JSON Schema, a dataclass or a TypedDict, and a
+    function that makes a Python value of the content in the answer."""
     if isinstance(schema, dict):
         return schema, lambda content: content
     reader = HintReader({})
     form = reader.root(reader.describe(schema))
-    for field in form.get("properties", {}).values():
-        # Optional[X] is an X that may be left empty.
-        drop_null(field)
-    # The answer may have more members than the form: they are ignored.
+    simplify(form)
+    # As a plain dict, the schema lets the content have unknown members.
     return dict(form), form.convert
 
 
-# "The URI MUST start with file://", client/roots.md, in any case of letters.
-_ROOT = {
-    "type": "object",
-    "required": ["uri"],
-    "properties": {"uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}},
-}
-
-# The answers, by the method of the question. See also the questions' rows in METHODS.
+# The method of a question -> the schema of its answer. METHODS has a row for each, too.
 _ANSWERS: dict[str, Json] = {
     "elicitation/create": {
         "type": "object",
@@ -5426,7 +5340,20 @@ _ANSWERS: dict[str, Json] = {
     "roots/list": {
         "type": "object",
         "required": ["roots"],
-        "properties": {"roots": {"type": "array", "items": _ROOT}},
+        "properties": {
+            "roots": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["uri"],
+                    "properties": {
+                        # "The URI MUST start with file://", client/roots.md, in any
+                        # case of letters.
+                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}
+                    },
+                },
+            }
+        },
     },
     "sampling/createMessage": {
         "type": "object",
@@ -5443,22 +5370,23 @@ _ANSWERS: dict[str, Json] = {
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """Check a client's answer, and return it. Raises InvalidParams naming the member
-    that is wrong."""
+    """Check a client's answer, and return it. Raises InvalidParams, naming the wrong
+    members."""
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         content = {"content": params["requestedSchema"]}
         form = Schema({"required": ["content"], "properties": content})
         errors = form.errors(answer)
     if errors:
-        told = "; ".join(errors[:TOLD_ERRORS])
-        raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
+        raise InvalidParams(
+            f"{method} ({key}): the client's answer: " + "; ".join(errors)
+        )
     return answer
 
 
 def encode_roots(roots: Any) -> list[Json] | None:
-    """Make roots as on the wire of paths, URIs, or {"uri", "name"}; None if there are
-    none to declare. Raises ValueError or TypeError."""
+    """Make the wire's roots of paths, URIs or dicts {"uri", "name"}; return None for
+    None. Raises ValueError or TypeError."""
     if roots is None:
         return None
     if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
@@ -5467,11 +5395,11 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
+    """Make a root in the wire's form. Raises ValueError for a URI that is no file's."""
     if isinstance(root, dict):
         return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
     text = os.fspath(root)
-    # One letter before the colon would be a Windows drive.
+    # A single letter before the colon is a Windows drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
         return {"uri": check_uri("roots", text, "file")}
     import pathlib
@@ -8372,10 +8300,7 @@ class Call:
 
         timeout: as result() has it
         """
-        return value_of(
-            self.result(timeout),
-            self.client._output_schema(str(self.params.get("name"))),
-        )
+        return value_of(self.result(timeout))
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the call; result() raises Cancelled. No effect if it has ended.
@@ -9557,7 +9482,7 @@ class Client:
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
         if errors:
-            shown = "; ".join(errors[:TOLD_ERRORS])
+            shown = "; ".join(errors)
             raise InvalidResponse(
                 f"{tool}: its outputSchema is not met: {shown}", result
             )
@@ -13410,7 +13335,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         schema = tools.get(tool, {}).get("inputSchema", {})
         given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
-    _write(options, result, value_of(result, client._output_schema(tool)))
+    _write(options, result, value_of(result))
 
 
 def _read(options: Any, target: Any, uri: str) -> None:

