@@ -5510,14 +5510,13 @@ _IDENTITY = ("iss", "sub", "client_id")
 _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 
 
-def principal(auth: Json | None) -> Json | None:
+def principal(auth: Json | None) -> Json:
     """Pick the claims of a token that stay the same when it is renewed.
 
     A token without a subject is a program's. Then all else that it claims counts, so
     that two users of one program stay apart.
     """
-    if not auth:
-        return auth
+    auth = auth or {}
     if auth.get("sub"):
         return {name: auth[name] for name in _IDENTITY if name in auth}
     return {name: value for name, value in auth.items() if name not in _PASSING}
@@ -5568,10 +5567,9 @@ class Signer:
         for this binding, or made too long ago."""
         import hmac
 
-        # Only a text in ASCII can be compared.
-        if not isinstance(sealed, str) or not sealed.isascii():
-            sealed = ""
-        payload, _, signature = sealed.rpartition(".")
+        # compare_digest() takes texts in ASCII only.
+        text = str(sealed).encode("ascii", "replace").decode("ascii")
+        payload, _, signature = text.rpartition(".")
         valid = self._signatures(payload, binding)
         if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
@@ -5658,7 +5656,7 @@ class Context:
         done: how far; it "MUST increase with each notification", and one that does not
             is not sent
         total: what `done` will be at the end, where that is known
-        message: what is being done; clients know it since 2025-03-26
+        message: what is being done; clients before 2025-03-26 ignore it
         """
         request = self._request
         if self._on_progress is not None:
@@ -5666,9 +5664,7 @@ class Context:
         if request.progress_token is None:
             return
         params = {"progressToken": request.progress_token, "progress": done}
-        add_given(params, total=total)
-        if request.version >= "2025-03-26":
-            add_given(params, message=message)
+        add_given(params, total=total, message=message)
         self._tell("notifications/progress", params, done)
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
@@ -6011,9 +6007,7 @@ class Context:
         ours, belongs to another request, or is old. An answer to nothing that was asked
         is ignored.
         """
-        params = self._request.params
-        if not (self._request.modern and self._request.row.asks):
-            params = {}
+        params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
@@ -6268,7 +6262,8 @@ def run_job(
     limit: Callable[[], Any] = nullcontext,
 ) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
-    result; that of an `async def` one is awaited.
+    result; that of an `async def` one is awaited. On this thread, the event loop is that
+    of the conversation.
 
     limit: makes a context manager, in which the function runs. Its time begins there
 
@@ -6276,7 +6271,10 @@ def run_job(
     """
     if run_on is None:
         with limit():
-            return call_function(ctx, job)
+            value = job()
+            if is_awaitable(value):
+                value = await_value(ctx, value, ctx._connection.loop.run)
+            return collected(value)
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
@@ -6303,15 +6301,6 @@ def run_job(
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
         finish = run_there(run_on, call, outcome, ctx._request.about)
     return finish()
-
-
-def call_function(ctx: Context, job: Job) -> Any:
-    """Call a user's function on this thread. The result of an `async def` one is
-    awaited, on the event loop of the conversation."""
-    value = job()
-    if is_awaitable(value):
-        value = await_value(ctx, value, ctx._connection.loop.run)
-    return collected(value)
 
 
 def collected(value: Any) -> Any:
@@ -8197,7 +8186,6 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
-MAX_ITEMS = 100_000  # items of a list, all pages together
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
 # What an old server writes to stderr when `server/discover` makes it exit.
@@ -8257,12 +8245,10 @@ class Call:
             self.cancel()
 
     def check_open(self) -> None:
-        """Raise Cancelled, ConnectionClosed or Timeout if this call has ended. A function
-        in Client(result_types=) calls this before it sends more requests."""
+        """Raise Cancelled or Timeout if this call has ended. A function in
+        Client(result_types=) calls this before it sends more requests."""
         if self._is_cancelled:
             raise Cancelled(f"{self.method}: the call was cancelled")
-        if self._connection.reason is not None:
-            raise self._connection.reason.with_traceback(None)
         if time.monotonic() >= self._deadline:
             raise Timeout(f"{self.method}: no answer by the deadline for all of it")
 
@@ -8292,19 +8278,16 @@ class Call:
 
     def _run(self, timeout: float | None) -> Json:
         seconds = self.client.timeout if timeout is None else timeout
-        # The tool's schema may have changed, and with it the arguments that headers
-        # mirror: read the list of tools again, once.
-        may_read_list = self.method == "tools/call"
-        for _ in range(MAX_ROUNDS + 1):
+        for count in range(MAX_ROUNDS + 1):
             try:
                 result = self._pending.result(
                     seconds, self._on_progress, self._deadline
                 )
             except HeaderMismatch:
-                # "the client SHOULD call tools/list [...], then retry".
-                if not may_read_list:
+                # The tool's schema may have changed, and with it the arguments that
+                # headers mirror: "the client SHOULD call tools/list [...], then retry".
+                if count > 0:
                     raise
-                may_read_list = False
                 self.client.list_tools()
                 self._send({})
                 continue
@@ -8338,15 +8321,11 @@ class Call:
     def _answers_to(self, result: Json) -> Json:
         """Return the members that answer a result's questions. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
-        questions = result.get("inputRequests")
-        if questions is None:
+        questions = object_or_empty(result.get("inputRequests"))
+        if not questions:
             # A state without questions means "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
-        if not isinstance(questions, dict):
-            raise InvalidResponse(
-                f"inputRequests: expected requests, got {show(questions)}", result
-            )
         answers = {}
         for key, question in questions.items():
             self.check_open()
@@ -8379,12 +8358,8 @@ class Call:
         self._pending.cancel(reason)
 
     def done(self) -> bool:
-        """Return whether the call has ended, so that result() does not block. While the
-        server waits for answers, it has not."""
-        answer = self._pending.answer
-        if answer is not None and self._outcome is None:
-            with suppress(InvalidResponse):
-                return self._result_type(answer) == "complete"
+        """Return whether result() need not wait for the server: the call has ended, or
+        the server waits for answers to questions, which result() gives."""
         return self._pending.done()
 
 
@@ -8571,10 +8546,6 @@ class ClientEndpoint(Endpoint):
         self._heard = Inbox("notifications")
         self.tools = None
 
-    def disconnected(self, connection: Connection) -> None:
-        """Wait for queued callbacks, EXIT_SECONDS at most."""
-        self.hearers.close(EXIT_SECONDS)
-
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return the parameters of a tool that HTTP headers mirror, by the latest
         list."""
@@ -8582,18 +8553,19 @@ class ClientEndpoint(Endpoint):
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback, as this revision spells it. The
-        server's counterpart is needed_capability(), in Questions."""
+        """Declare a capability for each callback. Old revisions ignore what they do not
+        know. The server's counterpart is needed_capability(), in Questions."""
         declared: Json = {}
-        # Since 2025-11-25, a capability says what it includes.
-        is_detailed = version >= "2025-11-25"
-        if self._callbacks["on_elicit"] and version >= "2025-06-18":
-            declared["elicitation"] = {"form": {}} if is_detailed else {}
-        if self._callbacks["on_elicit_url"] and is_detailed:
-            declared.setdefault("elicitation", {})["url"] = {}
+        modes = {"on_elicit": "form", "on_elicit_url": "url"}
+        elicitation: Json = {
+            mode: {} for name, mode in modes.items() if self._callbacks[name]
+        }
+        if elicitation:
+            declared["elicitation"] = elicitation
         if self._callbacks["on_sample"]:
-            with_tools = is_detailed and self._callbacks["sampling_tools"]
-            declared["sampling"] = {"tools": {}} if with_tools else {}
+            declared["sampling"] = (
+                {"tools": {}} if self._callbacks["sampling_tools"] else {}
+            )
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
@@ -8667,19 +8639,17 @@ class ClientEndpoint(Endpoint):
         try:
             if request.row.capability:
                 with connection.answering():
-                    answer = self.answer(
-                        request.method, request.params, request.version
-                    )
+                    answer = self.answer(request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
         finally:
             connection.respond(request, message)
 
-    def answer(self, method: str, params: Json, version: str) -> Json:
+    def answer(self, method: str, params: Json) -> Json:
         """Have a callback answer a question, and check its answer. Every failure is an
         McpError."""
-        declared = self.capabilities(version)
+        declared = self.capabilities()
         try:
             needed, _ = needed_capability(method, params, declared)
             check_question(method, params)
@@ -8934,15 +8904,18 @@ class Client:
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        self._headers = headers
-        self._auth = auth
-        self._env = env or {}
-        self._cwd = cwd
-        self._stderr = stderr
+        # For the transport: of a child process, and of HTTP.
+        self._options: Json = {
+            "env": env or {},
+            "cwd": cwd,
+            "stderr": stderr,
+            "headers": headers,
+            "auth": auth,
+            "ssl_context": ssl_context,
+        }
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
         self._on_progress = on_progress
-        self._ssl_context = ssl_context
         self._validate = validate
         self._trace = tracer(trace)
         callbacks = {
@@ -9013,7 +8986,8 @@ class Client:
             connection.close(closed)
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
-        self._endpoint.disconnected(connection)
+        # Callbacks that wait still run.
+        self._endpoint.hearers.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
@@ -9070,26 +9044,26 @@ class Client:
     def _open_transport(self) -> Transport:
         """Return the transport that carries messages to the target."""
         target = self._target
+        options = self._options
         if isinstance(target, Transport):
             return target
         if "command" in target:
-            env = inherited_environment()
-            env.update(target.get("env") or {})
-            env.update(self._env)
-            cwd = self._cwd or target.get("cwd")
-            return Child(target["command"], env, cwd, self._stderr)
+            own = target.get("env") or {}
+            env = {**inherited_environment(), **own, **options["env"]}
+            cwd = options["cwd"] or target.get("cwd")
+            return Child(target["command"], env, cwd, options["stderr"])
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
-            authorizer_for(self._auth),
-            self._ssl_context,
+            authorizer_for(options["auth"]),
+            options["ssl_context"],
             self.timeout,
         )
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._headers() if callable(self._headers) else self._headers
-        return {**headers, **(more or {})}
+        more = self._options["headers"]
+        return {**headers, **((more() if callable(more) else more) or {})}
 
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
@@ -9111,14 +9085,14 @@ class Client:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted)
-        began = time.monotonic()
-        seconds = self._connect_until - began
+        until = self._connect_until
         if wanted == "auto":
-            seconds = min(PROBE_SECONDS, seconds / 2)
+            now = time.monotonic()
+            until = min(now + PROBE_SECONDS, (now + until) / 2)
         try:
-            version, result = self._probe(connection, wanted, seconds)
+            version, result = self._probe(connection, wanted, until)
             # Anything longer was the user's login, which does not count.
-            self._connect_until += max(0.0, time.monotonic() - began - seconds)
+            self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
                 raise
@@ -9132,12 +9106,12 @@ class Client:
             return self._shake_hands(connection, version)
         if not result:
             # The server has refused the newest revision, and named this one.
-            _, result = self._probe(connection, version)
+            _, result = self._probe(connection, version, self._connect_until)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self, connection: Connection, wanted: str, seconds: float | None = None
+        self, connection: Connection, wanted: str, until: float
     ) -> tuple[str, Json]:
         """Send server/discover. Returns the revision to speak, and the result."""
         version = NEWEST if wanted == "auto" else wanted
@@ -9146,9 +9120,8 @@ class Client:
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, "server/discover", params, seconds)
-            if result.get("resultType", "complete") == "complete":
-                offered = result.get("supportedVersions", offered)
+            result = self._ask(connection, "server/discover", params, until)
+            offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
         except McpError as error:
@@ -9169,7 +9142,7 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            result = self._ask(connection, "initialize", params)
+            result = self._ask(connection, "initialize", params, self._connect_until)
         except (
             MethodNotFound,
             InvalidParams,
@@ -9190,19 +9163,12 @@ class Client:
         return result
 
     def _ask(
-        self,
-        connection: Connection,
-        method: str,
-        params: Json,
-        seconds: float | None = None,
+        self, connection: Connection, method: str, params: Json, until: float
     ) -> Json:
-        """Send a request that opens a conversation. Block for its result, by default
-        for the rest of the time that connect() has."""
-        if seconds is None:
-            seconds = self._connect_until - time.monotonic()
+        """Send a request that opens a conversation, and block for its result."""
         pending = connection.request(PendingRequest(connection, method), params)
         try:
-            return pending.result(max(0.0, seconds))
+            return pending.result(max(0.0, until - time.monotonic()))
         except Timeout:
             # It names the time for all of connect(), of which this had a part.
             why = f"{method}: no answer within {self.timeout:g} seconds"
@@ -9211,10 +9177,11 @@ class Client:
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
         UnsupportedVersion."""
-        wanted = spoken
-        if self._wanted_version != "auto":
-            wanted = (self._wanted_version,)
-        common = [version for version in wanted if version in offered]
+        common = [
+            version
+            for version in spoken
+            if version in offered and self._wanted_version in ("auto", version)
+        ]
         if common:
             return common[-1]
         # "If the client does not support the version in the server's response, it
@@ -9264,7 +9231,7 @@ class Client:
 
         Returns the answer, as on the wire. Raises McpError, the answer for the server.
         """
-        return self._endpoint.answer(method, params, self.protocol_version)
+        return self._endpoint.answer(method, params)
 
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification.
@@ -9311,20 +9278,16 @@ class Client:
         if row is not None:
             if not row.is_in(version):
                 raise MethodNotFound(f"{method} is not in {version}")
-            if not self._is_offered(row):
+            # The first revision had no capability for completion.
+            is_exempt = version == OLDEST and row.capability == ("completions",)
+            declared = self.server_capabilities
+            if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
             if row.asks and on_progress is None:
                 on_progress = self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
-
-    def _is_offered(self, row: Method) -> bool:
-        """Return whether the server has declared the capability for a method."""
-        if row.capability == ("completions",) and self.protocol_version == OLDEST:
-            # Completion had no capability yet.
-            return True
-        return has_capability(self.server_capabilities, row.capability)
 
     # The server's features
     def call(self, name: str, given: Json | None = None, /, **arguments: object) -> Any:
@@ -9400,7 +9363,7 @@ class Client:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
         The list is empty if the server does not declare tools. The client's `timeout`
-        is for all pages together. Raises InvalidResponse for more than 100,000 tools.
+        is for all pages together.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -9506,9 +9469,7 @@ class Client:
         """Read all pages of a list: server/utilities/pagination.md. The list is empty if
         the server does not declare or implement it: many have resources, but no list of
         templates."""
-        row = METHODS[method]
-        if not self._is_offered(row):
-            return []
+        member = method_row(method).paged
         items: list[Json] = []
         params: Json = {}
         until = time.monotonic() + self.timeout
@@ -9518,12 +9479,10 @@ class Client:
                 result = self.request(method, params, seconds)
             except MethodNotFound:
                 return items
-            items += _with_objects(result, row.paged)[row.paged]
+            items += _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
                 return items
-            if len(items) > MAX_ITEMS:
-                raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
 
     def _check_result(self, tool: str, result: Json) -> Json:
