@@ -5542,8 +5542,9 @@ class Signer:
     def __init__(self, state_key: Any) -> None:
         keys = listed(os.urandom(32) if state_key is None else state_key)
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
-        if not strong or not all(strong):
+        if not keys or not all(
+            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
+        ):
             raise ValueError(
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
@@ -5684,8 +5685,7 @@ class Context:
         # this field": the log_level of a modern request is "" then.
         if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
-        params: Json = add_given({"level": level}, logger=logger)
-        params["data"] = to_plain(data)
+        params = add_given({"level": level, "data": to_plain(data)}, logger=logger)
         self._tell("notifications/message", params)
 
     def _tell(self, method: str, params: Json, progress: float | None = None) -> None:
@@ -5935,9 +5935,7 @@ class Context:
         needed, since = needed_capability(method, params, declared)
         if self.protocol_version >= since and has_capability(declared, needed):
             return
-        required: Json = {}
-        for name in reversed(needed):
-            required = {name: required}
+        required: Json = {needed[0]: {name: {} for name in needed[1:]}}
         raise MissingCapability(
             f"{method} needs the client capability {'.'.join(needed)}, "
             "which was not declared",
@@ -6980,9 +6978,7 @@ class Child(StreamTransport):
 # class that programs use. It knows no transport beyond the seams Transport and
 # HttpEndpoint.
 
-MAX_LISTENERS = (
-    1_000  # open subscriptions/listen; resources that a session subscribes to
-)
+MAX_LISTENERS = 1_000  # open subscriptions/listen
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
 # within the ten seconds that `docker stop` allows.
@@ -7056,17 +7052,10 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
+    def __init__(self, info: Json, **options: Any) -> None:
         self.info = info
-        self.instructions = instructions
-        # The options of Server.
-        self.max_workers = options["max_workers"]
+        self.options = options
         self.trace: Trace | None = options["trace"]
-        self._signer: Signer = options["signer"]
-        self.run_on: Callback = options["run_on"]
-        self._mask_errors: bool | None = options["mask_errors"]
-        self._page_size: int = options["page_size"]
-        self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Registration. Each step is one operation on a dict.
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
@@ -7084,7 +7073,7 @@ class ServerEndpoint(Endpoint):
         # A request takes a slot while the user's code runs for it. All connections share
         # the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
-        for _ in range(self.max_workers):
+        for _ in range(options["max_workers"]):
             self._slots.put(None)
 
     # Offers
@@ -7093,7 +7082,7 @@ class ServerEndpoint(Endpoint):
         form in JSON: now, not when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
-            registration = registration._replace(run_on=self.run_on)
+            registration = registration._replace(run_on=self.options["run_on"])
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
@@ -7119,8 +7108,11 @@ class ServerEndpoint(Endpoint):
         NotFound."""
         registration = self.registered[kind].get(name)
         if registration is None or not self._may_see(ctx, registration):
-            offers = list(self.registered[kind].items())
-            known = [key for key, each in offers if each.visible is None]
+            known = [
+                key
+                for key, each in list(self.registered[kind].items())
+                if each.visible is None
+            ]
             shown = name[:MAX_SHOWN_NAME]
             raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
@@ -7203,7 +7195,7 @@ class ServerEndpoint(Endpoint):
             self._slots.put(None)
 
     def _serve(self, connection: Connection, request: Request) -> None:
-        ctx = Context(connection, request, self._signer)
+        ctx = Context(connection, request, self.options["signer"])
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
@@ -7248,36 +7240,27 @@ class ServerEndpoint(Endpoint):
             # Middleware raised this: _tools_call() handles the function's own.
             failed = tool_failure(str(error), error.content)
             return self._result_message(request, failed)
-        failure = self._to_mcp_error(connection, request, error)
-        message = error_message(request.id, failure)
-        message["error"]["code"] = fit_code(failure.code, request.version)
-        return message
-
-    def _to_mcp_error(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> McpError:
-        """Turn a handler's exception into the error that the client gets."""
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; for a modern revision, fit_code() changes this.
             error.code = -32002
             error.data = {"uri": request.params["uri"], **object_or_empty(error.data)}
-        if isinstance(error, McpError):
-            return error
-        if isinstance(error, ToolError):
-            return InternalError(str(error))
-        # A handler also raises Cancelled when its own call to another server is
-        # cancelled.
-        if isinstance(error, Cancelled) and request.cancelled:
-            return RequestCancelled("request cancelled")
-        return InternalError(self._report(connection, request, error))
+        elif isinstance(error, ToolError):
+            error = InternalError(str(error))
+        elif not isinstance(error, McpError):
+            error = InternalError(self._report(connection, request, error))
+        message = error_message(request.id, error)
+        message["error"]["code"] = fit_code(error.code, request.version)
+        return message
 
     def _report(
         self, connection: Connection, request: Request, error: BaseException
     ) -> str:
         """Log an unexpected exception, be it SystemExit, and return the text for the
         client."""
-        log_line(WARNING, f"{request.about} failed", error)
-        is_masked = self._mask_errors
+        # A handler that stops because it was cancelled has not failed.
+        if not (isinstance(error, Cancelled) and request.cancelled):
+            log_line(WARNING, f"{request.about} failed", error)
+        is_masked = self.options["mask_errors"]
         if is_masked is None:
             is_masked = connection.is_remote
         if is_masked:
@@ -7297,7 +7280,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cached and kind == "complete":
-                result.setdefault("ttlMs", self._cache_ttl_ms)
+                result.setdefault("ttlMs", self.options["cache_ttl_ms"])
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -7315,14 +7298,15 @@ class ServerEndpoint(Endpoint):
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
         }
-        return add_given(answer, serverInfo=self.info, instructions=self.instructions)
+        instructions = self.options["instructions"]
+        return add_given(answer, serverInfo=self.info, instructions=instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
         answer = {
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": self._declare(ctx),
         }
-        return add_given(answer, instructions=self.instructions)
+        return add_given(answer, instructions=self.options["instructions"])
 
     def _ping(self, ctx: Context, params: Json) -> Json:
         return {}
@@ -7343,7 +7327,7 @@ class ServerEndpoint(Endpoint):
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        end = int(place[1]) + self._page_size
+        end = int(place[1]) + self.options["page_size"]
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
@@ -7376,8 +7360,7 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
-            is_error = isinstance(error, McpError) and not error.is_received
-            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
+            if isinstance(error, McpError) and not error.is_received:
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
 
@@ -7387,10 +7370,9 @@ class ServerEndpoint(Endpoint):
         value = self._call(ctx, resource, arguments)
         # A list of EmbeddedResource is several contents. Any other list is one value in
         # JSON.
-        parts = [value]
-        is_list = isinstance(value, (list, tuple))
-        if is_list and set(map(type, value)) == {EmbeddedResource}:
-            parts = value
+        parts = listed(value)
+        if set(map(type, parts)) != {EmbeddedResource}:
+            parts = [value]
         mime_type = resource.wire.get("mimeType")
         contents = [read_contents(uri, each, mime_type) for each in parts]
         return {"contents": contents}
@@ -7399,10 +7381,7 @@ class ServerEndpoint(Endpoint):
         if not ctx._connection.carries_changes:
             raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
-        subscribed = ctx._connection.protocol.subscribed
-        if len(subscribed) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
-        subscribed[params["uri"]] = True
+        ctx._connection.protocol.subscribed[params["uri"]] = True
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
@@ -7427,8 +7406,7 @@ class ServerEndpoint(Endpoint):
         text = argument["value"]
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
-        key = str(ref.get(member))
-        registration = self._find(ctx, kind, "prompt or template", key)
+        registration = self._find(ctx, kind, "prompt or template", str(ref.get(member)))
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -7448,7 +7426,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self.run_on)
+        result: Json = run_job(ctx, partial(fn, ctx, params), self.options["run_on"])
         return {} if ctx._request.is_notification else result
 
     # Handlers: subscriptions
@@ -7457,8 +7435,10 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
-        listeners = list(self._subscriptions.values())
-        if sum(each.request is not None for each in listeners) >= MAX_LISTENERS:
+        open_streams = sum(
+            isinstance(each, Request) for each in list(self._subscriptions)
+        )
+        if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -7500,8 +7480,8 @@ class ServerEndpoint(Endpoint):
         job = partial(signature.fn, **arguments)
         if registration.timeout is None:
             return run_job(ctx, job, registration.run_on)
-        name = registration.wire["name"]
-        late = tool_failure(f"{name}: timed out after {registration.timeout:g} seconds")
+        why = f"timed out after {registration.timeout:g} seconds"
+        late = tool_failure(f"{ctx._request.about}: {why}")
         answer = self._result_message(ctx._request, late)
         cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
         limit = partial(time_limit, registration.timeout, cancel)
@@ -7510,11 +7490,14 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have the jobs posted for each MainThread that is the calling thread. Returns
         whether there is one."""
-        kinds = self.registered.values()
-        places = [each.run_on for kind in kinds for each in list(kind.values())]
+        places = [
+            each.run_on
+            for kind in self.registered.values()
+            for each in list(kind.values())
+        ]
         mains = [
             each
-            for each in {self.run_on, *places}
+            for each in {self.options["run_on"], *places}
             if isinstance(each, MainThread) and each.is_current()
         ]
         for main in mains:
@@ -7581,8 +7564,6 @@ class Server:
         trace: a function (direction, line), called with each message; True prints them
             to stderr, a path appends them to that file
         """
-        if not name or not isinstance(name, str):
-            raise TypeError(f"name: expected a text, got {show(name)}")
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
         self.name = name
@@ -7596,7 +7577,7 @@ class Server:
         )
         self._endpoint = ServerEndpoint(
             info,
-            instructions,
+            instructions=instructions,
             signer=Signer(state_key),
             run_on=run_on,
             max_workers=max_workers,
@@ -7741,11 +7722,8 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind = "resources"
-            member = "uri"
-            if template.names:
-                kind = "resourceTemplates"
-                member = "uriTemplate"
+            kind = "resourceTemplates" if template.names else "resources"
+            member = "uriTemplate" if template.names else "uri"
             wire = add_given(
                 {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
@@ -7756,10 +7734,11 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            registration = Registration(
-                wire, signature, template=template, visible=visible
+            self._endpoint.put(
+                kind,
+                uri,
+                Registration(wire, signature, template=template, visible=visible),
             )
-            self._endpoint.put(kind, uri, registration)
 
         return _decorate(fn, register)
 
@@ -7804,8 +7783,11 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            registration = Registration(wire, signature, visible=visible)
-            self._endpoint.put("prompts", wire["name"], registration)
+            self._endpoint.put(
+                "prompts",
+                wire["name"],
+                Registration(wire, signature, visible=visible),
+            )
 
         return _decorate(fn, register)
 
@@ -7824,10 +7806,9 @@ class Server:
 
         Raises ValueError if there is no such argument.
         """
-        endpoint = self._endpoint
         known = {
-            **endpoint.registered["resourceTemplates"],
-            **endpoint.registered["prompts"],
+            **self._endpoint.registered["resourceTemplates"],
+            **self._endpoint.registered["prompts"],
         }
         registration = known.get(ref)
         if (
@@ -7945,13 +7926,13 @@ class Server:
         On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
         a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
         it returns. A second signal ends all waiting. Raises ValueError for another
-        transport, and for "stdio" with options, and SystemExit if it cannot listen.
+        transport, and for "stdio" with options, and OSError if it cannot listen.
         """
         signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self._open_http(options) as http:
+            with stop_signals(signals), self.start_http(**options) as http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
@@ -7961,22 +7942,14 @@ class Server:
                 http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
-            usage = 'for HTTP, write run("http", port=8000)'
-            raise ValueError(f"run({show(transport)}): {usage}")
+            raise ValueError(
+                f'run({show(transport)}): for HTTP, write run("http", port=8000)'
+            )
         if os.isatty(0):
             notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
-
-    def _open_http(self, options: Json) -> HttpServer:
-        try:
-            return self.start_http(**options)
-        except OSError as error:
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            # A busy port is one line on stderr, no traceback.
-            sys.exit(printable(f"{self.name}: {error}"))
 
     def start_http(
         self,
@@ -8116,7 +8089,7 @@ class Server:
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            Workers("mcp-worker", endpoint.max_workers),
+            Workers("mcp-worker", endpoint.options["max_workers"]),
             transport=transport,
             trace=endpoint.trace,
         )
@@ -8148,11 +8121,13 @@ class Server:
         outbox = Batch(Outbox(), 1)
         event = connection.protocol.receive(message)
         if isinstance(event, Request) and event.row.handshake:
-            error = InvalidRequest(
-                "handle() keeps no session; a legacy client needs wsgi_app(), or a "
-                "transport"
+            return error_message(
+                event.id,
+                InvalidRequest(
+                    "handle() keeps no session; a legacy client needs wsgi_app(), or "
+                    "a transport"
+                ),
             )
-            return error_message(event.id, error)
         connection.act(event, outbox)
         self.disconnect(connection)
         # Return a copy: a caller may change its answer, but not what is offered.
@@ -8169,8 +8144,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
         register(function, name)
         return function
 
-    is_decorator = fn is None or name is not None
-    registered: Any = decorate if is_decorator else decorate(fn)
+    registered: Any = decorate if fn is None or name else decorate(fn)
     return registered  # type: ignore[no-any-return]
 
 
@@ -8454,12 +8428,11 @@ class Listening:
         subscription: the subscription id in the notification, if there is one
         """
         method, params, row, size = notification
-        pending = self._pending
-        is_ours = is_id(subscription) and pending.id == subscription
+        is_ours = is_id(subscription) and self._pending.id == subscription
         if is_ours and row.acknowledges:
-            pending.put(params)
+            self._pending.put(params)
         elif is_ours and row.cancels:
-            self._connection.resolve(pending.id, {})
+            self._connection.resolve(subscription, {})
         elif is_ours or (not self._is_modern and self._wants(method, params)):
             self._take({"method": method, "params": params}, size)
 
@@ -8473,11 +8446,11 @@ class Listening:
     def _end(self) -> None:
         # Before the warning: a program that sees it may call subscribe() at once.
         self._client._endpoint.listenings.pop(self, None)
-        pending = self._pending
-        is_cut = pending.answer is not None or isinstance(pending.error, HttpFailure)
-        if is_cut and self._take is do_nothing:
-            uris = ", ".join(self._uris)
-            log_line(WARNING, f"no more notifications of {uris}; subscribe again")
+        failure = isinstance(self._pending.error, HttpFailure)
+        if self._take is do_nothing and (failure or self._pending.answer is not None):
+            log_line(
+                WARNING, f"no more notifications of {self._uris[0]}; subscribe again"
+            )
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -8599,9 +8572,6 @@ class ClientEndpoint(Endpoint):
         ended = params.get("requestId") if row.cancels else None
         subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
-            if find_by_id(connection.protocol.pending, subscription) is None:
-                # It crossed our cancellation of the subscription.
-                return
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
         for listening in list(self.listenings):
@@ -8631,11 +8601,6 @@ class ClientEndpoint(Endpoint):
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
-        # The answer if a callback raises SystemExit: the server waits for one.
-        message = error_message(
-            request.id,
-            InternalError(f"{request.method}: the callback ended its thread"),
-        )
         try:
             if request.row.capability:
                 with connection.answering():
@@ -8643,8 +8608,7 @@ class ClientEndpoint(Endpoint):
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
-        finally:
-            connection.respond(request, message)
+        connection.respond(request, message)
 
     def answer(self, method: str, params: Json) -> Json:
         """Have a callback answer a question, and check its answer. Every failure is an
@@ -8662,7 +8626,7 @@ class ClientEndpoint(Endpoint):
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log_line(ERROR, f"answering {method}: {error_text(error)}", error)
             raise InternalError(
                 f"{method}: the client's callback raised {type(error).__name__}"
@@ -8904,8 +8868,10 @@ class Client:
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        # For the transport: of a child process, and of HTTP.
+        # Each is read in one place.
         self._options: Json = {
+            "validate": validate,
+            "on_progress": on_progress,
             "env": env or {},
             "cwd": cwd,
             "stderr": stderr,
@@ -8915,8 +8881,6 @@ class Client:
         }
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
-        self._on_progress = on_progress
-        self._validate = validate
         self._trace = tracer(trace)
         callbacks = {
             "on_elicit": on_elicit,
@@ -9015,10 +8979,9 @@ class Client:
     def _open(self, version: str) -> None:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
-        outbox: Outbox = LineOutbox(transport)
-        if isinstance(transport, Outbox):
-            # A transport of HTTP takes messages, any other one lines.
-            outbox = transport
+        # A transport of HTTP takes messages, any other one lines.
+        is_outbox = isinstance(transport, Outbox)
+        outbox: Any = transport if is_outbox else LineOutbox(transport)
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -9158,8 +9121,9 @@ class Client:
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
             ) from error
-        offered = [result.get("protocolVersion")]
-        connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
+        connection.protocol.version = self._choose_version(
+            [result.get("protocolVersion")], LEGACY_VERSIONS
+        )
         return result
 
     def _ask(
@@ -9284,8 +9248,7 @@ class Client:
             if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
-            if row.asks and on_progress is None:
-                on_progress = self._on_progress
+        on_progress = on_progress or self._options["on_progress"]
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
 
@@ -9372,8 +9335,9 @@ class Client:
                 tools.append(tool)
             except ValueError as error:
                 # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
-                name = show(tool.get("name"))
-                log_line(WARNING, f"the tool {name} is left out: {error}")
+                log_line(
+                    WARNING, f"the tool {show(tool.get('name'))} is left out: {error}"
+                )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Compiled when they are used.
         self._endpoint.schemas = {}
@@ -9491,7 +9455,7 @@ class Client:
         if result.get("resultType", "complete") != "complete":
             return result
         _with_objects(result, "content")
-        if not self._validate or result.get("isError"):
+        if not self._options["validate"] or result.get("isError"):
             return result
         try:
             if self._endpoint.tools is None and "structuredContent" in result:
