@@ -5447,14 +5447,13 @@ _IDENTITY = ("iss", "sub", "client_id")
 _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 
 
-def principal(auth: Json | None) -> Json | None:
+def principal(auth: Json | None) -> Json:
     """Pick the claims of a token that stay the same when it is renewed.
 
     A token without a subject is a program's. Then all else that it claims counts, so
     that two users of one program stay apart.
     """
-    if not auth:
-        return auth
+    auth = auth or {}
     if auth.get("sub"):
         return {name: auth[name] for name in _IDENTITY if name in auth}
     return {name: value for name, value in auth.items() if name not in _PASSING}
@@ -5480,8 +5479,9 @@ class Signer:
     def __init__(self, state_key: Any) -> None:
         keys = listed(os.urandom(32) if state_key is None else state_key)
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
-        if not strong or not all(strong):
+        if not keys or not all(
+            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
+        ):
             raise ValueError(
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
@@ -5505,10 +5505,9 @@ class Signer:
         for this binding, or made too long ago."""
         import hmac
 
-        # Only a text in ASCII can be compared.
-        if not isinstance(sealed, str) or not sealed.isascii():
-            sealed = ""
-        payload, _, signature = sealed.rpartition(".")
+        # compare_digest() takes texts in ASCII only.
+        text = str(sealed).encode("ascii", "replace").decode("ascii")
+        payload, _, signature = text.rpartition(".")
         valid = self._signatures(payload, binding)
         if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
@@ -5595,7 +5594,7 @@ class Context:
         done: how far; it "MUST increase with each notification", and one that does not
             is not sent
         total: what `done` will be at the end, where that is known
-        message: what is being done; clients know it since 2025-03-26
+        message: what is being done; clients before 2025-03-26 ignore it
         """
         request = self._request
         if self._on_progress is not None:
@@ -5603,9 +5602,7 @@ class Context:
         if request.progress_token is None:
             return
         params = {"progressToken": request.progress_token, "progress": done}
-        add_given(params, total=total)
-        if request.version >= "2025-03-26":
-            add_given(params, message=message)
+        add_given(params, total=total, message=message)
         self._tell("notifications/progress", params, done)
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
@@ -5625,8 +5622,7 @@ class Context:
         # this field": the log_level of a modern request is "" then.
         if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
-        params: Json = add_given({"level": level}, logger=logger)
-        params["data"] = to_plain(data)
+        params = add_given({"level": level, "data": to_plain(data)}, logger=logger)
         self._tell("notifications/message", params)
 
     def _tell(self, method: str, params: Json, progress: float | None = None) -> None:
@@ -5876,9 +5872,7 @@ class Context:
         needed, since = needed_capability(method, params, declared)
         if self.protocol_version >= since and has_capability(declared, needed):
             return
-        required: Json = {}
-        for name in reversed(needed):
-            required = {name: required}
+        required: Json = {needed[0]: {name: {} for name in needed[1:]}}
         raise MissingCapability(
             f"{method} needs the client capability {'.'.join(needed)}, "
             "which was not declared",
@@ -5948,9 +5942,7 @@ class Context:
         ours, belongs to another request, or is old. An answer to nothing that was asked
         is ignored.
         """
-        params = self._request.params
-        if not (self._request.modern and self._request.row.asks):
-            params = {}
+        params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
@@ -6205,7 +6197,8 @@ def run_job(
     limit: Callable[[], Any] = nullcontext,
 ) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
-    result; that of an `async def` one is awaited.
+    result; that of an `async def` one is awaited. On this thread, the event loop is that
+    of the conversation.
 
     limit: makes a context manager, in which the function runs. Its time begins there
 
@@ -6213,7 +6206,10 @@ def run_job(
     """
     if run_on is None:
         with limit():
-            return call_function(ctx, job)
+            value = job()
+            if is_awaitable(value):
+                value = await_value(ctx, value, ctx._connection.loop.run)
+            return collected(value)
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
@@ -6240,15 +6236,6 @@ def run_job(
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
         finish = run_there(run_on, call, outcome, ctx._request.about)
     return finish()
-
-
-def call_function(ctx: Context, job: Job) -> Any:
-    """Call a user's function on this thread. The result of an `async def` one is
-    awaited, on the event loop of the conversation."""
-    value = job()
-    if is_awaitable(value):
-        value = await_value(ctx, value, ctx._connection.loop.run)
-    return collected(value)
 
 
 def collected(value: Any) -> Any:
@@ -6928,9 +6915,7 @@ class Child(StreamTransport):
 # class that programs use. It knows no transport beyond the seams Transport and
 # HttpEndpoint.
 
-MAX_LISTENERS = (
-    1_000  # open subscriptions/listen; resources that a session subscribes to
-)
+MAX_LISTENERS = 1_000  # open subscriptions/listen
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
 # within the ten seconds that `docker stop` allows.
@@ -7004,17 +6989,10 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
+    def __init__(self, info: Json, **options: Any) -> None:
         self.info = info
-        self.instructions = instructions
-        # The options of Server.
-        self.max_workers = options["max_workers"]
+        self.options = options
         self.trace: Trace | None = options["trace"]
-        self._signer: Signer = options["signer"]
-        self.run_on: Callback = options["run_on"]
-        self._mask_errors: bool | None = options["mask_errors"]
-        self._page_size: int = options["page_size"]
-        self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Registration. Each step is one operation on a dict.
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
@@ -7032,7 +7010,7 @@ class ServerEndpoint(Endpoint):
         # A request takes a slot while the user's code runs for it. All connections share
         # the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
-        for _ in range(self.max_workers):
+        for _ in range(options["max_workers"]):
             self._slots.put(None)
 
     # Offers
@@ -7041,7 +7019,7 @@ class ServerEndpoint(Endpoint):
         form in JSON: now, not when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
-            registration = registration._replace(run_on=self.run_on)
+            registration = registration._replace(run_on=self.options["run_on"])
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
@@ -7067,8 +7045,11 @@ class ServerEndpoint(Endpoint):
         NotFound."""
         registration = self.registered[kind].get(name)
         if registration is None or not self._may_see(ctx, registration):
-            offers = list(self.registered[kind].items())
-            known = [key for key, each in offers if each.visible is None]
+            known = [
+                key
+                for key, each in list(self.registered[kind].items())
+                if each.visible is None
+            ]
             shown = name[:MAX_SHOWN_NAME]
             raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
@@ -7151,7 +7132,7 @@ class ServerEndpoint(Endpoint):
             self._slots.put(None)
 
     def _serve(self, connection: Connection, request: Request) -> None:
-        ctx = Context(connection, request, self._signer)
+        ctx = Context(connection, request, self.options["signer"])
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
@@ -7197,36 +7178,27 @@ class ServerEndpoint(Endpoint):
             # Middleware raised this: _tools_call() handles the function's own.
             failed = tool_failure(str(error), error.content)
             return self._result_message(request, failed)
-        failure = self._to_mcp_error(connection, request, error)
-        message = error_message(request.id, failure)
-        message["error"]["code"] = fit_code(failure.code, request.version)
-        return message
-
-    def _to_mcp_error(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> McpError:
-        """Turn a handler's exception into the error that the client gets."""
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; for a modern revision, fit_code() changes this.
             error.code = -32002
             error.data = {"uri": request.params["uri"], **object_or_empty(error.data)}
-        if isinstance(error, McpError):
-            return error
-        if isinstance(error, ToolError):
-            return InternalError(str(error))
-        # A handler also raises Cancelled when its own call to another server is
-        # cancelled.
-        if isinstance(error, Cancelled) and request.cancelled:
-            return RequestCancelled("request cancelled")
-        return InternalError(self._report(connection, request, error))
+        elif isinstance(error, ToolError):
+            error = InternalError(str(error))
+        elif not isinstance(error, McpError):
+            error = InternalError(self._report(connection, request, error))
+        message = error_message(request.id, error)
+        message["error"]["code"] = fit_code(error.code, request.version)
+        return message
 
     def _report(
         self, connection: Connection, request: Request, error: BaseException
     ) -> str:
         """Log an unexpected exception, be it SystemExit, and return the text for the
         client."""
-        log_line(WARNING, f"{request.about} failed", error)
-        is_masked = self._mask_errors
+        # A handler that stops because it was cancelled has not failed.
+        if not (isinstance(error, Cancelled) and request.cancelled):
+            log_line(WARNING, f"{request.about} failed", error)
+        is_masked = self.options["mask_errors"]
         if is_masked is None:
             is_masked = connection.is_remote
         if is_masked:
@@ -7246,7 +7218,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cached and kind == "complete":
-                result.setdefault("ttlMs", self._cache_ttl_ms)
+                result.setdefault("ttlMs", self.options["cache_ttl_ms"])
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -7264,14 +7236,15 @@ class ServerEndpoint(Endpoint):
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
         }
-        return add_given(answer, serverInfo=self.info, instructions=self.instructions)
+        instructions = self.options["instructions"]
+        return add_given(answer, serverInfo=self.info, instructions=instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
         answer = {
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": self._declare(ctx),
         }
-        return add_given(answer, instructions=self.instructions)
+        return add_given(answer, instructions=self.options["instructions"])
 
     def _ping(self, ctx: Context, params: Json) -> Json:
         return {}
@@ -7292,7 +7265,7 @@ class ServerEndpoint(Endpoint):
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        end = int(place[1]) + self._page_size
+        end = int(place[1]) + self.options["page_size"]
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
@@ -7325,8 +7298,7 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
-            is_error = isinstance(error, McpError) and not error.is_received
-            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
+            if isinstance(error, McpError) and not error.is_received:
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
 
@@ -7336,10 +7308,9 @@ class ServerEndpoint(Endpoint):
         value = self._call(ctx, resource, arguments)
         # A list of EmbeddedResource is several contents. Any other list is one value in
         # JSON.
-        parts = [value]
-        is_list = isinstance(value, (list, tuple))
-        if is_list and set(map(type, value)) == {EmbeddedResource}:
-            parts = value
+        parts = listed(value)
+        if set(map(type, parts)) != {EmbeddedResource}:
+            parts = [value]
         mime_type = resource.wire.get("mimeType")
         contents = [read_contents(uri, each, mime_type) for each in parts]
         return {"contents": contents}
@@ -7348,10 +7319,7 @@ class ServerEndpoint(Endpoint):
         if not ctx._connection.carries_changes:
             raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
-        subscribed = ctx._connection.protocol.subscribed
-        if len(subscribed) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
-        subscribed[params["uri"]] = True
+        ctx._connection.protocol.subscribed[params["uri"]] = True
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
@@ -7376,8 +7344,7 @@ class ServerEndpoint(Endpoint):
         text = argument["value"]
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
-        key = str(ref.get(member))
-        registration = self._find(ctx, kind, "prompt or template", key)
+        registration = self._find(ctx, kind, "prompt or template", str(ref.get(member)))
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -7397,7 +7364,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self.run_on)
+        result: Json = run_job(ctx, partial(fn, ctx, params), self.options["run_on"])
         return {} if ctx._request.is_notification else result
 
     # Handlers: subscriptions
@@ -7406,8 +7373,10 @@ class ServerEndpoint(Endpoint):
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
-        listeners = list(self._subscriptions.values())
-        if sum(each.request is not None for each in listeners) >= MAX_LISTENERS:
+        open_streams = sum(
+            isinstance(each, Request) for each in list(self._subscriptions)
+        )
+        if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -7449,8 +7418,8 @@ class ServerEndpoint(Endpoint):
         job = partial(signature.fn, **arguments)
         if registration.timeout is None:
             return run_job(ctx, job, registration.run_on)
-        name = registration.wire["name"]
-        late = tool_failure(f"{name}: timed out after {registration.timeout:g} seconds")
+        why = f"timed out after {registration.timeout:g} seconds"
+        late = tool_failure(f"{ctx._request.about}: {why}")
         answer = self._result_message(ctx._request, late)
         cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
         limit = partial(time_limit, registration.timeout, cancel)
@@ -7459,11 +7428,14 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have the jobs posted for each MainThread that is the calling thread. Returns
         whether there is one."""
-        kinds = self.registered.values()
-        places = [each.run_on for kind in kinds for each in list(kind.values())]
+        places = [
+            each.run_on
+            for kind in self.registered.values()
+            for each in list(kind.values())
+        ]
         mains = [
             each
-            for each in {self.run_on, *places}
+            for each in {self.options["run_on"], *places}
             if isinstance(each, MainThread) and each.is_current()
         ]
         for main in mains:
@@ -7530,8 +7502,6 @@ class Server:
         trace: a function (direction, line), called with each message; True prints them
             to stderr, a path appends them to that file
         """
-        if not name or not isinstance(name, str):
-            raise TypeError(f"name: expected a text, got {show(name)}")
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
         self.name = name
@@ -7545,7 +7515,7 @@ class Server:
         )
         self._endpoint = ServerEndpoint(
             info,
-            instructions,
+            instructions=instructions,
             signer=Signer(state_key),
             run_on=run_on,
             max_workers=max_workers,
@@ -7690,11 +7660,8 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind = "resources"
-            member = "uri"
-            if template.names:
-                kind = "resourceTemplates"
-                member = "uriTemplate"
+            kind = "resourceTemplates" if template.names else "resources"
+            member = "uriTemplate" if template.names else "uri"
             wire = add_given(
                 {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
@@ -7705,10 +7672,11 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            registration = Registration(
-                wire, signature, template=template, visible=visible
+            self._endpoint.put(
+                kind,
+                uri,
+                Registration(wire, signature, template=template, visible=visible),
             )
-            self._endpoint.put(kind, uri, registration)
 
         return _decorate(fn, register)
 
@@ -7753,8 +7721,11 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            registration = Registration(wire, signature, visible=visible)
-            self._endpoint.put("prompts", wire["name"], registration)
+            self._endpoint.put(
+                "prompts",
+                wire["name"],
+                Registration(wire, signature, visible=visible),
+            )
 
         return _decorate(fn, register)
 
@@ -7773,10 +7744,9 @@ class Server:
 
         Raises ValueError if there is no such argument.
         """
-        endpoint = self._endpoint
         known = {
-            **endpoint.registered["resourceTemplates"],
-            **endpoint.registered["prompts"],
+            **self._endpoint.registered["resourceTemplates"],
+            **self._endpoint.registered["prompts"],
         }
         registration = known.get(ref)
         if (
@@ -7894,13 +7864,13 @@ class Server:
         On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
         a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
         it returns. A second signal ends all waiting. Raises ValueError for another
-        transport, and for "stdio" with options, and SystemExit if it cannot listen.
+        transport, and for "stdio" with options, and OSError if it cannot listen.
         """
         signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self._open_http(options) as http:
+            with stop_signals(signals), self.start_http(**options) as http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 host = options.get("host", "localhost")
                 if host in ("", "0.0.0.0", "::") and not options.get("verify"):
@@ -7910,22 +7880,14 @@ class Server:
                 http.serve_until(signals, grace)
             return
         if transport != "stdio" or options:
-            usage = 'for HTTP, write run("http", port=8000)'
-            raise ValueError(f"run({show(transport)}): {usage}")
+            raise ValueError(
+                f'run({show(transport)}): for HTTP, write run("http", port=8000)'
+            )
         if os.isatty(0):
             notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
-
-    def _open_http(self, options: Json) -> HttpServer:
-        try:
-            return self.start_http(**options)
-        except OSError as error:
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            # A busy port is one line on stderr, no traceback.
-            sys.exit(printable(f"{self.name}: {error}"))
 
     def start_http(
         self,
@@ -8065,7 +8027,7 @@ class Server:
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            Workers("mcp-worker", endpoint.max_workers),
+            Workers("mcp-worker", endpoint.options["max_workers"]),
             transport=transport,
             trace=endpoint.trace,
         )
@@ -8097,11 +8059,13 @@ class Server:
         outbox = Batch(Outbox(), 1)
         event = connection.protocol.receive(message)
         if isinstance(event, Request) and event.row.handshake:
-            error = InvalidRequest(
-                "handle() keeps no session; a legacy client needs wsgi_app(), or a "
-                "transport"
+            return error_message(
+                event.id,
+                InvalidRequest(
+                    "handle() keeps no session; a legacy client needs wsgi_app(), or "
+                    "a transport"
+                ),
             )
-            return error_message(event.id, error)
         connection.act(event, outbox)
         self.disconnect(connection)
         # Return a copy: a caller may change its answer, but not what is offered.
@@ -8118,8 +8082,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
         register(function, name)
         return function
 
-    is_decorator = fn is None or name is not None
-    registered: Any = decorate if is_decorator else decorate(fn)
+    registered: Any = decorate if fn is None or name else decorate(fn)
     return registered  # type: ignore[no-any-return]
 
 
@@ -8135,7 +8098,6 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
-MAX_ITEMS = 100_000  # items of a list, all pages together
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
 # What an old server writes to stderr when `server/discover` makes it exit.
@@ -8195,12 +8157,10 @@ class Call:
             self.cancel()
 
     def check_open(self) -> None:
-        """Raise Cancelled, ConnectionClosed or Timeout if this call has ended. A function
-        in Client(result_types=) calls this before it sends more requests."""
+        """Raise Cancelled or Timeout if this call has ended. A function in
+        Client(result_types=) calls this before it sends more requests."""
         if self._is_cancelled:
             raise Cancelled(f"{self.method}: the call was cancelled")
-        if self._connection.reason is not None:
-            raise self._connection.reason.with_traceback(None)
         if time.monotonic() >= self._deadline:
             raise Timeout(f"{self.method}: no answer by the deadline for all of it")
 
@@ -8230,19 +8190,16 @@ class Call:
 
     def _run(self, timeout: float | None) -> Json:
         seconds = self.client.timeout if timeout is None else timeout
-        # The tool's schema may have changed, and with it the arguments that headers
-        # mirror: read the list of tools again, once.
-        may_read_list = self.method == "tools/call"
-        for _ in range(MAX_ROUNDS + 1):
+        for count in range(MAX_ROUNDS + 1):
             try:
                 result = self._pending.result(
                     seconds, self._on_progress, self._deadline
                 )
             except HeaderMismatch:
-                # "the client SHOULD call tools/list [...], then retry".
-                if not may_read_list:
+                # The tool's schema may have changed, and with it the arguments that
+                # headers mirror: "the client SHOULD call tools/list [...], then retry".
+                if count > 0:
                     raise
-                may_read_list = False
                 self.client.list_tools()
                 self._send({})
                 continue
@@ -8276,15 +8233,11 @@ class Call:
     def _answers_to(self, result: Json) -> Json:
         """Return the members that answer a result's questions. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
-        questions = result.get("inputRequests")
-        if questions is None:
+        questions = object_or_empty(result.get("inputRequests"))
+        if not questions:
             # A state without questions means "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
-        if not isinstance(questions, dict):
-            raise InvalidResponse(
-                f"inputRequests: expected requests, got {show(questions)}", result
-            )
         answers = {}
         for key, question in questions.items():
             self.check_open()
@@ -8314,12 +8267,8 @@ class Call:
         self._pending.cancel(reason)
 
     def done(self) -> bool:
-        """Return whether the call has ended, so that result() does not block. While the
-        server waits for answers, it has not."""
-        answer = self._pending.answer
-        if answer is not None and self._outcome is None:
-            with suppress(InvalidResponse):
-                return self._result_type(answer) == "complete"
+        """Return whether result() need not wait for the server: the call has ended, or
+        the server waits for answers to questions, which result() gives."""
         return self._pending.done()
 
 
@@ -8414,12 +8363,11 @@ class Listening:
         subscription: the subscription id in the notification, if there is one
         """
         method, params, row, size = notification
-        pending = self._pending
-        is_ours = is_id(subscription) and pending.id == subscription
+        is_ours = is_id(subscription) and self._pending.id == subscription
         if is_ours and row.acknowledges:
-            pending.put(params)
+            self._pending.put(params)
         elif is_ours and row.cancels:
-            self._connection.resolve(pending.id, {})
+            self._connection.resolve(subscription, {})
         elif is_ours or (not self._is_modern and self._wants(method, params)):
             self._take({"method": method, "params": params}, size)
 
@@ -8433,11 +8381,11 @@ class Listening:
     def _end(self) -> None:
         # Before the warning: a program that sees it may call subscribe() at once.
         self._client._endpoint.listenings.pop(self, None)
-        pending = self._pending
-        is_cut = pending.answer is not None or isinstance(pending.error, HttpFailure)
-        if is_cut and self._take is do_nothing:
-            uris = ", ".join(self._uris)
-            log_line(WARNING, f"no more notifications of {uris}; subscribe again")
+        failure = isinstance(self._pending.error, HttpFailure)
+        if self._take is do_nothing and (failure or self._pending.answer is not None):
+            log_line(
+                WARNING, f"no more notifications of {self._uris[0]}; subscribe again"
+            )
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -8506,10 +8454,6 @@ class ClientEndpoint(Endpoint):
         self._heard = Inbox("notifications")
         self.tools = None
 
-    def disconnected(self, connection: Connection) -> None:
-        """Wait for queued callbacks, EXIT_SECONDS at most."""
-        self.hearers.close(EXIT_SECONDS)
-
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return the parameters of a tool that HTTP headers mirror, by the latest
         list."""
@@ -8517,18 +8461,19 @@ class ClientEndpoint(Endpoint):
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback, as this revision spells it. The
-        server's counterpart is needed_capability(), in Questions."""
+        """Declare a capability for each callback. Old revisions ignore what they do not
+        know. The server's counterpart is needed_capability(), in Questions."""
         declared: Json = {}
-        # Since 2025-11-25, a capability says what it includes.
-        is_detailed = version >= "2025-11-25"
-        if self._callbacks["on_elicit"] and version >= "2025-06-18":
-            declared["elicitation"] = {"form": {}} if is_detailed else {}
-        if self._callbacks["on_elicit_url"] and is_detailed:
-            declared.setdefault("elicitation", {})["url"] = {}
+        modes = {"on_elicit": "form", "on_elicit_url": "url"}
+        elicitation: Json = {
+            mode: {} for name, mode in modes.items() if self._callbacks[name]
+        }
+        if elicitation:
+            declared["elicitation"] = elicitation
         if self._callbacks["on_sample"]:
-            with_tools = is_detailed and self._callbacks["sampling_tools"]
-            declared["sampling"] = {"tools": {}} if with_tools else {}
+            declared["sampling"] = (
+                {"tools": {}} if self._callbacks["sampling_tools"] else {}
+            )
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
@@ -8562,9 +8507,6 @@ class ClientEndpoint(Endpoint):
         ended = params.get("requestId") if row.cancels else None
         subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
-            if find_by_id(connection.protocol.pending, subscription) is None:
-                # It crossed our cancellation of the subscription.
-                return
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
         for listening in list(self.listenings):
@@ -8594,27 +8536,19 @@ class ClientEndpoint(Endpoint):
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
-        # The answer if a callback raises SystemExit: the server waits for one.
-        message = error_message(
-            request.id,
-            InternalError(f"{request.method}: the callback ended its thread"),
-        )
         try:
             if request.row.capability:
                 with connection.answering():
-                    answer = self.answer(
-                        request.method, request.params, request.version
-                    )
+                    answer = self.answer(request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
-        finally:
-            connection.respond(request, message)
+        connection.respond(request, message)
 
-    def answer(self, method: str, params: Json, version: str) -> Json:
+    def answer(self, method: str, params: Json) -> Json:
         """Have a callback answer a question, and check its answer. Every failure is an
         McpError."""
-        declared = self.capabilities(version)
+        declared = self.capabilities()
         try:
             needed, _ = needed_capability(method, params, declared)
             check_question(method, params)
@@ -8627,7 +8561,7 @@ class ClientEndpoint(Endpoint):
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log_line(ERROR, f"answering {method}: {error_text(error)}", error)
             raise InternalError(
                 f"{method}: the client's callback raised {type(error).__name__}"
@@ -8869,16 +8803,19 @@ class Client:
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        self._headers = headers
-        self._auth = auth
-        self._env = env or {}
-        self._cwd = cwd
-        self._stderr = stderr
+        # Each is read in one place.
+        self._options: Json = {
+            "validate": validate,
+            "on_progress": on_progress,
+            "env": env or {},
+            "cwd": cwd,
+            "stderr": stderr,
+            "headers": headers,
+            "auth": auth,
+            "ssl_context": ssl_context,
+        }
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
-        self._on_progress = on_progress
-        self._ssl_context = ssl_context
-        self._validate = validate
         self._trace = tracer(trace)
         callbacks = {
             "on_elicit": on_elicit,
@@ -8948,7 +8885,8 @@ class Client:
             connection.close(closed)
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
-        self._endpoint.disconnected(connection)
+        # Callbacks that wait still run.
+        self._endpoint.hearers.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
@@ -8976,10 +8914,9 @@ class Client:
     def _open(self, version: str) -> None:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
-        outbox: Outbox = LineOutbox(transport)
-        if isinstance(transport, Outbox):
-            # A transport of HTTP takes messages, any other one lines.
-            outbox = transport
+        # A transport of HTTP takes messages, any other one lines.
+        is_outbox = isinstance(transport, Outbox)
+        outbox: Any = transport if is_outbox else LineOutbox(transport)
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -9005,26 +8942,26 @@ class Client:
     def _open_transport(self) -> Transport:
         """Return the transport that carries messages to the target."""
         target = self._target
+        options = self._options
         if isinstance(target, Transport):
             return target
         if "command" in target:
-            env = inherited_environment()
-            env.update(target.get("env") or {})
-            env.update(self._env)
-            cwd = self._cwd or target.get("cwd")
-            return Child(target["command"], env, cwd, self._stderr)
+            own = target.get("env") or {}
+            env = {**inherited_environment(), **own, **options["env"]}
+            cwd = options["cwd"] or target.get("cwd")
+            return Child(target["command"], env, cwd, options["stderr"])
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
-            authorizer_for(self._auth),
-            self._ssl_context,
+            authorizer_for(options["auth"]),
+            options["ssl_context"],
             self.timeout,
         )
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._headers() if callable(self._headers) else self._headers
-        return {**headers, **(more or {})}
+        more = self._options["headers"]
+        return {**headers, **((more() if callable(more) else more) or {})}
 
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
@@ -9046,14 +8983,14 @@ class Client:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted)
-        began = time.monotonic()
-        seconds = self._connect_until - began
+        until = self._connect_until
         if wanted == "auto":
-            seconds = min(PROBE_SECONDS, seconds / 2)
+            now = time.monotonic()
+            until = min(now + PROBE_SECONDS, (now + until) / 2)
         try:
-            version, result = self._probe(connection, wanted, seconds)
+            version, result = self._probe(connection, wanted, until)
             # Anything longer was the user's login, which does not count.
-            self._connect_until += max(0.0, time.monotonic() - began - seconds)
+            self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
                 raise
@@ -9067,12 +9004,12 @@ class Client:
             return self._shake_hands(connection, version)
         if not result:
             # The server has refused the newest revision, and named this one.
-            _, result = self._probe(connection, version)
+            _, result = self._probe(connection, version, self._connect_until)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self, connection: Connection, wanted: str, seconds: float | None = None
+        self, connection: Connection, wanted: str, until: float
     ) -> tuple[str, Json]:
         """Send server/discover. Returns the revision to speak, and the result."""
         version = NEWEST if wanted == "auto" else wanted
@@ -9081,9 +9018,8 @@ class Client:
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, "server/discover", params, seconds)
-            if result.get("resultType", "complete") == "complete":
-                offered = result.get("supportedVersions", offered)
+            result = self._ask(connection, "server/discover", params, until)
+            offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
         except McpError as error:
@@ -9104,7 +9040,7 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            result = self._ask(connection, "initialize", params)
+            result = self._ask(connection, "initialize", params, self._connect_until)
         except (
             MethodNotFound,
             InvalidParams,
@@ -9120,24 +9056,18 @@ class Client:
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
             ) from error
-        offered = [result.get("protocolVersion")]
-        connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
+        connection.protocol.version = self._choose_version(
+            [result.get("protocolVersion")], LEGACY_VERSIONS
+        )
         return result
 
     def _ask(
-        self,
-        connection: Connection,
-        method: str,
-        params: Json,
-        seconds: float | None = None,
+        self, connection: Connection, method: str, params: Json, until: float
     ) -> Json:
-        """Send a request that opens a conversation. Block for its result, by default
-        for the rest of the time that connect() has."""
-        if seconds is None:
-            seconds = self._connect_until - time.monotonic()
+        """Send a request that opens a conversation, and block for its result."""
         pending = connection.request(PendingRequest(connection, method), params)
         try:
-            return pending.result(max(0.0, seconds))
+            return pending.result(max(0.0, until - time.monotonic()))
         except Timeout:
             # It names the time for all of connect(), of which this had a part.
             why = f"{method}: no answer within {self.timeout:g} seconds"
@@ -9146,10 +9076,11 @@ class Client:
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
         UnsupportedVersion."""
-        wanted = spoken
-        if self._wanted_version != "auto":
-            wanted = (self._wanted_version,)
-        common = [version for version in wanted if version in offered]
+        common = [
+            version
+            for version in spoken
+            if version in offered and self._wanted_version in ("auto", version)
+        ]
         if common:
             return common[-1]
         # "If the client does not support the version in the server's response, it
@@ -9199,7 +9130,7 @@ class Client:
 
         Returns the answer, as on the wire. Raises McpError, the answer for the server.
         """
-        return self._endpoint.answer(method, params, self.protocol_version)
+        return self._endpoint.answer(method, params)
 
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification.
@@ -9246,20 +9177,15 @@ class Client:
         if row is not None:
             if not row.is_in(version):
                 raise MethodNotFound(f"{method} is not in {version}")
-            if not self._is_offered(row):
+            # The first revision had no capability for completion.
+            is_exempt = version == OLDEST and row.capability == ("completions",)
+            declared = self.server_capabilities
+            if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
-            if row.asks and on_progress is None:
-                on_progress = self._on_progress
+        on_progress = on_progress or self._options["on_progress"]
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
-
-    def _is_offered(self, row: Method) -> bool:
-        """Return whether the server has declared the capability for a method."""
-        if row.capability == ("completions",) and self.protocol_version == OLDEST:
-            # Completion had no capability yet.
-            return True
-        return has_capability(self.server_capabilities, row.capability)
 
     # The server's features
     def call(self, name: str, given: Json | None = None, /, **arguments: object) -> Any:
@@ -9335,7 +9261,7 @@ class Client:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
         The list is empty if the server does not declare tools. The client's `timeout`
-        is for all pages together. Raises InvalidResponse for more than 100,000 tools.
+        is for all pages together.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -9344,8 +9270,9 @@ class Client:
                 tools.append(tool)
             except ValueError as error:
                 # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
-                name = show(tool.get("name"))
-                log_line(WARNING, f"the tool {name} is left out: {error}")
+                log_line(
+                    WARNING, f"the tool {show(tool.get('name'))} is left out: {error}"
+                )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Compiled when they are used.
         self._endpoint.schemas = {}
@@ -9441,9 +9368,7 @@ class Client:
         """Read all pages of a list: server/utilities/pagination.md. The list is empty if
         the server does not declare or implement it: many have resources, but no list of
         templates."""
-        row = METHODS[method]
-        if not self._is_offered(row):
-            return []
+        member = method_row(method).paged
         items: list[Json] = []
         params: Json = {}
         until = time.monotonic() + self.timeout
@@ -9453,12 +9378,10 @@ class Client:
                 result = self.request(method, params, seconds)
             except MethodNotFound:
                 return items
-            items += _with_objects(result, row.paged)[row.paged]
+            items += _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
                 return items
-            if len(items) > MAX_ITEMS:
-                raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
 
     def _check_result(self, tool: str, result: Json) -> Json:
@@ -9467,7 +9390,7 @@ class Client:
         if result.get("resultType", "complete") != "complete":
             return result
         _with_objects(result, "content")
-        if not self._validate or result.get("isError"):
+        if not self._options["validate"] or result.get("isError"):
             return result
         try:
             if self._endpoint.tools is None and "structuredContent" in result:
