@@ -1740,8 +1740,7 @@ class Protocol:
 #  17 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
 #     Exchange.bell                  what others queue         its put(); comment_seconds
-#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding,
-#                                                              behind a PAUSE
+#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #     SessionStream._lock            events that are kept      leaf
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
@@ -9651,13 +9650,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
         for path, header in parameters(str(headers["Mcp-Name"])):
-            value = params.get("arguments")
-            for name in path:
-                # A text in place of an object stands for all of it: the handler may
-                # get the object that it is the JSON of.
-                if not isinstance(value, str):
-                    value = object_or_empty(value).get(name)
-            headers["Mcp-Param-" + header] = value
+            headers["Mcp-Param-" + header] = member_at(params, ["arguments", *path])
     return headers
 
 
@@ -9667,17 +9660,16 @@ _PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
 _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
-def encode_header(value: object) -> str:
-    """Write a value as a header has it. Raises ValueError if no header mirrors it.
+def encode_header(value: object) -> str | None:
+    """Encode a value for a header; return None if no header can mirror it.
 
     See basic/transports/streamable-http.md#value-encoding.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, (str, int)):
-        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
+    is_unsafe = isinstance(value, int) and abs(value) > MAX_INTEGER
+    if is_unsafe or not isinstance(value, (str, int)):
+        return None
     text = encode_text(value)
     if re.fullmatch(_PLAIN_VALUE, text) and not text.startswith("=?base64?"):
         return text
@@ -9717,9 +9709,10 @@ class HttpError(InvalidRequest):
 
 
 class EventParser:
-    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
+    """Parses a stream of server-sent events, as the HTML standard defines them. Lines
+    end in LF or CR LF: no MCP server sends a CR alone.
 
-    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
+    A client that reconnects sends `last_id`, after `retry` seconds, and calls begin().
     """
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
@@ -9731,60 +9724,48 @@ class EventParser:
     def begin(self) -> None:
         """Forget what is unfinished: a stream begins, or begins again."""
         self._line = bytearray()
-        self._is_behind_cr = False
-        self._begin_event()
+        # The fields of the unfinished event, and its data, a line end behind each line.
+        self._fields: dict[str, str] = {}
+        self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
         """Take bytes, and yield the events that they complete, (type, data) each.
         Raises ValueError for an event over the limit."""
-        # A line may end in CR LF, cut in two; in LF; or in CR.
-        if self._is_behind_cr and data.startswith(b"\n"):
-            data = data[1:]
-        self._is_behind_cr = data.endswith(b"\r")
-        first, *lines = re.split(b"\r\n|\r|\n", data)
+        first, *lines = data.split(b"\n")
         self._line += first
-        if len(self._line) > self._limit + MAX_EVENT_ID:
-            raise ValueError(f"a line of more than {self._limit} bytes")
+        if len(self._line) + len(self._data) > self._limit + MAX_EVENT_ID:
+            raise ValueError(f"an event of more than {self._limit} bytes")
         for line in lines:
-            event = self._take_line(bytes(self._line))
+            yield from self._take_line(self._line.rstrip(b"\r"))
             self._line = bytearray(line)
-            if event is not None:
-                yield event
 
-    def _begin_event(self) -> None:
-        self._kind = "message"
-        self._id = self.last_id
-        # With a line end behind each line.
-        self._data = bytearray()
-
-    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
+    def _take_line(self, line: bytearray) -> Iterator[tuple[str, bytes]]:
         if not line:
-            event = None
-            if self._data:
-                event = (self._kind, bytes(self._data[:-1]))
-            # Only now: a client that comes back must not miss an unfinished event.
-            self.last_id = self._id
-            self._begin_event()
-            return event
-        if line.startswith(b"\xef\xbb\xbf"):
-            # A byte order mark may stand before the first line.
-            line = line[3:]
+            yield from self._end_event()
+            return
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
-            value = value[1:]
-        if name == b"data":
+            del value[0]
+        # A byte order mark may stand before the first line.
+        field = name.decode("utf-8-sig", "replace")
+        if field == "data":
             self._data += value + b"\n"
-            if len(self._data) > self._limit + 1:
-                raise ValueError(f"an event of more than {self._limit} bytes")
-        elif name == b"event":
-            self._kind = value.decode("utf-8", "replace")
-        elif name == b"id" and len(value) <= MAX_EVENT_ID and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
-            # A client must not come back at once, again and again, nor never.
-            seconds = int(value[:9]) / 1000
+        elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
+            self._fields[field] = value.decode("utf-8", "replace")
+
+    def _end_event(self) -> Iterator[tuple[str, bytes]]:
+        fields = self._fields
+        data = bytes(self._data[:-1])
+        self._fields = {}
+        self._data = bytearray()
+        # Only now: a client that reconnects must not miss an unfinished event.
+        self.last_id = fields.get("id", self.last_id)
+        if re.fullmatch("[0-9]{1,9}", fields.get("retry", "")):
+            # The delay is neither 0, which would be a busy loop, nor endless.
+            seconds = int(fields["retry"]) / 1000
             self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
-        return None
+        if data:
+            yield fields.get("event", "message"), data
 
 
 # The part of a request before its body: RFC 9112. The names of `fields` are in lower
@@ -9872,7 +9853,6 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
-PAUSE = 4e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -9982,25 +9962,20 @@ class Exchange(Outbox):
         body = self.read_body()
         if self.trace is not None:
             self.trace("-->", body)
-        self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
+        self.claim(len(body), 4 * len(body) + MEMBER_SIZE * body.count(b","))
         with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
-            # While a large body is decoded, no other thread runs. Now they may.
-            if self.load > SMALL_BODY:
-                time.sleep(self.load * PAUSE)
             self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
 
-    def claim(self, size: int) -> None:
-        """Make room for a body of so many bytes. Raises HttpError."""
+    def claim(self, size: int, load: int = 0) -> None:
+        """Make room for a body of `size` bytes; when it is decoded, it weighs `load`.
+        Raises HttpError."""
         if size > self.endpoint.max_body:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
-        self._take(size)
-
-    def _take(self, size: int) -> None:
-        self.load = size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, size):
+        self.load = load or size
+        if self.load > SMALL_BODY and not self.endpoint.has_room(self, self.load):
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
@@ -10079,12 +10054,8 @@ class Exchange(Outbox):
         if not (events or more or ending):
             return
         size = 2 * sum(len(message) for _, message in events)
-        load = self.load + size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
-            self.answer_status = 503
-            why = "the answer is dropped: too many large ones wait for their clients"
-            failure = error_message(self.request_id, InternalError(why))
-            events = [(b"", encode_message(failure))] if ending else []
+        if size > SMALL_BODY and not self.endpoint.has_room(self, self.load + size):
+            raise OSError("too many large answers wait for their clients")
         is_opening = self.state == self.OPENING
         is_alone = ending and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
@@ -10097,20 +10068,16 @@ class Exchange(Outbox):
             self._start(200, _EVENTS, None)
             self.state = self.STREAMING
         primer = self.primer if is_opening else b""
-        self.put(primer + self._encode(events) + more, ending)
+        data = b"".join(itertools.starmap(self._encode, events))
+        self.put(primer + data + more, ending)
         if ending:
             self.state = self.OVER
             self.bell.put(None)
 
-    def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
-        """Take events out of a list, as a slow client must not hold them twice."""
-        parts = []
-        while events:
-            event_id, message = events.pop(0)
-            if self.trace is not None:
-                self.trace("<--", message)
-            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
-        return b"".join(parts)
+    def _encode(self, event_id: bytes, message: bytes) -> bytes:
+        if self.trace is not None:
+            self.trace("<--", message)
+        return b"%bevent: message\ndata: %b\n\n" % (event_id, message)
 
     def _start(
         self,
@@ -10249,7 +10216,6 @@ class HttpConnection(Connection):
             # A subscription keeps nothing of its message but what it was granted.
             request.params = request.meta = {}
             request.capabilities = request.client_info = {}
-            exchange.load = 0
             self.http.loads.pop(exchange, None)
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
@@ -10270,7 +10236,6 @@ class HttpConnection(Connection):
     def retire(self) -> None:
         """End what only listens: the server closes."""
         self.http.server.input_ended(self)
-        self.cancel_pending(ConnectionClosed("the server was closed"))
 
     def end(self) -> None:
         """End the conversation, and cancel what is at work in it."""
@@ -10386,10 +10351,9 @@ class HttpEndpoint:
                 exchange.trace("-->", asked.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
-            headers = _JSON
+            headers = {**_JSON, **getattr(refusal, "headers", {})}
             if isinstance(refusal, HttpError):
                 exchange.reason = str(refusal)
-                headers = {**_JSON, **refusal.headers}
             reply = error_message(exchange.request_id, refusal)
             with suppress(OSError):
                 body = encode_answer(reply, None)[1]
@@ -10413,7 +10377,7 @@ class HttpEndpoint:
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
             return True
         self.loads.pop(exchange, None)
-        self.refusals.add("HTTP: too many large messages at once: refused (503)")
+        self.refusals.add("HTTP: too many large messages at once: some are refused")
         return False
 
     # Admission: by the head alone, before a byte of the body is read
@@ -10527,8 +10491,7 @@ class HttpEndpoint:
         the version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
-        is_needed = is_request or header is not None
-        if is_needed and told not in (None, header):
+        if told not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
@@ -10796,7 +10759,10 @@ class Session(HttpConnection):
 
     def retire(self) -> None:
         super().retire()
-        self.outbox.end()
+        self.cancel_pending(ConnectionClosed("the server was closed"))
+        # HTTP+SSE sends the answers to what is in flight on the same stream.
+        if isinstance(self.outbox, SessionStream) or not self.protocol.in_flight:
+            self.outbox.end()
 
     def end(self) -> None:
         self.legacy.sessions.pop(self.session_id, None)
@@ -10816,11 +10782,6 @@ class SseSession(Session):
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         self.act(refusal)
         exchange.reply(202, {})
-
-    def retire(self) -> None:
-        HttpConnection.retire(self)
-        if not self.protocol.in_flight:
-            self.outbox.end()
 
 
 class LegacyEndpoint:
@@ -11046,8 +11007,6 @@ class _WsgiExchange(Exchange):
 
 
 class _SocketExchange(Exchange):
-    _is_probed = False
-
     def __init__(self, handler: _Handler, head: Head) -> None:
         super().__init__(head.method, head.target, head.fields)
         self._handler = handler
@@ -11135,32 +11094,20 @@ class _SocketExchange(Exchange):
             shut(self._sock, 1)
 
     def hung_up(self) -> bool:
-        """A client that says no more may still wait for the answer to its POST. What is
-        sent to it then, and ignored, resets the connection if it has gone; the next
-        look sees that."""
         import select
         import socket
 
-        if sys.platform != "linux":
-            try:
-                return is_ready(self._sock) and not socket.socket.recv(
-                    self._sock, 1, socket.MSG_PEEK
-                )
-            except OSError:
-                return True
-        # This is seen behind what is still unread, such as TLS's own end.
-        poll = select.poll()
-        poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
-        seen = sum(event for _, event in poll.poll(0))
-        may_listen = self._is_chunked and self.state == self.OPENING
-        if seen & (select.POLLHUP | select.POLLERR) or not (seen and may_listen):
-            return bool(seen)
-        if not self._is_probed and self._writing.acquire(False):
-            self._is_probed = True
-            with suppress(OSError):
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._writing.release()
-        return False
+        if sys.platform == "linux":
+            # The end is seen behind what is still unread, such as that of TLS.
+            poll = select.poll()
+            poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
+            return bool(poll.poll(0))
+        try:
+            return is_ready(self._sock) and not socket.socket.recv(
+                self._sock, 1, socket.MSG_PEEK
+            )
+        except OSError:
+            return True
 
 
 # Their modules are slow to import, so listen_http() mixes them in.
@@ -12163,11 +12110,9 @@ class HttpTransport(Transport, Outbox):
         )
         meta = object_or_empty(post.params.get("_meta"))
         values["MCP-Protocol-Version"] = meta.get(META_VERSION)
-        headers = {}
-        for name, value in values.items():
-            with suppress(ValueError):
-                headers[name] = encode_header(value)
-        return headers
+        return add_given(
+            {}, **{name: encode_header(value) for name, value in values.items()}
+        )
 
 
 # The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs

