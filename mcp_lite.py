@@ -9715,10 +9715,9 @@ class EventParser:
     A client that reconnects sends `last_id`, after `retry` seconds, and calls begin().
     """
 
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
+    def __init__(self) -> None:
         self.last_id = ""
         self.retry = 1.0
-        self._limit = limit
         self.begin()
 
     def begin(self) -> None:
@@ -9733,8 +9732,8 @@ class EventParser:
         Raises ValueError for an event over the limit."""
         first, *lines = data.split(b"\n")
         self._line += first
-        if len(self._line) + len(self._data) > self._limit + MAX_EVENT_ID:
-            raise ValueError(f"an event of more than {self._limit} bytes")
+        if len(self._line) + len(self._data) > MAX_MESSAGE + MAX_EVENT_ID:
+            raise ValueError(f"an event of more than {MAX_MESSAGE} bytes")
         for line in lines:
             yield from self._take_line(self._line.rstrip(b"\r"))
             self._line = bytearray(line)
@@ -9862,8 +9861,6 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# Made once: each modern request ends with it.
-_OVER = ConnectionClosed("the conversation is over")
 
 
 class Exchange(Outbox):
@@ -9917,7 +9914,6 @@ class Exchange(Outbox):
     request_id: RequestId | None = None
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
-    trace: Trace | None = None
     # The HttpEndpoint that answers it.
     endpoint: Any = None
     # The status of an answer that comes alone.
@@ -9960,8 +9956,7 @@ class Exchange(Outbox):
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
         body = self.read_body()
-        if self.trace is not None:
-            self.trace("-->", body)
+        self.endpoint.trace("-->", body)
         self.claim(len(body), 4 * len(body) + MEMBER_SIZE * body.count(b","))
         with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
             self.message = parse_message(body)
@@ -9986,18 +9981,16 @@ class Exchange(Outbox):
         body: bytes = b"",
     ) -> None:
         """Answer with this and no more."""
-        if status != 204:
-            headers = {**headers, "Content-Length": str(len(body))}
+        headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
         # Rule 10: write first, be over afterwards. Its own thread closes the connection
-        # as soon as it is over.
-        try:
+        # as soon as it is over. OSError: the client has left.
+        with suppress(OSError):
             self._start(status, headers, body)
-        finally:
-            self.state = self.OVER
-        if self.trace is not None and body and self.method == "POST":
-            self.trace("<--", body)
+        self.state = self.OVER
+        if body and self.method == "POST":
+            self.endpoint.trace("<--", body)
         self.bell.put(None)
 
     def send(self, message: Json) -> None:
@@ -10075,8 +10068,7 @@ class Exchange(Outbox):
             self.bell.put(None)
 
     def _encode(self, event_id: bytes, message: bytes) -> bytes:
-        if self.trace is not None:
-            self.trace("<--", message)
+        self.endpoint.trace("<--", message)
         return b"%bevent: message\ndata: %b\n\n" % (event_id, message)
 
     def _start(
@@ -10086,9 +10078,8 @@ class Exchange(Outbox):
         body: bytes | None,
     ) -> None:
         self.status = status
-        if self.trace is not None:
-            told = f"HTTP {status} {headers.get('Content-Type', '')}"
-            self.trace("<--", told.strip().encode("utf-8", "replace"))
+        line = f"HTTP {status} {headers.get('Content-Type', '')}".strip()
+        self.endpoint.trace("<--", line.encode("utf-8", "replace"))
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
@@ -10208,9 +10199,7 @@ class HttpConnection(Connection):
         outbox = self.outbox_for(request, exchange)
         if outbox is None:
             exchange.is_last = True
-            # The request has come, even if its client does not stay for the 202.
-            with suppress(OSError):
-                exchange.reply(202, {})
+            exchange.reply(202, {})
         self.act(request, outbox)
         if request.row.stays_open:
             # A subscription keeps nothing of its message but what it was granted.
@@ -10240,7 +10229,7 @@ class HttpConnection(Connection):
     def end(self) -> None:
         """End the conversation, and cancel what is at work in it."""
         self.http.server.disconnected(self)
-        self.lose(_OVER)
+        self.lose(ConnectionClosed("the conversation is over"))
 
 
 ###############################################################################
@@ -10301,8 +10290,8 @@ class HttpEndpoint:
             # A look-up compares hashes first, whose key is random: its time tells
             # nothing.
             self._verify = dict(verify).get
-        self.hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self.hosts |= set(map(_host_name, _check_names("allowed_hosts", allowed_hosts)))
+        more_hosts = map(_host_name, _check_names("allowed_hosts", allowed_hosts))
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", *more_hosts}
         self._origins = _check_names("allowed_origins", allowed_origins)
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
@@ -10341,32 +10330,33 @@ class HttpEndpoint:
         """Answer one HTTP request, and return when nothing more will be written. An
         `error` refuses it. Never raises."""
         exchange.endpoint = self
-        exchange.trace = self.server.trace
         try:
             # What any client may read, such as `health`, is told in any case.
             if error is not None and exchange.path.rstrip("/") not in self._public:
                 raise error
-            if exchange.trace is not None:
-                asked = f"{exchange.method} {exchange.path}"
-                exchange.trace("-->", asked.encode("utf-8", "replace"))
+            line = f"{exchange.method} {exchange.path}"
+            self.trace("-->", line.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
             headers = {**_JSON, **getattr(refusal, "headers", {})}
             if isinstance(refusal, HttpError):
                 exchange.reason = str(refusal)
             reply = error_message(exchange.request_id, refusal)
-            with suppress(OSError):
-                body = encode_answer(reply, None)[1]
-                exchange.reply(refusal.http_status, headers, body)
+            body = encode_answer(reply, None)[1]
+            exchange.reply(refusal.http_status, headers, body)
         except OSError as failure:
             log_line(DEBUG, f"the client left: {error_text(failure)}")
         except BaseException as failure:
             log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
             if exchange.state == exchange.OPENING:
-                with suppress(OSError):
-                    exchange.reply(500, {})
+                exchange.reply(500, {})
         self.loads.pop(exchange, None)
         log_access(exchange)
+
+    def trace(self, direction: str, line: bytes) -> None:
+        """Pass a line to the trace, if there is one."""
+        if self.server.trace is not None:
+            self.server.trace(direction, line)
 
     # What there is room for
     def has_room(self, exchange: Exchange, size: int) -> bool:
@@ -10398,7 +10388,7 @@ class HttpEndpoint:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
-            return lambda exchange: exchange.reply(204, {**_PREFLIGHT, **allow})
+            return lambda exchange: exchange.reply(200, {**_PREFLIGHT, **allow})
         raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
 
     def _check_place(self, exchange: Exchange) -> None:
@@ -10678,8 +10668,7 @@ class SessionStream(Outbox):
                     exchange.add(message, self._line(number))
             exchange.complete = self.complete
             self.exchange = exchange
-        before.complete = True
-        before.bell.put(None)
+        before.end()
 
     def leave(self, retry_ms: int) -> None:
         """End the response, and have the client come back for the answer after
@@ -11132,8 +11121,10 @@ class _Handler(BaseHTTPRequestHandler):
     _head = _NO_HEAD
     _head_bytes = b""
     _problem: HttpError | None = None
-    # When the server cuts the connection off, by time.monotonic().
+    # When the server cuts the connection off, by time.monotonic(): the earlier of the
+    # two. `limit` is set when the server closes.
     deadline = float("inf")
+    limit = float("inf")
 
     def setup(self) -> None:
         self.thread = threading.current_thread()
@@ -11151,10 +11142,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.request.settimeout(
             None if os.name == "posix" else self.server.idle_seconds
         )
-        if hasattr(self.request, "do_handshake"):
-            self.set_deadline(self.server.request_seconds)
-            self.request.do_handshake()
         self.set_deadline(self.server.idle_seconds)
+        if hasattr(self.request, "do_handshake"):
+            self.request.do_handshake()
         super().setup()
 
     def set_deadline(self, seconds: float = float("inf")) -> None:
@@ -11239,9 +11229,6 @@ class HttpServer(ThreadingTCPServer):
         self._is_closed = threading.Event()
         # Each operation on it is atomic by itself.
         self.connections: dict[Socket, _Handler] = {}
-        # When close() waits, the connections that are cut off at the limit.
-        self._others: dict[Socket, _Handler] = {}
-        self._limit = float("inf")
         start_thread("mcp-http", self._accept)
 
     def __exit__(self, *exc_info: object) -> None:
@@ -11267,24 +11254,23 @@ class HttpServer(ThreadingTCPServer):
         self.endpoint.find_departed()  # a client that has hung up is not waited for
         self.endpoint.close(False)
         me = threading.current_thread()
-        connections = self.connections.copy().items()
-        self._others = {
-            sock: each for sock, each in connections if each.thread is not me
-        }
-        for sock in self._others:
-            shut(sock, 0)  # no more requests
-        threads = [each.thread for each in self._others.values()]
         cancel_at = time.monotonic() + grace
         # A client that reads nothing holds up the end no longer than this.
-        self._limit = cancel_at + TIDY_SECONDS
+        limit = cancel_at + TIDY_SECONDS
+        handlers = self.connections.copy().values()
+        others = [each for each in handlers if each.thread is not me]
+        for each in others:
+            each.limit = limit
+            shut(each.request, 0)  # no more requests
+        threads = [each.thread for each in others]
         is_hurried = False
         while not join_all(threads, TICK_SECONDS) and not is_hurried:
             now = time.monotonic()
-            is_hurried = now > self._limit or (stop is not None and not stop.empty())
+            is_hurried = now > limit or (stop is not None and not stop.empty())
             self.endpoint.close(now > cancel_at)
         self.endpoint.close(True)
-        self._limit = 0.0
-        self.service_actions()
+        for each in others:
+            shut(each.request)
         self._is_closed.set()
         self.endpoint.tidiers.close(0.0)
         self.endpoint.loop.close()
@@ -11317,10 +11303,9 @@ class HttpServer(ThreadingTCPServer):
 
     def service_actions(self) -> None:
         now = time.monotonic()
-        for sock, handler in self.connections.copy().items():
-            is_late = self._limit < now and sock in self._others
-            if is_late or handler.deadline < now:
-                shut(sock)
+        for handler in self.connections.copy().values():
+            if min(handler.deadline, handler.limit) < now:
+                shut(handler.request)
         try:
             self.endpoint.find_departed()
         except Exception as error:
@@ -11343,18 +11328,16 @@ def listen_http(
 
     is_shared = sock is not None
     if sock is None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server(
             (host, port),
-            family=family,
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
             backlog=MAX_CONNECTIONS,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
         )
     # Another process may share it, and take the connection that this one was told of.
     sock.setblocking(False)
-    scheme = "http"
+    scheme = "http" if ssl_context is None else "https"
     if ssl_context is not None:
-        scheme = "https"
         # The handshake is for the connection's own thread.
         sock = ssl_context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
