@@ -11467,8 +11467,7 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
 
     is_direct = proxy_bypass(str(url.hostname))
     address = "" if is_direct else getproxies().get(url.scheme, "")
-    place = address.rpartition("//")[2].rstrip("/")
-    login, _, place = place.rpartition("@")
+    login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
     headers = {}
     if login:
         headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
@@ -11509,13 +11508,7 @@ def open_connection(
         )
         if proxy:
             connection.set_tunnel(url.netloc, headers=proxy_headers)
-    try:
-        connection.connect()
-    except (OSError, http.client.HTTPException) as error:
-        if proxy:
-            why = f"the proxy {proxy} does not lead there: {error_text(error)}"
-            raise ConnectionError(why) from None
-        raise
+    connection.connect()
     connection.sock.settimeout(None)
     return connection
 
@@ -11528,19 +11521,13 @@ class _HttpRequest:
     # Its head is read.
     response: Any = None
 
-    def __init__(
-        self, method: str, url: SplitResult | None, server: SplitResult, key: object
-    ) -> None:
+    def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
-        # With another URL than the server's, no redirect is followed.
-        self.is_redirected = url is not None
-        self.url = url or server
-        # The Authorizer knows the server by this URL.
-        self.server = server
+        self.url = url
         # A thread that gives up the request knows it by this.
         self.key = key
         self.secrets: list[str] = []
-        # The statuses with which it was refused.
+        # The statuses for which it was sent again.
         self.refused: list[int] = []
 
     def describe(self, text: str, reason: int | str) -> str:
@@ -11576,27 +11563,6 @@ class _HttpRequest:
             # It may be a date, too: few servers say one, and few clocks agree.
             float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
         )
-
-    def follow_redirect(self) -> bool:
-        """Go where the response says, once. False if that is nowhere, or at another
-        host."""
-        if self.response.status not in (307, 308) or self.is_redirected:
-            return False
-        target = follow_reference(self.url, self.response.headers.get("Location", ""))
-        if target is not None:
-            self.is_redirected = True
-            self.url = self.server = target
-        return target is not None
-
-    def is_refused(self) -> bool:
-        """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
-        ends a session, does not count: it asks no user to log in."""
-        status = self.response.status
-        error = (
-            challenge_in(self.response.headers).get("error") if status == 403 else ""
-        )
-        is_refused = status == 401 or error == "insufficient_scope"
-        return is_refused and self.method != "DELETE"
 
 
 def content_type(response: HTTPResponse) -> str:
@@ -11788,7 +11754,7 @@ class HttpCaller:
         """Send an HTTP request, and yield it. The head of the response is read.
         Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
         an McpError, which passes."""
-        http_request = _HttpRequest(method, url, self.url, key)
+        http_request = _HttpRequest(method, url or self.url, key)
         try:
             while not self._is_let_in(http_request, headers, body):
                 self._give_back(http_request)
@@ -11800,7 +11766,10 @@ class HttpCaller:
             if http_request.connection is not None:
                 http_request.connection.close()
             # http.client has exceptions of its own, beside OSError.
-            text = http_request.describe(error_text(error)[:500], type(error).__name__)
+            text = error_text(error)[:500]
+            if self._proxy:
+                text += f" (by the proxy {self._proxy})"
+            text = http_request.describe(text, type(error).__name__)
             raise HttpFailure(text, show_url(http_request.url)) from None
         finally:
             self._give_back(http_request)
@@ -11811,36 +11780,43 @@ class HttpCaller:
         headers: dict[str, str],
         body: bytes | None,
     ) -> bool:
-        """Send a request. Return False if it is to be sent again, as it was led
-        elsewhere, or as there is something now that lets it in."""
+        """Send a request. Return False if it is to be sent again: it was redirected, or
+        the Authorizer has got what may let it in. Raises AuthorizationError."""
         given = self._headers()
-        shown = self._authorizer.headers(
-            http_request.method, show_url(http_request.server)
-        )
+        shown = self._authorizer.headers(http_request.method, show_url(self.url))
         words = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
         self._send_once(http_request, merge_headers(given, shown, headers), body)
-        if http_request.follow_redirect():
-            return False
-        if http_request.is_refused():
-            self._mend(http_request, shown)
-            return False
-        if http_request.response.status < 300:
-            self.url = http_request.server
-        return True
+        if not self._is_mended(http_request, shown):
+            return True
+        http_request.refused.append(http_request.response.status)
+        return False
 
-    def _mend(self, http_request: _HttpRequest, shown: dict[str, str]) -> None:
-        """Have the Authorizer get what lets the next try in, or raise the refusal."""
-        refusal = http_request.failure(
-            http_request.response.read(MAX_ERROR), kind=AuthorizationError
-        )
-        refusal.url = show_url(http_request.server)
+    def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
+        """Do what a response asks for, if the request may be sent again then. Follow a
+        redirect once; after 401, or 403 for want of scope, ask the Authorizer."""
+        response = http_request.response
+        status = response.status
+        if status in (307, 308) and status not in http_request.refused:
+            reference = response.headers.get("Location", "")
+            target = follow_reference(http_request.url, reference)
+            if target is not None:
+                http_request.url = self.url = target
+            return target is not None
+        error = challenge_in(response.headers).get("error")
+        is_refused = status == 401 or (status == 403 and error == "insufficient_scope")
+        # A DELETE, which ends a session, asks no user to log in.
+        if not is_refused or http_request.method == "DELETE":
+            return False
+        body = response.read(MAX_ERROR)
+        refusal = http_request.failure(body, kind=AuthorizationError)
+        refusal.url = show_url(self.url)
         is_last = len(http_request.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
             refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        http_request.refused.append(http_request.response.status)
+        return True
 
     def _send_once(
         self,
@@ -11945,9 +11921,7 @@ class _Post:
         self.row = method_row(message.get("method"))
         self.is_answer = "method" not in message
         # None: the message is no request.
-        self.request_id: RequestId | None = None
-        if not self.is_answer:
-            self.request_id = message.get("id")
+        self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
@@ -12224,21 +12198,16 @@ class LegacyHttp(HttpTransport):
             post = _Post(self._opening)
             opening = PendingRequest(self.connection, "initialize")
             self.connection.register(opening, post.request_id)
-            try:
-                with time_limit(
-                    self.caller.timeout, self.caller.cut_off, post.request_id
-                ):
-                    self._post_once(post, lost)
-            finally:
-                # Where that has raised, no answer is waited for.
-                opening.cancel(None)
+            with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
+                self._post_once(post, lost)
             words = opening.result(0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
             self._set_server_info(words)
-            ready = call_message("notifications/initialized", None)
-            self.post_notification(_Post(ready))
+            self.post_notification(
+                _Post(call_message("notifications/initialized", None))
+            )
             self.caller.workers.submit(self._on_new_session)
 
     # Streams

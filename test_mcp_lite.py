@@ -10015,7 +10015,7 @@ class TestHttpClient:
                 assert client.call("x") == "far"
             told = str(http_failure_of("https://far.invalid/mcp"))
             place = url.partition("://")[2].partition("/")[0]
-            assert f"the proxy {place} does not lead there" in told and "407" in told
+            assert f"by the proxy {place}" in told and "407" in told
             assert "p%40ss" not in told and "p@ss" not in told
             assert seen[-1]["path"] == "far.invalid:443"
             login = "Basic YW5uOnBAc3M="
