@@ -1746,7 +1746,7 @@ class Protocol:
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries                   close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
-#     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
+#     LegacyHttp._is_answered       the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
 #     the store's lock file          one process writes        its end; LOCK_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
@@ -12081,10 +12081,11 @@ class LegacyHttp(HttpTransport):
 
         POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
         POST --> 404 --> initialize --> the same POST again
-        POST --> 4xx to `initialize`: an SseTransport takes the place of this one
+        POST --> 4xx to `initialize` --> GET --> HTTP+SSE, if there is such a stream
 
     What the server says by itself is the answer to a GET, which is sent again as long
-    as the session lasts.
+    as the session lasts. Over HTTP+SSE (basic/transports.md of 2024-11-05), all that
+    the server says comes on one stream, whose first event says where to POST.
 
     When a session is lost, one thread opens a new one for all. It passes the result of
     `initialize` to set_server_info(), and a worker then calls on_new_session().
@@ -12106,6 +12107,10 @@ class LegacyHttp(HttpTransport):
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
+        # Where to POST over HTTP+SSE. `_is_answered` is set when that is known, and
+        # when the stream has ended.
+        self._place: SplitResult | None = None
+        self._is_answered = threading.Event()
 
     def close(self) -> None:
         """End the session, if there is one, then cut off every request. Blocks for
@@ -12131,6 +12136,9 @@ class LegacyHttp(HttpTransport):
             self._opening = post.message
         if not self._opening:
             super()._post(post)
+            return
+        if self._place is not None:
+            self._post_old(post)
             return
         session = self._session
         try:
@@ -12166,12 +12174,11 @@ class LegacyHttp(HttpTransport):
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
             return False
-        old = SseTransport(self.caller)
-        if not old.open(self.connection):
-            return False
-        self.connection.transport = self.connection.outbox = old
-        old.send(post.message)
-        return True
+        self.caller.workers.submit(self._hear_old)
+        self._is_answered.wait(self.caller.timeout)
+        if self._place is not None:
+            self._post_old(post)
+        return self._place is not None
 
     def _is_lost(
         self, session: str | None, post: _Post, error: McpError | HttpFailure
@@ -12262,23 +12269,10 @@ class LegacyHttp(HttpTransport):
                 raise http_request.failure(b"", "no stream: ")
             self.feed_events(response, request_id, stream)
 
-
-class SseTransport(HttpTransport):
-    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers
-    come on one stream, whose first event says where to POST."""
-
-    _place: SplitResult | None = None
-
-    def open(self, connection: Connection) -> bool:
-        """GET the stream. Returns whether the server has one. Blocks."""
-        self.start(connection)
-        # Set when the place is known, and when the stream has ended.
-        self._is_answered = threading.Event()
-        self.caller.workers.submit(self._listen)
-        self._is_answered.wait(self.caller.timeout)
-        return self._place is not None
-
-    def _listen(self) -> None:
+    # HTTP+SSE
+    def _hear_old(self) -> None:
+        """GET the stream, and feed its events until it ends; then so does the
+        conversation."""
         why = "the server closed the stream"
         try:
             with self.caller.send(
@@ -12296,12 +12290,11 @@ class SseTransport(HttpTransport):
         if kind == "message" and text:
             self.connection.receive(text)
         elif kind == "endpoint" and self._place is None:
-            self._place = follow_reference(
-                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
-            )
+            reference = text[:MAX_HEAD].decode("utf-8", "replace")
+            self._place = follow_reference(self.caller.url, reference)
             self._is_answered.set()
 
-    def _post(self, post: _Post) -> None:
+    def _post_old(self, post: _Post) -> None:
         with self.caller.send(
             "POST", post.headers, post.body, post.key, self._place
         ) as http_request:

@@ -12929,7 +12929,7 @@ class TestPublicFace:
             assert source.count(each) == 1, each
             by = "HttpTransport(caller)" if "LegacyHttp" in each else ""
             source = source.replace(each, by)
-        for name in ("LegacyEndpoint", "SessionStream", "LegacyHttp", "SseTransport"):
+        for name in ("LegacyEndpoint", "SessionStream", "LegacyHttp"):
             assert not re.search(rf"^[^#\"]*\b{name}\(", source, re.M), name
         (tmp_path / "mcp_lite.py").write_text(source, "utf-8")
         (tmp_path / "cut.py").write_text(CUT)
