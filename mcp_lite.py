@@ -9708,63 +9708,56 @@ class HttpError(InvalidRequest):
         self.headers = headers or {}
 
 
-class EventParser:
-    """Parses a stream of server-sent events, as the HTML standard defines them. Lines
-    end in LF or CR LF: no MCP server sends a CR alone.
+def read_lines(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of a response as they come, each without its LF or CR LF. A
+    response that breaks off, or has a line over the limit, ends like any other."""
+    line = bytearray()
+    with suppress(Exception):
+        while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
+            first, *others = data.split(b"\n")
+            line += first
+            for each in others:
+                yield bytes(line.rstrip(b"\r"))
+                line = bytearray(each)
 
-    A client that reconnects sends `last_id`, after `retry` seconds, and calls begin().
-    """
 
-    def __init__(self) -> None:
-        self.last_id = ""
-        self.retry = 1.0
-        self.begin()
+class EventStream:
+    """A stream of server-sent events, as the HTML standard defines them, which may take
+    several responses: the client asks for the next one after `retry` seconds, and sends
+    `last_id`. No MCP server ends a line by CR alone, so this does not."""
 
-    def begin(self) -> None:
-        """Forget what is unfinished: a stream begins, or begins again."""
-        self._line = bytearray()
-        # The fields of the unfinished event, and its data, a line end behind each line.
-        self._fields: dict[str, str] = {}
-        self._data = bytearray()
+    last_id = ""
+    retry = 1.0
 
-    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Take bytes, and yield the events that they complete, (type, data) each.
-        Raises ValueError for an event over the limit."""
-        first, *lines = data.split(b"\n")
-        self._line += first
-        if len(self._line) + len(self._data) > MAX_MESSAGE + MAX_EVENT_ID:
-            raise ValueError(f"an event of more than {MAX_MESSAGE} bytes")
-        for line in lines:
-            yield from self._take_line(self._line.rstrip(b"\r"))
-            self._line = bytearray(line)
+    def read(self, response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
+        """Yield the events of a response, (type, data) each, until it ends."""
+        fields: dict[str, str] = {}
+        # With a line end behind each line.
+        data = bytearray()
+        for line in read_lines(response):
+            name, _, value = line.partition(b":")
+            if value.startswith(b" "):
+                value = value[1:]
+            # A byte order mark may stand before the first line.
+            field = name.decode("utf-8-sig", "replace")
+            if field == "data" and len(data) <= MAX_MESSAGE:
+                data += value + b"\n"
+            elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
+                fields[field] = value.decode("utf-8", "replace")
+            elif not line:
+                # Only now: a client that reconnects must not miss an unfinished event.
+                self._end_event(fields)
+                if data:
+                    yield fields.get("event", "message"), bytes(data[:-1])
+                fields = {}
+                data = bytearray()
 
-    def _take_line(self, line: bytearray) -> Iterator[tuple[str, bytes]]:
-        if not line:
-            yield from self._end_event()
-            return
-        name, _, value = line.partition(b":")
-        if value.startswith(b" "):
-            del value[0]
-        # A byte order mark may stand before the first line.
-        field = name.decode("utf-8-sig", "replace")
-        if field == "data":
-            self._data += value + b"\n"
-        elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
-            self._fields[field] = value.decode("utf-8", "replace")
-
-    def _end_event(self) -> Iterator[tuple[str, bytes]]:
-        fields = self._fields
-        data = bytes(self._data[:-1])
-        self._fields = {}
-        self._data = bytearray()
-        # Only now: a client that reconnects must not miss an unfinished event.
+    def _end_event(self, fields: dict[str, str]) -> None:
         self.last_id = fields.get("id", self.last_id)
         if re.fullmatch("[0-9]{1,9}", fields.get("retry", "")):
             # The delay is neither 0, which would be a busy loop, nor endless.
             seconds = int(fields["retry"]) / 1000
             self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
-        if data:
-            yield fields.get("event", "message"), data
 
 
 # The part of a request before its body: RFC 9112. The names of `fields` are in lower
@@ -9914,8 +9907,6 @@ class Exchange(Outbox):
     request_id: RequestId | None = None
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
-    # The HttpEndpoint that answers it.
-    endpoint: Any = None
     # The status of an answer that comes alone.
     answer_status = 200
     # Whether the last message was queued.
@@ -9928,10 +9919,12 @@ class Exchange(Outbox):
 
     def __init__(
         self,
+        endpoint: HttpEndpoint,
         method: str,
         target: str,
         headers: dict[str, str],
     ) -> None:
+        self.endpoint = endpoint
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -10329,7 +10322,6 @@ class HttpEndpoint:
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request, and return when nothing more will be written. An
         `error` refuses it. Never raises."""
-        exchange.endpoint = self
         try:
             # What any client may read, such as `health`, is told in any case.
             if error is not None and exchange.path.rstrip("/") not in self._public:
@@ -10344,10 +10336,10 @@ class HttpEndpoint:
             reply = error_message(exchange.request_id, refusal)
             body = encode_answer(reply, None)[1]
             exchange.reply(refusal.http_status, headers, body)
-        except OSError as failure:
-            log_line(DEBUG, f"the client left: {error_text(failure)}")
         except BaseException as failure:
-            log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
+            # OSError: the client left before the end of its request.
+            level = DEBUG if isinstance(failure, OSError) else ERROR
+            log_line(level, f"HTTP: {error_text(failure)}", failure)
             if exchange.state == exchange.OPENING:
                 exchange.reply(500, {})
         self.loads.pop(exchange, None)
@@ -10634,13 +10626,13 @@ class SessionStream(Outbox):
     def finish(self, request: Request | None, answer: Any) -> None:
         """Queue an answer. It is the last event, but of what a GET listens to. The
         answer to a handshake names the session."""
-        is_last = self is not self.connection.outbox
         if answer is None:
-            self.complete = self.exchange.complete = is_last
+            self.complete = self is not self.connection.outbox
+            self.exchange.complete = self.complete
             return
         if request is not None and request.row.handshake and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
-        self._add(encode_answer(answer, request)[1], is_last)
+        self._add(encode_answer(answer, request)[1], is_last=True)
 
     def flush(self) -> None:
         self.exchange.flush()
@@ -10698,7 +10690,7 @@ class Session(HttpConnection):
         # The streams that a client may come back to, and the names of the next ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
-        nobody = Exchange("GET", "", {})
+        nobody = Exchange(legacy.http, "GET", "", {})
         nobody.client_left()
         super().__init__(legacy.http, nobody)
         # The server's questions get ids that begin at a random number. Else a late
@@ -10934,10 +10926,8 @@ def answer_wsgi(
     endpoint: HttpEndpoint, environ: Json, start_response: Callable[..., Write]
 ) -> list[bytes]:
     """Answer one request as a WSGI application does (PEP 3333), on this thread."""
-    exchange = _WsgiExchange(environ, start_response)
+    exchange = _WsgiExchange(endpoint, environ, start_response)
     endpoint.answer(exchange)
-    if exchange.state == exchange.OPENING:
-        exchange.reply(400, {})  # the body could not be read
     return [exchange.result]
 
 
@@ -10946,7 +10936,12 @@ class _WsgiExchange(Exchange):
     # None where a host, such as Starlette, has no write().
     _write: Write | None = None
 
-    def __init__(self, environ: Json, start_response: Callable[..., Write]) -> None:
+    def __init__(
+        self,
+        endpoint: HttpEndpoint,
+        environ: Json,
+        start_response: Callable[..., Write],
+    ) -> None:
         headers = {
             name[5:].replace("_", "-").lower(): str(value)
             for name, value in environ.items()
@@ -10955,7 +10950,8 @@ class _WsgiExchange(Exchange):
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
         path += f"?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
+        method = str(environ.get("REQUEST_METHOD"))
+        super().__init__(endpoint, method, path, headers)
         self.peer = str(environ.get("REMOTE_ADDR") or "")
         self._environ = environ
         self._start_response = start_response
@@ -10997,7 +10993,8 @@ class _WsgiExchange(Exchange):
 
 class _SocketExchange(Exchange):
     def __init__(self, handler: _Handler, head: Head) -> None:
-        super().__init__(head.method, head.target, head.fields)
+        endpoint = handler.server.endpoint
+        super().__init__(endpoint, head.method, head.target, head.fields)
         self._handler = handler
         self._size = head.size
         self._sock = handler.connection
@@ -11008,13 +11005,11 @@ class _SocketExchange(Exchange):
         self.is_read = head.size == 0
 
     def read_body(self) -> bytes:
-        body = b""
-        if not self.is_read:
-            self.claim(self._size or 0)
-            if "expect" in self.headers:
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body = self._read_chunks() if self._size is None else self._read(self._size)
-            self.is_read = True
+        self.claim(self._size or 0)
+        if "expect" in self.headers:
+            self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = self._read_chunks() if self._size is None else self._read(self._size)
+        self.is_read = True
         self._handler.set_deadline()
         return body
 
@@ -11175,9 +11170,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = exchange.is_last or self.server.closing.is_set()
 
     def _read_head(self) -> Head:
-        # Mostly, all of it has come at once; else this reads 3 bytes, then lines.
-        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
-        data = self.rfile.read(end + 4)
+        data = b""
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
@@ -11216,11 +11209,8 @@ class HttpServer(ThreadingTCPServer):
         endpoint: HttpEndpoint,
         url: str,
         port: int,
-        is_shared: bool,
         max_connections: int,
     ) -> None:
-        # Whether another process may listen at the same socket.
-        self._is_shared = is_shared
         self.endpoint = endpoint
         self.url = url
         self.port = port
@@ -11247,11 +11237,8 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
-        if not self._is_shared:
-            shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.server_close()  # the port is free
-        self.endpoint.find_departed()  # a client that has hung up is not waited for
         self.endpoint.close(False)
         me = threading.current_thread()
         cancel_at = time.monotonic() + grace
@@ -11262,8 +11249,8 @@ class HttpServer(ThreadingTCPServer):
         for each in others:
             each.limit = limit
             shut(each.request, 0)  # no more requests
-        threads = [each.thread for each in others]
         is_hurried = False
+        threads = [each.thread for each in others]
         while not join_all(threads, TICK_SECONDS) and not is_hurried:
             now = time.monotonic()
             is_hurried = now > limit or (stop is not None and not stop.empty())
@@ -11326,7 +11313,6 @@ def listen_http(
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
-    is_shared = sock is not None
     if sock is None:
         sock = socket.create_server(
             (host, port),
@@ -11361,9 +11347,7 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
-    )
+    server.begin_serving(endpoint, f"{scheme}://{place}{path}", port, max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
 
@@ -11402,7 +11386,6 @@ MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # An established listening stream retries forever.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
-MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
@@ -11445,15 +11428,13 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     """Merge headers. If several have the same name, in upper or lower case, the last
     one counts. Raises ValueError for a header that no request can have; the text leaves
     its value out, which may be secret."""
-    merged = {}
-    for part in parts:
-        for name, value in part.items():
-            if not re.fullmatch(_HEADER, f"{name}: {value}"):
-                raise ValueError(
-                    f"headers: {show(name)}: expected text of Latin-1, in one line"
-                )
-            merged[name.lower()] = (name, value)
-    return dict(merged.values())
+    every = [header for part in parts for header in part.items()]
+    for name, value in every:
+        if not re.fullmatch(_HEADER, f"{name}: {value}"):
+            raise ValueError(
+                f"headers: {show(name)}: expected text of Latin-1, in one line"
+            )
+    return dict({name.lower(): (name, value) for name, value in every}.values())
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
@@ -11545,18 +11526,17 @@ class _HttpRequest:
         """Return the exception for a response that is no answer."""
         response = self.response
         challenge = challenge_in(response.headers)
-        words += f"HTTP {response.status} {response.reason[:100]}".strip()
         location = response.headers.get("Location", "").partition("?")[0]
-        if location:
-            words += f" to {show(location, 300)}"
-        if challenge.get("error") == "insufficient_scope":
-            words += f": it wants the scope {show(challenge.get('scope', '?'), 300)}"
-        said = body[:500].decode("utf-8", "replace").strip()
-        if said:
-            words += f": {said}"
+        scope = challenge.get("scope")
+        parts = [
+            words + f"HTTP {response.status} {response.reason[:100]}".strip(),
+            location and f"it redirects to {show(location, 300)}",
+            scope and f"it wants the scope {show(scope, 300)}",
+            body[:500].decode("utf-8", "replace").strip(),
+        ]
         told = response.headers.get("Retry-After", "")
         return kind(
-            self.describe(words, response.status),
+            self.describe(": ".join(filter(None, parts)), response.status),
             show_url(self.url),
             response.status,
             challenge,
@@ -11606,7 +11586,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
     the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
     unless it has them. Without a challenge, the dict has the nonce at most.
     """
-    text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
+    text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenge: dict[str, str] = {}
     scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
     if scheme:
@@ -11808,8 +11788,9 @@ class HttpCaller:
         # A DELETE, which ends a session, asks no user to log in.
         if not is_refused or http_request.method == "DELETE":
             return False
-        body = response.read(MAX_ERROR)
-        refusal = http_request.failure(body, kind=AuthorizationError)
+        refusal = http_request.failure(
+            response.read(MAX_ERROR), kind=AuthorizationError
+        )
         refusal.url = show_url(self.url)
         is_last = len(http_request.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
@@ -11897,22 +11878,8 @@ def read_body(response: HTTPResponse) -> bytes:
     return bytes(body)
 
 
-def read_events(
-    response: HTTPResponse, stream: EventParser
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the events of a response, (type, data) each, until it ends."""
-    stream.begin()
-    # A stream that breaks off is resumed as one that ends.
-    with suppress(Exception):
-        while data := response.read1(CHUNK):
-            yield from stream.feed(data)
-
-
 class _Post:
     """A message on its way to the server."""
-
-    # Its session, in the legacy era.
-    session: str | None = None
 
     def __init__(self, message: Json) -> None:
         self.message = message
@@ -12004,7 +11971,7 @@ class HttpTransport(Transport, Outbox):
     def post(self, post: _Post, more_headers: dict[str, str]) -> None:
         """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
         headers = {**post.headers, **more_headers, **self._mirrors(post)}
-        stream = EventParser()
+        stream = EventStream()
         body = b""
         why = "no answer: "
         with self.caller.send("POST", headers, post.body, post.key) as http_request:
@@ -12029,14 +11996,14 @@ class HttpTransport(Transport, Outbox):
     def begin(self, post: _Post, headers: Any) -> None:
         """Take note of a response's headers, before anything of it is fed."""
 
-    def resume(self, post: _Post, stream: EventParser) -> None:
+    def resume(self, post: _Post, stream: EventStream) -> None:
         """Go on with a stream that has ended, if that can be."""
 
     def feed_events(
-        self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
+        self, response: HTTPResponse, request_id: RequestId | None, stream: EventStream
     ) -> None:
         """Feed events, until the response ends, or the request is answered."""
-        for kind, text in read_events(response, stream):
+        for kind, text in stream.read(response):
             if kind == "message" and text:
                 self.connection.receive(text)
             if not self.caller.is_wanted(request_id):
@@ -12154,16 +12121,15 @@ class LegacyHttp(HttpTransport):
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post, session: str | None) -> None:
-        post.session = session
         self.post(post, {} if post.opens_session else self._headers(session))
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
-            self._session = post.session = headers.get("Mcp-Session-Id")
+            self._session = headers.get("Mcp-Session-Id")
 
-    def resume(self, post: _Post, stream: EventParser) -> None:
+    def resume(self, post: _Post, stream: EventStream) -> None:
         if stream.last_id and self._opening:
-            self._follow(stream, post.session, post.request_id)
+            self._follow(stream, self._session, post.request_id)
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
@@ -12221,12 +12187,12 @@ class LegacyHttp(HttpTransport):
     def _listen(self, session: str | None) -> None:
         """Hear what the server says by itself, as long as a session lasts."""
         try:
-            self._follow(EventParser(), session, None)
+            self._follow(EventStream(), session, None)
         except Exception as error:
             log_line(WARNING, f"cannot hear the server: {error_text(error)}")
 
     def _follow(
-        self, stream: EventParser, session: str | None, request_id: RequestId | None
+        self, stream: EventStream, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
         its session is over. A server that is away is waited for; one that refuses is
@@ -12255,7 +12221,7 @@ class LegacyHttp(HttpTransport):
                     raise
             delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
 
-    def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
+    def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
         is none."""
         headers = self._headers(self._session)
@@ -12278,7 +12244,7 @@ class LegacyHttp(HttpTransport):
             with self.caller.send(
                 "GET", {"Accept": EVENT_TYPE}, key=self
             ) as http_request:
-                for kind, text in read_events(http_request.response, EventParser()):
+                for kind, text in EventStream().read(http_request.response):
                     self._take_event(kind, text)
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"

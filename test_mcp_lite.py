@@ -9607,7 +9607,7 @@ class TestHttpClient:
         "status, headers, body, said",
         [
             (400, {}, b"not this", "HTTP 400 X: not this$"),
-            (401, LOGIN, b"who is it", "HTTP 401 X: who is it; see Client.auth=."),
+            (401, LOGIN, b"who is it", "HTTP 401 X: .*who is it; see Client.auth=."),
             (403, STEP_UP, b"", 'HTTP 403 X: it wants the scope "a b"; which hosts'),
             (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
             (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
@@ -9616,7 +9616,7 @@ class TestHttpClient:
             (503, {}, b"", "HTTP 503 X$"),
             (200, HTML, b"<html><b>Hi", "no answer: HTTP 200 X: <html><b>Hi"),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
-            (302, AWAY, b"", 'HTTP 302 X to "https://other.invalid/x"; only 307 and'),
+            (302, AWAY, b"", 'HTTP 302 X: it redirects to "https://other.invalid/x"; only 307'),
         ],
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
