@@ -1742,14 +1742,13 @@ class Protocol:
 #  17 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
 #     Exchange.bell                  what others queue         its put(); comment_seconds
-#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding,
-#                                                              behind a PAUSE
+#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #     SessionStream._lock            events that are kept      leaf
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries                   close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
-#     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
+#     LegacyHttp._is_answered       the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
 #     the store's lock file          one process writes        its end; LOCK_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
@@ -9509,13 +9508,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
         for path, header in parameters(str(headers["Mcp-Name"])):
-            value = params.get("arguments")
-            for name in path:
-                # A text in place of an object stands for all of it: the handler may
-                # get the object that it is the JSON of.
-                if not isinstance(value, str):
-                    value = object_or_empty(value).get(name)
-            headers["Mcp-Param-" + header] = value
+            headers["Mcp-Param-" + header] = member_at(params, ["arguments", *path])
     return headers
 
 
@@ -9525,17 +9518,16 @@ _PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
 _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
-def encode_header(value: object) -> str:
-    """Write a value as a header has it. Raises ValueError if no header mirrors it.
+def encode_header(value: object) -> str | None:
+    """Encode a value for a header; return None if no header can mirror it.
 
     See basic/transports/streamable-http.md#value-encoding.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, (str, int)):
-        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
+    is_unsafe = isinstance(value, int) and abs(value) > MAX_INTEGER
+    if is_unsafe or not isinstance(value, (str, int)):
+        return None
     text = encode_text(value)
     if re.fullmatch(_PLAIN_VALUE, text) and not text.startswith("=?base64?"):
         return text
@@ -9574,75 +9566,56 @@ class HttpError(InvalidRequest):
         self.headers = headers or {}
 
 
-class EventParser:
-    """Makes server-sent events, as the HTML standard has them, of a stream's bytes.
+def read_lines(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of a response as they come, each without its LF or CR LF. A
+    response that breaks off, or has a line over the limit, ends like any other."""
+    line = bytearray()
+    with suppress(Exception):
+        while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
+            first, *others = data.split(b"\n")
+            line += first
+            for each in others:
+                yield bytes(line.rstrip(b"\r"))
+                line = bytearray(each)
 
-    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
-    """
 
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.last_id = ""
-        self.retry = 1.0
-        self._limit = limit
-        self.begin()
+class EventStream:
+    """A stream of server-sent events, as the HTML standard defines them, which may take
+    several responses: the client asks for the next one after `retry` seconds, and sends
+    `last_id`. No MCP server ends a line by CR alone, so this does not."""
 
-    def begin(self) -> None:
-        """Forget what is unfinished: a stream begins, or begins again."""
-        self._line = bytearray()
-        self._is_behind_cr = False
-        self._begin_event()
+    last_id = ""
+    retry = 1.0
 
-    def feed(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Take bytes, and yield the events that they complete, (type, data) each.
-        Raises ValueError for an event over the limit."""
-        # A line may end in CR LF, cut in two; in LF; or in CR.
-        if self._is_behind_cr and data.startswith(b"\n"):
-            data = data[1:]
-        self._is_behind_cr = data.endswith(b"\r")
-        first, *lines = re.split(b"\r\n|\r|\n", data)
-        self._line += first
-        if len(self._line) > self._limit + MAX_EVENT_ID:
-            raise ValueError(f"a line of more than {self._limit} bytes")
-        for line in lines:
-            event = self._take_line(bytes(self._line))
-            self._line = bytearray(line)
-            if event is not None:
-                yield event
-
-    def _begin_event(self) -> None:
-        self._kind = "message"
-        self._id = self.last_id
+    def read(self, response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
+        """Yield the events of a response, (type, data) each, until it ends."""
+        fields: dict[str, str] = {}
         # With a line end behind each line.
-        self._data = bytearray()
-
-    def _take_line(self, line: bytes) -> tuple[str, bytes] | None:
-        if not line:
-            event = None
-            if self._data:
-                event = (self._kind, bytes(self._data[:-1]))
-            # Only now: a client that comes back must not miss an unfinished event.
-            self.last_id = self._id
-            self._begin_event()
-            return event
-        if line.startswith(b"\xef\xbb\xbf"):
+        data = bytearray()
+        for line in read_lines(response):
+            name, _, value = line.partition(b":")
+            if value.startswith(b" "):
+                value = value[1:]
             # A byte order mark may stand before the first line.
-            line = line[3:]
-        name, _, value = line.partition(b":")
-        if value.startswith(b" "):
-            value = value[1:]
-        if name == b"data":
-            self._data += value + b"\n"
-            if len(self._data) > self._limit + 1:
-                raise ValueError(f"an event of more than {self._limit} bytes")
-        elif name == b"event":
-            self._kind = value.decode("utf-8", "replace")
-        elif name == b"id" and len(value) <= MAX_EVENT_ID and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
-            # A client must not come back at once, again and again, nor never.
-            seconds = int(value[:9]) / 1000
+            field = name.decode("utf-8-sig", "replace")
+            if field == "data" and len(data) <= MAX_MESSAGE:
+                data += value + b"\n"
+            elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
+                fields[field] = value.decode("utf-8", "replace")
+            elif not line:
+                # Only now: a client that reconnects must not miss an unfinished event.
+                self._end_event(fields)
+                if data:
+                    yield fields.get("event", "message"), bytes(data[:-1])
+                fields = {}
+                data = bytearray()
+
+    def _end_event(self, fields: dict[str, str]) -> None:
+        self.last_id = fields.get("id", self.last_id)
+        if re.fullmatch("[0-9]{1,9}", fields.get("retry", "")):
+            # The delay is neither 0, which would be a busy loop, nor endless.
+            seconds = int(fields["retry"]) / 1000
             self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
-        return None
 
 
 # The part of a request before its body: RFC 9112. The names of `fields` are in lower
@@ -9730,7 +9703,6 @@ MAX_EVENTS = 1_000
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
-PAUSE = 4e-10  # seconds for each such byte, before it is decoded
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -9740,8 +9712,6 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# Made once: each modern request ends with it.
-_OVER = ConnectionClosed("the conversation is over")
 
 
 class Exchange(Outbox):
@@ -9795,9 +9765,6 @@ class Exchange(Outbox):
     request_id: RequestId | None = None
     # The parts of its message that its headers mirror.
     mirrored: Json = {}
-    trace: Trace | None = None
-    # The HttpEndpoint that answers it.
-    endpoint: Any = None
     # The status of an answer that comes alone.
     answer_status = 200
     # Whether the last message was queued.
@@ -9810,10 +9777,12 @@ class Exchange(Outbox):
 
     def __init__(
         self,
+        endpoint: HttpEndpoint,
         method: str,
         target: str,
         headers: dict[str, str],
     ) -> None:
+        self.endpoint = endpoint
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -9838,27 +9807,21 @@ class Exchange(Outbox):
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
         body = self.read_body()
-        if self.trace is not None:
-            self.trace("-->", body)
-        self._take(4 * len(body) + MEMBER_SIZE * body.count(b","))
+        self.endpoint.trace("-->", body)
+        self.claim(len(body), 4 * len(body) + MEMBER_SIZE * body.count(b","))
         with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
-            # While a large body is decoded, no other thread runs. Now they may.
-            if self.load > SMALL_BODY:
-                time.sleep(self.load * PAUSE)
             self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
 
-    def claim(self, size: int) -> None:
-        """Make room for a body of so many bytes. Raises HttpError."""
+    def claim(self, size: int, load: int = 0) -> None:
+        """Make room for a body of `size` bytes; when it is decoded, it weighs `load`.
+        Raises HttpError."""
         if size > self.endpoint.max_body:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
-        self._take(size)
-
-    def _take(self, size: int) -> None:
-        self.load = size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, size):
+        self.load = load or size
+        if self.load > SMALL_BODY and not self.endpoint.has_room(self, self.load):
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
@@ -9869,18 +9832,16 @@ class Exchange(Outbox):
         body: bytes = b"",
     ) -> None:
         """Answer with this and no more."""
-        if status != 204:
-            headers = {**headers, "Content-Length": str(len(body))}
+        headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
         # Rule 10: write first, be over afterwards. Its own thread closes the connection
-        # as soon as it is over.
-        try:
+        # as soon as it is over. OSError: the client has left.
+        with suppress(OSError):
             self._start(status, headers, body)
-        finally:
-            self.state = self.OVER
-        if self.trace is not None and body and self.method == "POST":
-            self.trace("<--", body)
+        self.state = self.OVER
+        if body and self.method == "POST":
+            self.endpoint.trace("<--", body)
         self.bell.put(None)
 
     def send(self, message: Json) -> None:
@@ -9937,12 +9898,8 @@ class Exchange(Outbox):
         if not (events or more or ending):
             return
         size = 2 * sum(len(message) for _, message in events)
-        load = self.load + size
-        if size > SMALL_BODY and not self.endpoint.has_room(self, load):
-            self.answer_status = 503
-            why = "the answer is dropped: too many large ones wait for their clients"
-            failure = error_message(self.request_id, InternalError(why))
-            events = [(b"", encode_message(failure))] if ending else []
+        if size > SMALL_BODY and not self.endpoint.has_room(self, self.load + size):
+            raise OSError("too many large answers wait for their clients")
         is_opening = self.state == self.OPENING
         is_alone = ending and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
@@ -9955,20 +9912,15 @@ class Exchange(Outbox):
             self._start(200, _EVENTS, None)
             self.state = self.STREAMING
         primer = self.primer if is_opening else b""
-        self.put(primer + self._encode(events) + more, ending)
+        data = b"".join(itertools.starmap(self._encode, events))
+        self.put(primer + data + more, ending)
         if ending:
             self.state = self.OVER
             self.bell.put(None)
 
-    def _encode(self, events: list[tuple[bytes, bytes]]) -> bytes:
-        """Take events out of a list, as a slow client must not hold them twice."""
-        parts = []
-        while events:
-            event_id, message = events.pop(0)
-            if self.trace is not None:
-                self.trace("<--", message)
-            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
-        return b"".join(parts)
+    def _encode(self, event_id: bytes, message: bytes) -> bytes:
+        self.endpoint.trace("<--", message)
+        return b"%bevent: message\ndata: %b\n\n" % (event_id, message)
 
     def _start(
         self,
@@ -9977,9 +9929,8 @@ class Exchange(Outbox):
         body: bytes | None,
     ) -> None:
         self.status = status
-        if self.trace is not None:
-            told = f"HTTP {status} {headers.get('Content-Type', '')}"
-            self.trace("<--", told.strip().encode("utf-8", "replace"))
+        line = f"HTTP {status} {headers.get('Content-Type', '')}".strip()
+        self.endpoint.trace("<--", line.encode("utf-8", "replace"))
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
@@ -10099,15 +10050,12 @@ class HttpConnection(Connection):
         outbox = self.outbox_for(request, exchange)
         if outbox is None:
             exchange.is_last = True
-            # The request has come, even if its client does not stay for the 202.
-            with suppress(OSError):
-                exchange.reply(202, {})
+            exchange.reply(202, {})
         self.act(request, outbox)
         if request.row.stays_open:
             # A subscription keeps nothing of its message but what it was granted.
             request.params = request.meta = {}
             request.capabilities = request.client_info = {}
-            exchange.load = 0
             self.http.loads.pop(exchange, None)
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
@@ -10128,12 +10076,11 @@ class HttpConnection(Connection):
     def retire(self) -> None:
         """End what only listens: the server closes."""
         self.http.server.input_ended(self)
-        self.cancel_pending(ConnectionClosed("the server was closed"))
 
     def end(self) -> None:
         """End the conversation, and cancel what is at work in it."""
         self.http.server.disconnected(self)
-        self.lose(_OVER)
+        self.lose(ConnectionClosed("the conversation is over"))
 
 
 ###############################################################################
@@ -10194,8 +10141,8 @@ class HttpEndpoint:
             # A look-up compares hashes first, whose key is random: its time tells
             # nothing.
             self._verify = dict(verify).get
-        self.hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self.hosts |= set(map(_host_name, _check_names("allowed_hosts", allowed_hosts)))
+        more_hosts = map(_host_name, _check_names("allowed_hosts", allowed_hosts))
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", *more_hosts}
         self._origins = _check_names("allowed_origins", allowed_origins)
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
@@ -10233,34 +10180,33 @@ class HttpEndpoint:
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request, and return when nothing more will be written. An
         `error` refuses it. Never raises."""
-        exchange.endpoint = self
-        exchange.trace = self.server.trace
         try:
             # What any client may read, such as `health`, is told in any case.
             if error is not None and exchange.path.rstrip("/") not in self._public:
                 raise error
-            if exchange.trace is not None:
-                asked = f"{exchange.method} {exchange.path}"
-                exchange.trace("-->", asked.encode("utf-8", "replace"))
+            line = f"{exchange.method} {exchange.path}"
+            self.trace("-->", line.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
-            headers = _JSON
+            headers = {**_JSON, **getattr(refusal, "headers", {})}
             if isinstance(refusal, HttpError):
                 exchange.reason = str(refusal)
-                headers = {**_JSON, **refusal.headers}
             reply = error_message(exchange.request_id, refusal)
-            with suppress(OSError):
-                body = encode_answer(reply, None)[1]
-                exchange.reply(refusal.http_status, headers, body)
-        except OSError as failure:
-            log_line(DEBUG, f"the client left: {error_text(failure)}")
+            body = encode_answer(reply, None)[1]
+            exchange.reply(refusal.http_status, headers, body)
         except BaseException as failure:
-            log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
+            # OSError: the client left before the end of its request.
+            level = DEBUG if isinstance(failure, OSError) else ERROR
+            log_line(level, f"HTTP: {error_text(failure)}", failure)
             if exchange.state == exchange.OPENING:
-                with suppress(OSError):
-                    exchange.reply(500, {})
+                exchange.reply(500, {})
         self.loads.pop(exchange, None)
         log_access(exchange)
+
+    def trace(self, direction: str, line: bytes) -> None:
+        """Pass a line to the trace, if there is one."""
+        if self.server.trace is not None:
+            self.server.trace(direction, line)
 
     # What there is room for
     def has_room(self, exchange: Exchange, size: int) -> bool:
@@ -10271,7 +10217,7 @@ class HttpEndpoint:
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
             return True
         self.loads.pop(exchange, None)
-        self.refusals.add("HTTP: too many large messages at once: refused (503)")
+        self.refusals.add("HTTP: too many large messages at once: some are refused")
         return False
 
     # Admission: by the head alone, before a byte of the body is read
@@ -10292,7 +10238,7 @@ class HttpEndpoint:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
-            return lambda exchange: exchange.reply(204, {**_PREFLIGHT, **allow})
+            return lambda exchange: exchange.reply(200, {**_PREFLIGHT, **allow})
         raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
 
     def _check_place(self, exchange: Exchange) -> None:
@@ -10385,8 +10331,7 @@ class HttpEndpoint:
         the version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
-        is_needed = is_request or header is not None
-        if is_needed and told not in (None, header):
+        if told not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
@@ -10539,13 +10484,13 @@ class SessionStream(Outbox):
     def finish(self, request: Request | None, answer: Any) -> None:
         """Queue an answer. It is the last event, but of what a GET listens to. The
         answer to a handshake names the session."""
-        is_last = self is not self.connection.outbox
         if answer is None:
-            self.complete = self.exchange.complete = is_last
+            self.complete = self is not self.connection.outbox
+            self.exchange.complete = self.complete
             return
         if request is not None and request.row.handshake and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
-        self._add(encode_answer(answer, request)[1], is_last)
+        self._add(encode_answer(answer, request)[1], is_last=True)
 
     def flush(self) -> None:
         self.exchange.flush()
@@ -10573,8 +10518,7 @@ class SessionStream(Outbox):
                     exchange.add(message, self._line(number))
             exchange.complete = self.complete
             self.exchange = exchange
-        before.complete = True
-        before.bell.put(None)
+        before.end()
 
     def leave(self, retry_ms: int) -> None:
         """End the response, and have the client come back for the answer after
@@ -10604,7 +10548,7 @@ class Session(HttpConnection):
         # The streams that a client may come back to, and the names of the next ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
-        nobody = Exchange("GET", "", {})
+        nobody = Exchange(legacy.http, "GET", "", {})
         nobody.client_left()
         super().__init__(legacy.http, nobody)
         # The server's questions get ids that begin at a random number. Else a late
@@ -10654,7 +10598,10 @@ class Session(HttpConnection):
 
     def retire(self) -> None:
         super().retire()
-        self.outbox.end()
+        self.cancel_pending(ConnectionClosed("the server was closed"))
+        # HTTP+SSE sends the answers to what is in flight on the same stream.
+        if isinstance(self.outbox, SessionStream) or not self.protocol.in_flight:
+            self.outbox.end()
 
     def end(self) -> None:
         self.legacy.sessions.pop(self.session_id, None)
@@ -10674,11 +10621,6 @@ class SseSession(Session):
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         self.act(refusal)
         exchange.reply(202, {})
-
-    def retire(self) -> None:
-        HttpConnection.retire(self)
-        if not self.protocol.in_flight:
-            self.outbox.end()
 
 
 class LegacyEndpoint:
@@ -10842,10 +10784,8 @@ def answer_wsgi(
     endpoint: HttpEndpoint, environ: Json, start_response: Callable[..., Write]
 ) -> list[bytes]:
     """Answer one request as a WSGI application does (PEP 3333), on this thread."""
-    exchange = _WsgiExchange(environ, start_response)
+    exchange = _WsgiExchange(endpoint, environ, start_response)
     endpoint.answer(exchange)
-    if exchange.state == exchange.OPENING:
-        exchange.reply(400, {})  # the body could not be read
     return [exchange.result]
 
 
@@ -10854,7 +10794,12 @@ class _WsgiExchange(Exchange):
     # None where a host, such as Starlette, has no write().
     _write: Write | None = None
 
-    def __init__(self, environ: Json, start_response: Callable[..., Write]) -> None:
+    def __init__(
+        self,
+        endpoint: HttpEndpoint,
+        environ: Json,
+        start_response: Callable[..., Write],
+    ) -> None:
         headers = {
             name[5:].replace("_", "-").lower(): str(value)
             for name, value in environ.items()
@@ -10863,7 +10808,8 @@ class _WsgiExchange(Exchange):
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
         path += f"?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(str(environ.get("REQUEST_METHOD")), path, headers)
+        method = str(environ.get("REQUEST_METHOD"))
+        super().__init__(endpoint, method, path, headers)
         self.peer = str(environ.get("REMOTE_ADDR") or "")
         self._environ = environ
         self._start_response = start_response
@@ -10904,10 +10850,9 @@ class _WsgiExchange(Exchange):
 
 
 class _SocketExchange(Exchange):
-    _is_probed = False
-
     def __init__(self, handler: _Handler, head: Head) -> None:
-        super().__init__(head.method, head.target, head.fields)
+        endpoint = handler.server.endpoint
+        super().__init__(endpoint, head.method, head.target, head.fields)
         self._handler = handler
         self._size = head.size
         self._sock = handler.connection
@@ -10918,13 +10863,11 @@ class _SocketExchange(Exchange):
         self.is_read = head.size == 0
 
     def read_body(self) -> bytes:
-        body = b""
-        if not self.is_read:
-            self.claim(self._size or 0)
-            if "expect" in self.headers:
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body = self._read_chunks() if self._size is None else self._read(self._size)
-            self.is_read = True
+        self.claim(self._size or 0)
+        if "expect" in self.headers:
+            self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = self._read_chunks() if self._size is None else self._read(self._size)
+        self.is_read = True
         self._handler.set_deadline()
         return body
 
@@ -10993,32 +10936,20 @@ class _SocketExchange(Exchange):
             shut(self._sock, 1)
 
     def hung_up(self) -> bool:
-        """A client that says no more may still wait for the answer to its POST. What is
-        sent to it then, and ignored, resets the connection if it has gone; the next
-        look sees that."""
         import select
         import socket
 
-        if sys.platform != "linux":
-            try:
-                return is_ready(self._sock) and not socket.socket.recv(
-                    self._sock, 1, socket.MSG_PEEK
-                )
-            except OSError:
-                return True
-        # This is seen behind what is still unread, such as TLS's own end.
-        poll = select.poll()
-        poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
-        seen = sum(event for _, event in poll.poll(0))
-        may_listen = self._is_chunked and self.state == self.OPENING
-        if seen & (select.POLLHUP | select.POLLERR) or not (seen and may_listen):
-            return bool(seen)
-        if not self._is_probed and self._writing.acquire(False):
-            self._is_probed = True
-            with suppress(OSError):
-                self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._writing.release()
-        return False
+        if sys.platform == "linux":
+            # The end is seen behind what is still unread, such as that of TLS.
+            poll = select.poll()
+            poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
+            return bool(poll.poll(0))
+        try:
+            return is_ready(self._sock) and not socket.socket.recv(
+                self._sock, 1, socket.MSG_PEEK
+            )
+        except OSError:
+            return True
 
 
 # Their modules are slow to import, so listen_http() mixes them in.
@@ -11043,8 +10974,10 @@ class _Handler(BaseHTTPRequestHandler):
     _head = _NO_HEAD
     _head_bytes = b""
     _problem: HttpError | None = None
-    # When the server cuts the connection off, by time.monotonic().
+    # When the server cuts the connection off, by time.monotonic(): the earlier of the
+    # two. `limit` is set when the server closes.
     deadline = float("inf")
+    limit = float("inf")
 
     def setup(self) -> None:
         self.thread = threading.current_thread()
@@ -11062,10 +10995,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.request.settimeout(
             None if os.name == "posix" else self.server.idle_seconds
         )
-        if hasattr(self.request, "do_handshake"):
-            self.set_deadline(self.server.request_seconds)
-            self.request.do_handshake()
         self.set_deadline(self.server.idle_seconds)
+        if hasattr(self.request, "do_handshake"):
+            self.request.do_handshake()
         super().setup()
 
     def set_deadline(self, seconds: float = float("inf")) -> None:
@@ -11096,9 +11028,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = exchange.is_last or self.server.closing.is_set()
 
     def _read_head(self) -> Head:
-        # Mostly, all of it has come at once; else this reads 3 bytes, then lines.
-        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
-        data = self.rfile.read(end + 4)
+        data = b""
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
@@ -11137,11 +11067,8 @@ class HttpServer(ThreadingTCPServer):
         endpoint: HttpEndpoint,
         url: str,
         port: int,
-        is_shared: bool,
         max_connections: int,
     ) -> None:
-        # Whether another process may listen at the same socket.
-        self._is_shared = is_shared
         self.endpoint = endpoint
         self.url = url
         self.port = port
@@ -11150,9 +11077,6 @@ class HttpServer(ThreadingTCPServer):
         self._is_closed = threading.Event()
         # Each operation on it is atomic by itself.
         self.connections: dict[Socket, _Handler] = {}
-        # When close() waits, the connections that are cut off at the limit.
-        self._others: dict[Socket, _Handler] = {}
-        self._limit = float("inf")
         start_thread("mcp-http", self._accept)
 
     def __exit__(self, *exc_info: object) -> None:
@@ -11171,31 +11095,27 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
-        if not self._is_shared:
-            shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.server_close()  # the port is free
-        self.endpoint.find_departed()  # a client that has hung up is not waited for
         self.endpoint.close(False)
         me = threading.current_thread()
-        connections = self.connections.copy().items()
-        self._others = {
-            sock: each for sock, each in connections if each.thread is not me
-        }
-        for sock in self._others:
-            shut(sock, 0)  # no more requests
-        threads = [each.thread for each in self._others.values()]
         cancel_at = time.monotonic() + grace
         # A client that reads nothing holds up the end no longer than this.
-        self._limit = cancel_at + TIDY_SECONDS
+        limit = cancel_at + TIDY_SECONDS
+        handlers = self.connections.copy().values()
+        others = [each for each in handlers if each.thread is not me]
+        for each in others:
+            each.limit = limit
+            shut(each.request, 0)  # no more requests
         is_hurried = False
+        threads = [each.thread for each in others]
         while not join_all(threads, TICK_SECONDS) and not is_hurried:
             now = time.monotonic()
-            is_hurried = now > self._limit or (stop is not None and not stop.empty())
+            is_hurried = now > limit or (stop is not None and not stop.empty())
             self.endpoint.close(now > cancel_at)
         self.endpoint.close(True)
-        self._limit = 0.0
-        self.service_actions()
+        for each in others:
+            shut(each.request)
         self._is_closed.set()
         self.endpoint.tidiers.close(0.0)
         self.endpoint.loop.close()
@@ -11228,10 +11148,9 @@ class HttpServer(ThreadingTCPServer):
 
     def service_actions(self) -> None:
         now = time.monotonic()
-        for sock, handler in self.connections.copy().items():
-            is_late = self._limit < now and sock in self._others
-            if is_late or handler.deadline < now:
-                shut(sock)
+        for handler in self.connections.copy().values():
+            if min(handler.deadline, handler.limit) < now:
+                shut(handler.request)
         try:
             self.endpoint.find_departed()
         except Exception as error:
@@ -11252,20 +11171,17 @@ def listen_http(
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
-    is_shared = sock is not None
     if sock is None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server(
             (host, port),
-            family=family,
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
             backlog=MAX_CONNECTIONS,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
         )
     # Another process may share it, and take the connection that this one was told of.
     sock.setblocking(False)
-    scheme = "http"
+    scheme = "http" if ssl_context is None else "https"
     if ssl_context is not None:
-        scheme = "https"
         # The handshake is for the connection's own thread.
         sock = ssl_context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
@@ -11289,9 +11205,7 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
-    )
+    server.begin_serving(endpoint, f"{scheme}://{place}{path}", port, max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
 
@@ -11330,7 +11244,6 @@ MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # An established listening stream retries forever.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
-MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
@@ -11373,15 +11286,13 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     """Merge headers. If several have the same name, in upper or lower case, the last
     one counts. Raises ValueError for a header that no request can have; the text leaves
     its value out, which may be secret."""
-    merged = {}
-    for part in parts:
-        for name, value in part.items():
-            if not re.fullmatch(_HEADER, f"{name}: {value}"):
-                raise ValueError(
-                    f"headers: {show(name)}: expected text of Latin-1, in one line"
-                )
-            merged[name.lower()] = (name, value)
-    return dict(merged.values())
+    every = [header for part in parts for header in part.items()]
+    for name, value in every:
+        if not re.fullmatch(_HEADER, f"{name}: {value}"):
+            raise ValueError(
+                f"headers: {show(name)}: expected text of Latin-1, in one line"
+            )
+    return dict({name.lower(): (name, value) for name, value in every}.values())
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
@@ -11395,8 +11306,7 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
 
     is_direct = proxy_bypass(str(url.hostname))
     address = "" if is_direct else getproxies().get(url.scheme, "")
-    place = address.rpartition("//")[2].rstrip("/")
-    login, _, place = place.rpartition("@")
+    login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
     headers = {}
     if login:
         headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
@@ -11437,13 +11347,7 @@ def open_connection(
         )
         if proxy:
             connection.set_tunnel(url.netloc, headers=proxy_headers)
-    try:
-        connection.connect()
-    except (OSError, http.client.HTTPException) as error:
-        if proxy:
-            why = f"the proxy {proxy} does not lead there: {error_text(error)}"
-            raise ConnectionError(why) from None
-        raise
+    connection.connect()
     connection.sock.settimeout(None)
     return connection
 
@@ -11456,19 +11360,13 @@ class _HttpRequest:
     # Its head is read.
     response: Any = None
 
-    def __init__(
-        self, method: str, url: SplitResult | None, server: SplitResult, key: object
-    ) -> None:
+    def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
-        # With another URL than the server's, no redirect is followed.
-        self.is_redirected = url is not None
-        self.url = url or server
-        # The Authorizer knows the server by this URL.
-        self.server = server
+        self.url = url
         # A thread that gives up the request knows it by this.
         self.key = key
         self.secrets: list[str] = []
-        # The statuses with which it was refused.
+        # The statuses for which it was sent again.
         self.refused: list[int] = []
 
     def describe(self, text: str, reason: int | str) -> str:
@@ -11486,45 +11384,23 @@ class _HttpRequest:
         """Return the exception for a response that is no answer."""
         response = self.response
         challenge = challenge_in(response.headers)
-        words += f"HTTP {response.status} {response.reason[:100]}".strip()
         location = response.headers.get("Location", "").partition("?")[0]
-        if location:
-            words += f" to {show(location, 300)}"
-        if challenge.get("error") == "insufficient_scope":
-            words += f": it wants the scope {show(challenge.get('scope', '?'), 300)}"
-        said = body[:500].decode("utf-8", "replace").strip()
-        if said:
-            words += f": {said}"
+        scope = challenge.get("scope")
+        parts = [
+            words + f"HTTP {response.status} {response.reason[:100]}".strip(),
+            location and f"it redirects to {show(location, 300)}",
+            scope and f"it wants the scope {show(scope, 300)}",
+            body[:500].decode("utf-8", "replace").strip(),
+        ]
         told = response.headers.get("Retry-After", "")
         return kind(
-            self.describe(words, response.status),
+            self.describe(": ".join(filter(None, parts)), response.status),
             show_url(self.url),
             response.status,
             challenge,
             # It may be a date, too: few servers say one, and few clocks agree.
             float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
         )
-
-    def follow_redirect(self) -> bool:
-        """Go where the response says, once. False if that is nowhere, or at another
-        host."""
-        if self.response.status not in (307, 308) or self.is_redirected:
-            return False
-        target = follow_reference(self.url, self.response.headers.get("Location", ""))
-        if target is not None:
-            self.is_redirected = True
-            self.url = self.server = target
-        return target is not None
-
-    def is_refused(self) -> bool:
-        """Return whether it got a 401, or a 403 that is about scopes. A DELETE, which
-        ends a session, does not count: it asks no user to log in."""
-        status = self.response.status
-        error = (
-            challenge_in(self.response.headers).get("error") if status == 403 else ""
-        )
-        is_refused = status == 401 or error == "insufficient_scope"
-        return is_refused and self.method != "DELETE"
 
 
 def content_type(response: HTTPResponse) -> str:
@@ -11568,7 +11444,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
     the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
     unless it has them. Without a challenge, the dict has the nonce at most.
     """
-    text = ", ".join(headers.get_all("WWW-Authenticate") or [])[:MAX_CHALLENGE]
+    text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenge: dict[str, str] = {}
     scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
     if scheme:
@@ -11716,7 +11592,7 @@ class HttpCaller:
         """Send an HTTP request, and yield it. The head of the response is read.
         Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
         an McpError, which passes."""
-        http_request = _HttpRequest(method, url, self.url, key)
+        http_request = _HttpRequest(method, url or self.url, key)
         try:
             while not self._is_let_in(http_request, headers, body):
                 self._give_back(http_request)
@@ -11728,7 +11604,10 @@ class HttpCaller:
             if http_request.connection is not None:
                 http_request.connection.close()
             # http.client has exceptions of its own, beside OSError.
-            text = http_request.describe(error_text(error)[:500], type(error).__name__)
+            text = error_text(error)[:500]
+            if self._proxy:
+                text += f" (by the proxy {self._proxy})"
+            text = http_request.describe(text, type(error).__name__)
             raise HttpFailure(text, show_url(http_request.url)) from None
         finally:
             self._give_back(http_request)
@@ -11739,36 +11618,44 @@ class HttpCaller:
         headers: dict[str, str],
         body: bytes | None,
     ) -> bool:
-        """Send a request. Return False if it is to be sent again, as it was led
-        elsewhere, or as there is something now that lets it in."""
+        """Send a request. Return False if it is to be sent again: it was redirected, or
+        the Authorizer has got what may let it in. Raises AuthorizationError."""
         given = self._headers()
-        shown = self._authorizer.headers(
-            http_request.method, show_url(http_request.server)
-        )
+        shown = self._authorizer.headers(http_request.method, show_url(self.url))
         words = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
         self._send_once(http_request, merge_headers(given, shown, headers), body)
-        if http_request.follow_redirect():
-            return False
-        if http_request.is_refused():
-            self._mend(http_request, shown)
-            return False
-        if http_request.response.status < 300:
-            self.url = http_request.server
-        return True
+        if not self._is_mended(http_request, shown):
+            return True
+        http_request.refused.append(http_request.response.status)
+        return False
 
-    def _mend(self, http_request: _HttpRequest, shown: dict[str, str]) -> None:
-        """Have the Authorizer get what lets the next try in, or raise the refusal."""
+    def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
+        """Do what a response asks for, if the request may be sent again then. Follow a
+        redirect once; after 401, or 403 for want of scope, ask the Authorizer."""
+        response = http_request.response
+        status = response.status
+        if status in (307, 308) and status not in http_request.refused:
+            reference = response.headers.get("Location", "")
+            target = follow_reference(http_request.url, reference)
+            if target is not None:
+                http_request.url = self.url = target
+            return target is not None
+        error = challenge_in(response.headers).get("error")
+        is_refused = status == 401 or (status == 403 and error == "insufficient_scope")
+        # A DELETE, which ends a session, asks no user to log in.
+        if not is_refused or http_request.method == "DELETE":
+            return False
         refusal = http_request.failure(
-            http_request.response.read(MAX_ERROR), kind=AuthorizationError
+            response.read(MAX_ERROR), kind=AuthorizationError
         )
-        refusal.url = show_url(http_request.server)
+        refusal.url = show_url(self.url)
         is_last = len(http_request.refused) == MAX_FAILURES
         if is_last or not self._authorizer.handle_unauthorized(
             refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        http_request.refused.append(http_request.response.status)
+        return True
 
     def _send_once(
         self,
@@ -11849,22 +11736,8 @@ def read_body(response: HTTPResponse) -> bytes:
     return bytes(body)
 
 
-def read_events(
-    response: HTTPResponse, stream: EventParser
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the events of a response, (type, data) each, until it ends."""
-    stream.begin()
-    # A stream that breaks off is resumed as one that ends.
-    with suppress(Exception):
-        while data := response.read1(CHUNK):
-            yield from stream.feed(data)
-
-
 class _Post:
     """A message on its way to the server."""
-
-    # Its session, in the legacy era.
-    session: str | None = None
 
     def __init__(self, message: Json) -> None:
         self.message = message
@@ -11873,9 +11746,7 @@ class _Post:
         self.row = method_row(message.get("method"))
         self.is_answer = "method" not in message
         # None: the message is no request.
-        self.request_id: RequestId | None = None
-        if not self.is_answer:
-            self.request_id = message.get("id")
+        self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
@@ -11958,7 +11829,7 @@ class HttpTransport(Transport, Outbox):
     def post(self, post: _Post, more_headers: dict[str, str]) -> None:
         """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
         headers = {**post.headers, **more_headers, **self._mirrors(post)}
-        stream = EventParser()
+        stream = EventStream()
         body = b""
         why = "no answer: "
         with self.caller.send("POST", headers, post.body, post.key) as http_request:
@@ -11983,14 +11854,14 @@ class HttpTransport(Transport, Outbox):
     def begin(self, post: _Post, headers: Any) -> None:
         """Take note of a response's headers, before anything of it is fed."""
 
-    def resume(self, post: _Post, stream: EventParser) -> None:
+    def resume(self, post: _Post, stream: EventStream) -> None:
         """Go on with a stream that has ended, if that can be."""
 
     def feed_events(
-        self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
+        self, response: HTTPResponse, request_id: RequestId | None, stream: EventStream
     ) -> None:
         """Feed events, until the response ends, or the request is answered."""
-        for kind, text in read_events(response, stream):
+        for kind, text in stream.read(response):
             if kind == "message" and text:
                 self.connection.receive(text)
             if not self.caller.is_wanted(request_id):
@@ -12021,11 +11892,9 @@ class HttpTransport(Transport, Outbox):
         )
         meta = object_or_empty(post.params.get("_meta"))
         values["MCP-Protocol-Version"] = meta.get(META_VERSION)
-        headers = {}
-        for name, value in values.items():
-            with suppress(ValueError):
-                headers[name] = encode_header(value)
-        return headers
+        return add_given(
+            {}, **{name: encode_header(value) for name, value in values.items()}
+        )
 
 
 # The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs
@@ -12037,10 +11906,11 @@ class LegacyHttp(HttpTransport):
 
         POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
         POST --> 404 --> initialize --> the same POST again
-        POST --> 4xx to `initialize`: an SseTransport takes the place of this one
+        POST --> 4xx to `initialize` --> GET --> HTTP+SSE, if there is such a stream
 
     What the server says by itself is the answer to a GET, which is sent again as long
-    as the session lasts.
+    as the session lasts. Over HTTP+SSE (basic/transports.md of 2024-11-05), all that
+    the server says comes on one stream, whose first event says where to POST.
 
     When a session is lost, one thread opens a new one for all. It passes the result of
     `initialize` to set_server_info(), and a worker then calls on_new_session().
@@ -12062,6 +11932,10 @@ class LegacyHttp(HttpTransport):
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
+        # Where to POST over HTTP+SSE. `_is_answered` is set when that is known, and
+        # when the stream has ended.
+        self._place: SplitResult | None = None
+        self._is_answered = threading.Event()
 
     def close(self) -> None:
         """End the session, if there is one, then cut off every request. Blocks for
@@ -12088,6 +11962,9 @@ class LegacyHttp(HttpTransport):
         if not self._opening:
             super()._post(post)
             return
+        if self._place is not None:
+            self._post_old(post)
+            return
         session = self._session
         try:
             self._post_once(post, session)
@@ -12102,16 +11979,15 @@ class LegacyHttp(HttpTransport):
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post, session: str | None) -> None:
-        post.session = session
         self.post(post, {} if post.opens_session else self._headers(session))
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
-            self._session = post.session = headers.get("Mcp-Session-Id")
+            self._session = headers.get("Mcp-Session-Id")
 
-    def resume(self, post: _Post, stream: EventParser) -> None:
+    def resume(self, post: _Post, stream: EventStream) -> None:
         if stream.last_id and self._opening:
-            self._follow(stream, post.session, post.request_id)
+            self._follow(stream, self._session, post.request_id)
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
@@ -12122,12 +11998,11 @@ class LegacyHttp(HttpTransport):
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
             return False
-        old = SseTransport(self.caller)
-        if not old.open(self.connection):
-            return False
-        self.connection.transport = self.connection.outbox = old
-        old.send(post.message)
-        return True
+        self.caller.workers.submit(self._hear_old)
+        self._is_answered.wait(self.caller.timeout)
+        if self._place is not None:
+            self._post_old(post)
+        return self._place is not None
 
     def _is_lost(
         self, session: str | None, post: _Post, error: McpError | HttpFailure
@@ -12154,33 +12029,28 @@ class LegacyHttp(HttpTransport):
             post = _Post(self._opening)
             opening = PendingRequest(self.connection, "initialize")
             self.connection.register(opening, post.request_id)
-            try:
-                with time_limit(
-                    self.caller.timeout, self.caller.cut_off, post.request_id
-                ):
-                    self._post_once(post, lost)
-            finally:
-                # Where that has raised, no answer is waited for.
-                opening.cancel(None)
+            with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
+                self._post_once(post, lost)
             words = opening.result(0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
             self._set_server_info(words)
-            ready = call_message("notifications/initialized", None)
-            self.post_notification(_Post(ready))
+            self.post_notification(
+                _Post(call_message("notifications/initialized", None))
+            )
             self.caller.workers.submit(self._on_new_session)
 
     # Streams
     def _listen(self, session: str | None) -> None:
         """Hear what the server says by itself, as long as a session lasts."""
         try:
-            self._follow(EventParser(), session, None)
+            self._follow(EventStream(), session, None)
         except Exception as error:
             log_line(WARNING, f"cannot hear the server: {error_text(error)}")
 
     def _follow(
-        self, stream: EventParser, session: str | None, request_id: RequestId | None
+        self, stream: EventStream, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
         its session is over. A server that is away is waited for; one that refuses is
@@ -12209,7 +12079,7 @@ class LegacyHttp(HttpTransport):
                     raise
             delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
 
-    def _get(self, stream: EventParser, request_id: RequestId | None) -> None:
+    def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
         is none."""
         headers = self._headers(self._session)
@@ -12223,29 +12093,16 @@ class LegacyHttp(HttpTransport):
                 raise http_request.failure(b"", "no stream: ")
             self.feed_events(response, request_id, stream)
 
-
-class SseTransport(HttpTransport):
-    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers
-    come on one stream, whose first event says where to POST."""
-
-    _place: SplitResult | None = None
-
-    def open(self, connection: Connection) -> bool:
-        """GET the stream. Returns whether the server has one. Blocks."""
-        self.start(connection)
-        # Set when the place is known, and when the stream has ended.
-        self._is_answered = threading.Event()
-        self.caller.workers.submit(self._listen)
-        self._is_answered.wait(self.caller.timeout)
-        return self._place is not None
-
-    def _listen(self) -> None:
+    # HTTP+SSE
+    def _hear_old(self) -> None:
+        """GET the stream, and feed its events until it ends; then so does the
+        conversation."""
         why = "the server closed the stream"
         try:
             with self.caller.send(
                 "GET", {"Accept": EVENT_TYPE}, key=self
             ) as http_request:
-                for kind, text in read_events(http_request.response, EventParser()):
+                for kind, text in EventStream().read(http_request.response):
                     self._take_event(kind, text)
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
@@ -12257,12 +12114,11 @@ class SseTransport(HttpTransport):
         if kind == "message" and text:
             self.connection.receive(text)
         elif kind == "endpoint" and self._place is None:
-            self._place = follow_reference(
-                self.caller.url, text[:MAX_HEAD].decode("utf-8", "replace")
-            )
+            reference = text[:MAX_HEAD].decode("utf-8", "replace")
+            self._place = follow_reference(self.caller.url, reference)
             self._is_answered.set()
 
-    def _post(self, post: _Post) -> None:
+    def _post_old(self, post: _Post) -> None:
         with self.caller.send(
             "POST", post.headers, post.body, post.key, self._place
         ) as http_request:
