@@ -13106,7 +13106,8 @@ _ABOUT = f"""\
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
-Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 tool failed; 130 Ctrl-C."""
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
+request, or the tool failed; 130 Ctrl-C."""
 # The models' APIs whose form `list --format` writes, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
 # A command's exit code, by the exception that ended it: the first row that fits.
@@ -13307,14 +13308,17 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """Describe an item in a line: forecast(city: string, days: integer = 3)  About."""
-    members = item.get("inputSchema", {}).get("properties", {})
-    # A schema may be True.
-    # A tool has properties, a prompt arguments.
-    parameters = [
-        f"{name}: {_show_type(object_or_empty(schema))}"
-        for name, schema in members.items()
-    ] + [argument["name"] for argument in item.get("arguments", [])]
+    """Describe an item in a line: greet(name: string, n: integer = 1, loud?: boolean)."""
+    schema = item.get("inputSchema", {})
+    required = schema.get("required", [])
+    parameters = []
+    for name, member in schema.get("properties", {}).items():
+        # A schema may be True.
+        shown = _show_type(object_or_empty(member))
+        optional = name not in required and " = " not in shown
+        parameters.append(f"{name}{'?' * optional}: {shown}")
+    for argument in item.get("arguments", []):
+        parameters.append(argument["name"] + "?" * (not argument.get("required")))
     called = (
         item.get("uri")
         or item.get("uriTemplate")
