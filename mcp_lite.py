@@ -1749,13 +1749,11 @@ class Protocol:
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
 #     SseTransport._is_answered      the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
-#     the store's lock file          one process writes        its end; LOCK_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
 #
 # get_within() cuts each wait for a queue into slices, since Python runs signal handlers
 # only between them. Nothing else polls, but for ticks: of the Deputy, while requests
-# keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
-# store's lock file.
+# keep coming; and of an HTTP server, for deadlines and clients that hang up.
 #
 # The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
@@ -6433,7 +6431,7 @@ class StreamTransport(Transport):
     """A pair of binary streams: this process's own, a socket's files, any two."""
 
     # The deadline of the current write, by time.monotonic().
-    _write_until = float("inf")
+    write_until = float("inf")
 
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
@@ -6445,21 +6443,16 @@ class StreamTransport(Transport):
         return self._read(CHUNK) or b""
 
     def write(self, data: bytes) -> None:
-        self._write_until = time.monotonic() + WRITE_SECONDS
+        self.write_until = time.monotonic() + WRITE_SECONDS
         left: Any = data
         try:
-            count = self._writer.write(left)
-            # A stream that is no file may return None: it has written everything.
-            while count is not None and count < len(left):
-                left = memoryview(left)[count:]
+            while left:
                 count = self._writer.write(left)
+                # A stream that is no file may return None: it has written everything.
+                left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
-            self._write_until = float("inf")
-
-    def time_left(self) -> float:
-        """Return the seconds left for the current write, or for the next one."""
-        return min(self._write_until - time.monotonic(), WRITE_SECONDS)
+            self.write_until = float("inf")
 
     def close(self) -> None:
         # Closing a socket's files would leave it open, and a thread in its read. So the
@@ -6552,11 +6545,12 @@ def next_signal(connection: Connection, signals: Signals) -> str:
     transport = connection.transport
     assert isinstance(transport, StreamTransport)
     while True:
-        seconds = transport.time_left()
+        seconds = transport.write_until - time.monotonic()
         if seconds <= 0.0:
             return PEER_STUCK
         with suppress(Empty):
-            return signals.wait(seconds)
+            # A write may begin meanwhile.
+            return signals.wait(min(seconds, WRITE_SECONDS))
 
 
 class Deputy:
@@ -6680,12 +6674,14 @@ def read_plainly(connection: Connection, signals: Signals) -> str:
     """Have the input read. Block until it ends, or a signal comes; return which.
     Deputy.wait() does the same in more steps."""
 
-    def read() -> None:
-        connection.read_all()
-        signals.put(INPUT_ENDED)
-
-    start_thread("mcp-reader", read)
+    start_thread("mcp-reader", _do, connection.read_all, signals, INPUT_ENDED)
     return next_signal(connection, signals)
+
+
+def _do(job: Job, signals: Signals, signal: str) -> None:
+    """Do a job, then signal that it is done."""
+    job()
+    signals.put(signal)
 
 
 def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
@@ -6713,12 +6709,7 @@ def wait_for(job: Job, seconds: float, signals: Signals) -> None:
     """Have another thread do a job. Block until it is done, for `seconds` at most, or
     until Ctrl-C or SIGTERM comes."""
     done = f"a job of {time.monotonic()}"
-
-    def work() -> None:
-        job()
-        signals.put(done)
-
-    start_thread("mcp-end", work)
+    start_thread("mcp-end", _do, job, signals, done)
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
@@ -6743,19 +6734,15 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
     stdout: Any = sys.stdout
     has_stderr = sys.__stderr__ is not None
-    # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
-    is_wire = has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2)
-    stderr = os.dup(2) if is_wire else None
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
-        if is_wire:
+        # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
+        if has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2):
             os.dup2(null.fileno(), 2)
         os.dup2(2 if has_stderr else null.fileno(), 1)
     try:
-        # Text in the buffer of stdout must not reach the wire later; and prints for
-        # debugging should be seen at once.
+        # Prints for debugging should be seen at once. This also flushes stdout.
         with suppress(AttributeError, OSError, ValueError):
-            stdout.flush()
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
@@ -6763,14 +6750,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
         os.dup2(reader.fileno(), 0)
+        # The private files stay open, as a thread may still be in its read.
         os.dup2(writer.fileno(), 1)
-        if stderr is not None:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-        if os.name != "nt":
-            # On Windows, a close would wait for the thread that is still in its read.
-            reader.close()
-            writer.close()
 
 
 def _let_go(*files: Any) -> None:
@@ -6778,8 +6759,7 @@ def _let_go(*files: Any) -> None:
     that lives on would keep the wire open, and the client waiting for its end."""
     with open(os.devnull, "r+b", 0) as null:
         for file in files:
-            if not file.closed:
-                os.dup2(null.fileno(), file.fileno(), inheritable=False)
+            os.dup2(null.fileno(), file.fileno(), inheritable=False)
 
 
 # A child process
@@ -6829,8 +6809,7 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
         return command
     import shutil
 
-    program, *others = command
-    words = [shutil.which(program, path=path) or program, *others]
+    words = [shutil.which(command[0], path=path) or command[0], *command[1:]]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
     # The program that the script starts reads "" as one ", and half of the backslashes
@@ -6868,12 +6847,8 @@ class Child(StreamTransport):
         self._label = label_of(command)
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
-        # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
-        # session, which is a group, too.
-        flags = 0
         if os.name == "nt":
-            flags = 0x08000200
-            # On Windows the names of variables have no case.
+            # There the names of variables have no case.
             env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
@@ -6884,8 +6859,10 @@ class Child(StreamTransport):
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
-                creationflags=flags,
-                start_new_session=not flags,
+                # CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new session,
+                # which is a group, too.
+                creationflags=0x08000200 if os.name == "nt" else 0,
+                start_new_session=True,
             )
         except OSError as error:
             raise ConnectionClosed(
@@ -6919,8 +6896,8 @@ class Child(StreamTransport):
             if callable(self._stderr):
                 self._stderr(text)
             elif self._stderr:
-                told = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
-                print_to_stderr(told.rstrip())
+                shown = printable(text[:MAX_STDERR_LINE])
+                print_to_stderr(f"[{self._label}] {shown}".rstrip())
         except Exception as error:
             log_line(WARNING, f"stderr: {error_text(error)}")
 
@@ -6934,8 +6911,8 @@ class Child(StreamTransport):
 
     def describe_end(self, why: str) -> ConnectionClosed:
         """As Transport has it. Waits a moment for the exit code and stderr."""
-        if self._has_ended(1.0):
-            self._stderr_thread.join(0.5)
+        self._has_ended(1.0)
+        self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
@@ -6970,16 +6947,16 @@ class Child(StreamTransport):
             self._stderr_thread.join(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
-        if os.name == "posix":
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            return
-        import subprocess
-
-        kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
+        # OSError: it is gone.
         with suppress(OSError):
-            subprocess.run(kill, capture_output=True)
-            self._process.kill()
+            if os.name == "posix":
+                os.killpg(self._process.pid, number)
+            else:
+                import subprocess
+
+                kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
+                subprocess.run(kill, capture_output=True)
+                self._process.kill()
 
 
 ###############################################################################
@@ -12422,7 +12399,6 @@ class SseTransport(HttpTransport):
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
-LOCK_SECONDS = 5.0  # for another process to write the store
 MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
 
 # How a client shows who it is, best first: a program that users have keeps no secret.
@@ -12448,8 +12424,7 @@ def _check_url(name: str, url: Any, source: str) -> str:
 
 
 def _origin_of(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
+    return "/".join(url.split("/")[:3])
 
 
 def _well_known(url: str, name: str) -> str:
@@ -12461,14 +12436,6 @@ def _well_known(url: str, name: str) -> str:
 def _texts_in(document: Json, member: str) -> list[str]:
     """Return the strings in an array that may be missing."""
     return [each for each in document.get(member) or [] if isinstance(each, str)]
-
-
-def _digest(text: str) -> str:
-    """Return a SHA-256 as PKCE has it: RFC 7636, section 4.2."""
-    from hashlib import sha256
-
-    digest = _base64(sha256(text.encode("ascii")).digest())
-    return digest.translate(str.maketrans("+/", "-_", "="))
 
 
 class OAuth:
@@ -12559,8 +12526,8 @@ class OAuth:
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
-        is_by_user = grant == "authorization_code"
-        if not is_by_user and (grant != "client_credentials" or not client_id):
+        by_client = grant == "client_credentials" and client_id
+        if grant != "authorization_code" and not by_client:
             raise ValueError(
                 f"grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -12576,9 +12543,7 @@ class OAuth:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
         token = self._records[url].get("access_token")
-        if not token:
-            return {}
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     def handle_unauthorized(
         self,
@@ -12650,25 +12615,12 @@ class OAuth:
         from tempfile import mkstemp
 
         path = os.path.expanduser(self._store)
-        # Another process may keep a record at the same time. The file is replaced in one
-        # step, so that no process reads half of it.
-        lock = f"{path}.lock"
-        until = time.monotonic() + LOCK_SECONDS
-        # One that is still there then was left by a process that has died.
-        while time.monotonic() < until:
-            with suppress(FileExistsError):
-                os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
-                break
-            time.sleep(0.01)
-        try:
-            records = {**self._load(), url: record}
-            number, new = mkstemp(dir=os.path.dirname(path) or ".")
-            with open(number, "w") as file:
-                json.dump(records, file)
-            os.replace(new, path)
-        finally:
-            with suppress(OSError):
-                os.remove(lock)
+        records = {**self._load(), url: record}
+        number, new = mkstemp(dir=os.path.dirname(path) or ".")
+        with open(number, "w") as file:
+            json.dump(records, file)
+        # In one step, so that another process never reads half of the file.
+        os.replace(new, path)
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
@@ -12703,9 +12655,7 @@ class OAuth:
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
-        document: Json = {}
-        with suppress(McpError):
-            document = object_or_empty(parse_message(text))
+        document = object_or_empty(parse_text(text.decode("utf-8", "replace")))
         return Reply(answer.status, document, answer.headers)
 
     def _read_first(
@@ -12790,14 +12740,14 @@ class OAuth:
         """Return the scopes to ask for: basic/authorization/index.md says how to select
         them. Those that were asked for before are among them."""
         scopes = challenge.get("scope", "").split()
-        if self._scopes is not None:
-            is_more = challenge.get("error") == "insufficient_scope"
-            scopes = [*self._scopes, *(scopes if is_more else ())]
-        elif not scopes:
-            scopes = _texts_in(resource, "scopes_supported")
-        offered = _texts_in(server, "scopes_supported")
-        if scopes and "offline_access" in offered and self._scopes is None:
-            scopes = [*scopes, "offline_access"]
+        if self._scopes is None:
+            scopes = scopes or _texts_in(resource, "scopes_supported")
+            if scopes and "offline_access" in _texts_in(server, "scopes_supported"):
+                scopes.append("offline_access")
+        elif challenge.get("error") == "insufficient_scope":
+            scopes = [*self._scopes, *scopes]
+        else:
+            scopes = list(self._scopes)
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
     # How the client is known there: basic/authorization/client-registration.md
@@ -12818,8 +12768,7 @@ class OAuth:
                 "method": method,
             }
         known = object_or_empty(record.get("client"))
-        is_sure = not record.get("is_doubtful")
-        if is_sure and known.get("redirect_uri") == redirect_uri:
+        if known.get("redirect_uri") == redirect_uri and not record.get("is_doubtful"):
             return known
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
@@ -12844,14 +12793,13 @@ class OAuth:
         )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         told = reply.document
-        if reply.status == 404:
-            # Where there are no metadata, this place is a guess.
-            raise AuthorizationError(
-                f"{place}: HTTP 404: there is no login, or none for new clients"
-            )
         if reply.status not in (200, 201) or "client_id" not in told:
+            said = _error_words(told)
+            if reply.status == 404:
+                # Without metadata, the place is a guess.
+                said = "there is no login, or none for new clients"
             raise AuthorizationError(
-                f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"
+                f"{place}: registration: HTTP {reply.status}: {said}"
             )
         return {
             "client_id": told["client_id"],
@@ -12887,9 +12835,9 @@ class OAuth:
                 "scopes": self._choose_scopes(challenge, resource, server, record),
                 "resource": resource.get("resource", url),
             }
-            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             if not self._send_resource:
                 plan["resource"] = None
+            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, record, asking))
@@ -12923,13 +12871,15 @@ class OAuth:
         """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
         token endpoint is to be told then."""
         import secrets
+        from hashlib import sha256
         from urllib.parse import parse_qsl, urlencode, urlsplit
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
-        page = server.get("authorization_endpoint")
-        page = _check_url("authorization_endpoint", page, server["issuer"])
+        name = "authorization_endpoint"
+        page = _check_url(name, server.get(name), server["issuer"])
         verifier = secrets.token_urlsafe(48)
+        digest = _base64(sha256(verifier.encode("ascii")).digest())
         state = secrets.token_urlsafe(32)
         with self._redirect_listener(state) as (redirect_uri, visit):
             plan["client"] = self._identify(server, record, redirect_uri)
@@ -12938,7 +12888,7 @@ class OAuth:
                 "client_id": plan["client"]["client_id"],
                 "redirect_uri": redirect_uri,
                 "state": state,
-                "code_challenge": _digest(verifier),
+                "code_challenge": digest.translate(str.maketrans("+/", "-_", "=")),
                 "code_challenge_method": "S256",
             }
             add_given(
@@ -13026,16 +12976,17 @@ class OAuth:
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
         answer = reply.document
-        if reply.status >= 500:
-            # Its outage is no reason to send the user there again.
-            raise HttpFailure(f"{place}: HTTP {reply.status}")
         if reply.status != 200 or "access_token" not in answer:
             secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
             said = hide(_error_words(answer), secrets)
-            raise AuthorizationError(f"{place}: HTTP {reply.status}: {said}")
-        kind = answer.get("token_type", "Bearer")
-        if str(kind).lower() not in self.token_types:
-            raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
+            # On a 5xx, do not start another login.
+            kind = HttpFailure if reply.status >= 500 else AuthorizationError
+            raise kind(f"{place}: HTTP {reply.status}: {said}")
+        token_type = str(answer.get("token_type", "Bearer"))
+        if token_type.lower() not in self.token_types:
+            raise AuthorizationError(
+                f"{place}: token_type: unknown: {show(token_type)}"
+            )
         record = {**plan, "access_token": answer["access_token"]}
         # A refresh answer without a new refresh token leaves the old.
         self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
@@ -13110,6 +13061,41 @@ Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
 request, or the tool failed; 130 Ctrl-C."""
 # The models' APIs whose form `list --format` writes, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
+_OPTIONS: dict[str, Json] = {
+    "--json": {"action": "store_true", "help": "the result, or failure, as JSON"},
+    "--timeout": {
+        "type": float,
+        "default": 60.0,
+        "metavar": "S",
+        "help": "seconds for each answer",
+    },
+    "--protocol": {
+        "default": "auto",
+        "metavar": "REVISION",
+        "help": f"such as {NEWEST}",
+    },
+    "--header": {
+        "action": "append",
+        "default": [],
+        "metavar": "K:V",
+        "help": "a header of each HTTP request; repeatable",
+    },
+    "--quiet": {"action": "store_true", "help": "hide the stderr of a working child"},
+    "--trace": {
+        "nargs": "?",
+        "const": True,
+        "metavar": "FILE",
+        "help": "show all messages",
+    },
+    "--schema": {"action": "store_true", "help": "list: with the tools' schemas"},
+    "--format": {"choices": _FORMATS, "help": "list: the tools, for a model's API"},
+    "--input": {
+        "default": "{}",
+        "metavar": "JSON",
+        "help": "call: the arguments; - is stdin",
+    },
+    "--http": {"metavar": "[HOST:]PORT", "help": "run: serve at a URL, not on stdio"},
+}
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -13129,7 +13115,11 @@ def main() -> int:
     argv = sys.argv[1:]
     try:
         if argv == ["--version"]:
-            print(_describe_file())
+            from hashlib import sha256
+
+            with open(__file__, "rb") as file:
+                digest = sha256(file.read()).hexdigest()
+            print(f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}")
             return 0
         options = _parse_arguments(argv)
         command = _COMMANDS[options.command]
@@ -13138,15 +13128,6 @@ def main() -> int:
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, argv)
-
-
-def _describe_file() -> str:
-    """Return version, revisions, and the digest by which to know a copy."""
-    import hashlib
-    from pathlib import Path
-
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    return f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}"
 
 
 def _fail(error: BaseException, argv: list[str]) -> int:
@@ -13160,9 +13141,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
     shown = f"mcp_lite: {text}"
     if "--json" in argv:
-        code = getattr(error, "code", None)
-        failure = {"message": text, "code": code, "exit": exit_code}
-        shown = json.dumps({"error": failure})
+        failure = {"message": text, "code": getattr(error, "code", None)}
+        shown = json.dumps({"error": {**failure, "exit": exit_code}})
     # A tool's own words, and what a child wrote to stderr, may be lines.
     _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
@@ -13183,19 +13163,10 @@ def _parse_arguments(arguments: list[str]) -> Any:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    option = parser.add_argument
-    option("command", choices=_COMMANDS, metavar="COMMAND", help="see above")
-    option("words", nargs="*", default=[], metavar="TARGET ...", help="see above")
-    option("--json", action="store_true", help="the result, or failure, as JSON")
-    option("--timeout", type=float, default=60.0, metavar="S", help="for each answer")
-    option("--protocol", default="auto", metavar="REVISION", help=f"such as {NEWEST}")
-    option("--header", action="append", default=[], metavar="K:V", help="over HTTP")
-    option("--quiet", action="store_true", help="hide the stderr of a working child")
-    option("--trace", nargs="?", const=True, metavar="FILE", help="show all messages")
-    option("--schema", action="store_true", help="list: with the tools' schemas")
-    option("--format", choices=_FORMATS, help="list: the tools, for a model's API")
-    option("--input", default="{}", metavar="JSON", help="call: arguments; - is stdin")
-    option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
+    parser.add_argument("command", choices=_COMMANDS, help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
+    for name, settings in _OPTIONS.items():
+        parser.add_argument(name, **settings)
     # Behind `--` stands a command of the user's.
     cut = [*arguments, "--"].index("--")
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
@@ -13256,8 +13227,8 @@ def _answer(params: Json) -> Json:
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        url = params["url"]
-        _say(f"It asks you to visit {parse_url(url).hostname}: {url}")
+        host = parse_url(params["url"]).hostname
+        _say(f"It asks you to visit {host}: {params['url']}")
 
     schema = params.get("requestedSchema", {"properties": {}})
     content: Json = {}
@@ -13288,11 +13259,11 @@ def _ask_line(text: str) -> str:
 def _coerce(name: str, text: str, schema: Json) -> Any:
     """Read a value as JSON if the schema accepts that; else it is the text, so that 012,
     or 5, stays a text where the schema wants one."""
+    value = parse_text(text)
+    # ValueError: the schema cannot be used.
     with suppress(ValueError):
-        value = json.loads(text)
         wrong = validate({name: value}, {**schema, "required": []})
-        if not wrong and not isinstance(value, str):
-            return value
+        return text if wrong or isinstance(value, str) else value
     return text
 
 
@@ -13310,22 +13281,21 @@ def _show_type(schema: Json) -> str:
 def _show_offer(item: Json) -> str:
     """Describe an item in a line: greet(name: string, n: integer = 1, loud?: boolean)."""
     schema = item.get("inputSchema", {})
-    required = schema.get("required", [])
     parameters = []
     for name, member in schema.get("properties", {}).items():
         # A schema may be True.
-        shown = _show_type(object_or_empty(member))
-        optional = name not in required and " = " not in shown
-        parameters.append(f"{name}{'?' * optional}: {shown}")
+        about = object_or_empty(member)
+        is_open = name not in schema.get("required", []) and "default" not in about
+        parameters.append(f"{name}{'?' if is_open else ''}: {_show_type(about)}")
     for argument in item.get("arguments", []):
-        parameters.append(argument["name"] + "?" * (not argument.get("required")))
+        parameters.append(argument["name"] + ("" if argument.get("required") else "?"))
     called = (
         item.get("uri")
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
-    about = str(item.get("description") or item.get("title") or "").strip()
-    return printable(f"  {called}  {about.partition(chr(10))[0]}".rstrip())
+    description = str(item.get("description") or item.get("title") or "").strip()
+    return printable(f"  {called}  {description.partition(chr(10))[0]}".rstrip())
 
 
 def _format_tool(tool: Json, form: str) -> Json:
@@ -13333,9 +13303,7 @@ def _format_tool(tool: Json, form: str) -> Json:
     about = add_given({"name": tool["name"]}, description=tool.get("description"))
     # OpenAI's refuses an object without `properties`.
     about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
-    if form == "openai":
-        return {"type": "function", "function": about}
-    return about
+    return {"type": "function", "function": about} if form == "openai" else about
 
 
 def _write(options: Any, result: Any, shown: Any) -> None:
@@ -13358,7 +13326,12 @@ def _write(options: Any, result: Any, shown: Any) -> None:
 def _list(options: Any, target: Any) -> None:
     """Show what a server is, and all that it offers."""
     with _client(options, target) as client:
-        version = client.protocol_version
+        about = {
+            "serverInfo": client.server_info,
+            "protocolVersion": client.protocol_version,
+            "capabilities": client.server_capabilities,
+            "instructions": client.instructions,
+        }
         offers = {
             "tools": client.list_tools(),
             "resources": client.list_resources(),
@@ -13369,12 +13342,7 @@ def _list(options: Any, target: Any) -> None:
         tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
         _write(options, tools, tools)
         return
-    about = {
-        "serverInfo": client.server_info,
-        "protocolVersion": version,
-        "capabilities": client.server_capabilities,
-        "instructions": client.instructions,
-    }
+    version = about["protocolVersion"]
     lines = [
         f"{client.server_info.get('name')} {client.server_info.get('version')}",
         f"revision: {version} ({'modern' if version in MODERN_VERSIONS else 'legacy'})",
@@ -13402,7 +13370,8 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
-        given.update({name: _coerce(name, words[name], schema) for name in words})
+        for name, text in words.items():
+            given[name] = _coerce(name, text, schema)
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result, client._output_schema(tool)))
 
