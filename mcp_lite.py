@@ -6697,19 +6697,18 @@ def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
     signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
-        finish_work = partial(connection.workers.close, DRAIN_SECONDS)
-        wait_for(finish_work, DRAIN_SECONDS, signals)
+        wait_for(connection.workers.close, DRAIN_SECONDS, signals)
         # A request to listen may have waited for a worker.
         connection.endpoint.input_ended(connection)
     connection.cancel_requests()
-    wait_for(partial(connection.finish, TIDY_SECONDS), TIDY_SECONDS, signals)
+    wait_for(connection.finish, TIDY_SECONDS, signals)
 
 
-def wait_for(job: Job, seconds: float, signals: Signals) -> None:
-    """Have another thread do a job. Block until it is done, for `seconds` at most, or
-    until Ctrl-C or SIGTERM comes."""
+def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -> None:
+    """Call job(seconds) on another thread. Block until it is done, for `seconds` at
+    most, or until Ctrl-C or SIGTERM comes."""
     done = f"a job of {time.monotonic()}"
-    start_thread("mcp-end", _do, job, signals, done)
+    start_thread("mcp-end", _do, partial(job, seconds), signals, done)
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
@@ -6731,15 +6730,17 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     reader = io.FileIO(os.dup(0), "r")
     writer = io.FileIO(os.dup(1), "w")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
+        # A forked child that lives on would keep the wire open, and the client waiting
+        # for its end.
+        os.register_at_fork(after_in_child=reader.close)
+        os.register_at_fork(after_in_child=writer.close)
     stdout: Any = sys.stdout
-    has_stderr = sys.__stderr__ is not None
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
         # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
-        if has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2):
+        if sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2):
             os.dup2(null.fileno(), 2)
-        os.dup2(2 if has_stderr else null.fileno(), 1)
+        os.dup2(2 if sys.__stderr__ else null.fileno(), 1)
     try:
         # Prints for debugging should be seen at once. This also flushes stdout.
         with suppress(AttributeError, OSError, ValueError):
@@ -6752,14 +6753,6 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.dup2(reader.fileno(), 0)
         # The private files stay open, as a thread may still be in its read.
         os.dup2(writer.fileno(), 1)
-
-
-def _let_go(*files: Any) -> None:
-    """In the child of a fork, put the null device in the place of the wire. A child
-    that lives on would keep the wire open, and the client waiting for its end."""
-    with open(os.devnull, "r+b", 0) as null:
-        for file in files:
-            os.dup2(null.fileno(), file.fileno(), inheritable=False)
 
 
 # A child process
@@ -6822,6 +6815,12 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     return f'{shell} /e:on /v:off /d /c "{" ".join(quoted)}"'
 
 
+def _show_line(label: str, text: str) -> None:
+    """Print a line of a child's stderr."""
+    shown = printable(text[:MAX_STDERR_LINE])
+    print_to_stderr(f"[{label}] {shown}".rstrip())
+
+
 class Child(StreamTransport):
     """A server as a child process, in a process group of its own, so that the programs
     that it starts can be ended with it, and Ctrl-C in a terminal reaches only us."""
@@ -6843,8 +6842,9 @@ class Child(StreamTransport):
         import subprocess
 
         self.command = command
-        self._stderr = stderr
-        self._label = label_of(command)
+        self._show = stderr or do_nothing
+        if stderr is True:
+            self._show = partial(_show_line, label_of(command))
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         if os.name == "nt":
@@ -6886,20 +6886,14 @@ class Child(StreamTransport):
         """Read all of it, so that the child never waits for a full pipe to empty."""
         with io.BufferedReader(self._process.stderr) as stderr:
             for line in iter(partial(stderr.readline, CHUNK), b""):
-                self._hear(line)
-
-    def _hear(self, line: bytes) -> None:
-        # A line may overwrite itself, as a progress bar does: its last state counts.
-        text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
-        self._lines.append(text[:MAX_STDERR_LINE])
-        try:
-            if callable(self._stderr):
-                self._stderr(text)
-            elif self._stderr:
-                shown = printable(text[:MAX_STDERR_LINE])
-                print_to_stderr(f"[{self._label}] {shown}".rstrip())
-        except Exception as error:
-            log_line(WARNING, f"stderr: {error_text(error)}")
+                # A line may overwrite itself, as a progress bar does: its last state
+                # counts.
+                text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
+                self._lines.append(text[:MAX_STDERR_LINE])
+                try:
+                    self._show(text)
+                except Exception as error:
+                    log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
         return "\n".join(list(self._lines)).rstrip()
@@ -6954,8 +6948,10 @@ class Child(StreamTransport):
             else:
                 import subprocess
 
-                kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
-                subprocess.run(kill, capture_output=True)
+                subprocess.run(
+                    ["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
+                    capture_output=True,
+                )
                 self._process.kill()
 
 
@@ -12526,8 +12522,9 @@ class OAuth:
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
-        by_client = grant == "client_credentials" and client_id
-        if grant != "authorization_code" and not by_client:
+        if grant != "authorization_code" and (
+            grant != "client_credentials" or not client_id
+        ):
             raise ValueError(
                 f"grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -12543,7 +12540,9 @@ class OAuth:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
         token = self._records[url].get("access_token")
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        if not token:
+            return {}
+        return {"Authorization": f"Bearer {token}"}
 
     def handle_unauthorized(
         self,
@@ -12854,9 +12853,9 @@ class OAuth:
         user must log in again. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
-            form = {"grant_type": "refresh_token", "refresh_token": token}
             plan = {**record, "is_renewed": True, "is_doubtful": False}
             with suppress(AuthorizationError):
+                form = {"grant_type": "refresh_token", "refresh_token": token}
                 self._ask_tokens(url, plan, form)
                 return True
         return False
@@ -12948,10 +12947,8 @@ class OAuth:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
-            try:
+            with at_exit(listener.shutdown):
                 yield back.geturl(), partial(self._open_browser, arrived)
-            finally:
-                listener.shutdown()
 
     def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
         """Open the user's browser, and return the path that it comes back to."""
@@ -13013,26 +13010,25 @@ def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
     from http.server import BaseHTTPRequestHandler
 
     def do_get(handler: BaseHTTPRequestHandler) -> None:
-        if f"state={state}" not in handler.path:
+        if f"state={state}" in handler.path:
+            # This sends a page of any status.
+            handler.send_error(200, "Thank you", "You can close this window.")
+            arrived.put(handler.path)
+        else:
             handler.send_error(404)
-            return
-        # This sends a page of any status.
-        handler.send_error(200, "Thank you", "You can close this window.")
-        arrived.put(handler.path)
 
-    page = "<!doctype html><title>%(message)s</title>%(explain)s"
     traits = {
         "do_GET": do_get,
         "log_message": do_nothing,
-        "error_message_format": page,
+        "error_message_format": "<!doctype html><title>%(message)s</title>%(explain)s",
     }
     return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
 
 
 def _error_words(said: Mapping[str, object]) -> str:
     """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
-    words = [said.get(name) for name in ("error", "error_description")]
-    return printable(": ".join(str(each)[:300] for each in words if each))
+    words = filter(None, map(said.get, ("error", "error_description")))
+    return printable(": ".join(str(each)[:300] for each in words))
 
 
 ###############################################################################
@@ -13046,7 +13042,9 @@ def _error_words(said: Mapping[str, object]) -> str:
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
-_ABOUT = f"""\
+_HELP = f"""\
+usage: {_PROGRAM} COMMAND TARGET ... [options]
+
   list TARGET                          show what a server is and offers
   call TARGET TOOL [key=value ...]     call a tool
   read TARGET URI                      read a resource
@@ -13054,48 +13052,28 @@ _ABOUT = f"""\
   run FILE[:object]                    serve the Server that a file makes
   login URL, logout URL                keep, or forget, tokens for a server
   --version                            show version, revisions, the file's SHA-256
+
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
+
+  --json                  show the result, or the failure, as JSON
+  --timeout SECONDS       for each answer; 60 if not given
+  --protocol REVISION     such as {NEWEST}; "auto" if not given
+  --header NAME:VALUE     over HTTP; may be repeated
+  --quiet                 hide the stderr of a child, unless it fails
+  --trace [FILE]          show all messages, or append them to a file
+  --schema                list: with the tools' schemas
+  --format NAME           list: the tools as an API takes them: openai, anthropic
+  --input JSON            call: arguments, beside those in words; - reads stdin
+  --http [HOST:]PORT      run: serve at a URL, not on stdio
+
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
-request, or the tool failed; 130 Ctrl-C."""
+request, or the tool failed; 130 Ctrl-C.
+"""
 # The models' APIs whose form `list --format` writes, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
-_OPTIONS: dict[str, Json] = {
-    "--json": {"action": "store_true", "help": "the result, or failure, as JSON"},
-    "--timeout": {
-        "type": float,
-        "default": 60.0,
-        "metavar": "S",
-        "help": "seconds for each answer",
-    },
-    "--protocol": {
-        "default": "auto",
-        "metavar": "REVISION",
-        "help": f"such as {NEWEST}",
-    },
-    "--header": {
-        "action": "append",
-        "default": [],
-        "metavar": "K:V",
-        "help": "a header of each HTTP request; repeatable",
-    },
-    "--quiet": {"action": "store_true", "help": "hide the stderr of a working child"},
-    "--trace": {
-        "nargs": "?",
-        "const": True,
-        "metavar": "FILE",
-        "help": "show all messages",
-    },
-    "--schema": {"action": "store_true", "help": "list: with the tools' schemas"},
-    "--format": {"choices": _FORMATS, "help": "list: the tools, for a model's API"},
-    "--input": {
-        "default": "{}",
-        "metavar": "JSON",
-        "help": "call: the arguments; - is stdin",
-    },
-    "--http": {"metavar": "[HOST:]PORT", "help": "run: serve at a URL, not on stdio"},
-}
+_DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -13120,11 +13098,11 @@ def main() -> int:
             with open(__file__, "rb") as file:
                 digest = sha256(file.read()).hexdigest()
             print(f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}")
-            return 0
-        options = _parse_arguments(argv)
-        command = _COMMANDS[options.command]
-        # bind() names the words that are missing, or too many.
-        command(*inspect.signature(command).bind(options, *options.words).args)
+        else:
+            options = _parse_arguments(argv)
+            command = _COMMANDS[options.command]
+            # bind() names the words that are missing, or too many.
+            command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, argv)
@@ -13156,17 +13134,19 @@ def _parse_arguments(arguments: list[str]) -> Any:
         def error(self, message: str) -> Any:
             raise ValueError(f"{message} ({_PROGRAM} --help says more)")
 
-    parser = Parser(
-        prog=_PROGRAM,
-        usage="%(prog)s COMMAND TARGET ... [options]",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("command", choices=_COMMANDS, help=argparse.SUPPRESS)
-    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
-    for name, settings in _OPTIONS.items():
-        parser.add_argument(name, **settings)
+        def format_help(self) -> str:
+            return _HELP
+
+    parser = Parser(allow_abbrev=False)
+    parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND")
+    parser.add_argument("words", nargs="*", default=[])
+    for name in ("--json", "--quiet", "--schema"):
+        parser.add_argument(name, action="store_true")
+    for name, default in _DEFAULTS.items():
+        parser.add_argument(name, default=default, type=type(default))
+    parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--trace", nargs="?", const=True)
+    parser.add_argument("--format", choices=_FORMATS)
     # Behind `--` stands a command of the user's.
     cut = [*arguments, "--"].index("--")
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
@@ -13177,9 +13157,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     """Make a dict of words such as NAME=VALUE. Raises ValueError."""
-    pairs: Any = (word.split(separator, 1) for word in words)
     try:
-        return dict(pairs)
+        return dict(word.split(separator, 1) for word in words)
     except ValueError:
         # The word is not shown: it may be a secret.
         raise ValueError(f"expected NAME{separator}VALUE") from None
@@ -13263,7 +13242,8 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
     # ValueError: the schema cannot be used.
     with suppress(ValueError):
         wrong = validate({name: value}, {**schema, "required": []})
-        return text if wrong or isinstance(value, str) else value
+        if not wrong and not isinstance(value, str):
+            return value
     return text
 
 
@@ -13285,8 +13265,9 @@ def _show_offer(item: Json) -> str:
     for name, member in schema.get("properties", {}).items():
         # A schema may be True.
         about = object_or_empty(member)
-        is_open = name not in schema.get("required", []) and "default" not in about
-        parameters.append(f"{name}{'?' if is_open else ''}: {_show_type(about)}")
+        if name not in schema.get("required", []) and "default" not in about:
+            name += "?"
+        parameters.append(f"{name}: {_show_type(about)}")
     for argument in item.get("arguments", []):
         parameters.append(argument["name"] + ("" if argument.get("required") else "?"))
     called = (
@@ -13303,7 +13284,9 @@ def _format_tool(tool: Json, form: str) -> Json:
     about = add_given({"name": tool["name"]}, description=tool.get("description"))
     # OpenAI's refuses an object without `properties`.
     about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
-    return {"type": "function", "function": about} if form == "openai" else about
+    if form == "openai":
+        return {"type": "function", "function": about}
+    return about
 
 
 def _write(options: Any, result: Any, shown: Any) -> None:
@@ -13355,8 +13338,7 @@ def _list(options: Any, target: Any) -> None:
             lines.append(_show_offer(item))
             if options.schema and kind == "tools":
                 lines.append(json.dumps(item.get("inputSchema"), indent=2))
-    text = printable("\n".join(lines), keep_lines=True)
-    _write(options, {**about, **offers}, text)
+    _write(options, {**about, **offers}, printable("\n".join(lines), keep_lines=True))
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
@@ -13370,8 +13352,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
-        for name, text in words.items():
-            given[name] = _coerce(name, text, schema)
+        given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result, client._output_schema(tool)))
 
@@ -13405,16 +13386,16 @@ def _run(options: Any, file: Any) -> None:
     Server.run = do_nothing  # type: ignore
     values = runpy.run_path(path, run_name="served")
     wanted = map(values.get, names or values)
-    servers = [each for each in wanted if isinstance(each, Server)]
-    if not servers:
+    server = next((each for each in wanted if isinstance(each, Server)), None)
+    if server is None:
         raise ValueError(f"there is no Server in {file}")
     if options.trace:
-        servers[0]._endpoint.trace = tracer(options.trace)
-    if options.http is None:
-        run(servers[0])
+        server._endpoint.trace = tracer(options.trace)
+    if not options.http:
+        run(server)
     else:
         host, _, port = options.http.rpartition(":")
-        run(servers[0], "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
+        run(server, "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
 
 
 def _tokens(options: Any, url: str) -> None:
