@@ -6406,21 +6406,22 @@ class EventLoop:
 # 13. stdio ###################################################################
 ###############################################################################
 
-# Serving and calling over byte streams, with a message on a line: any pair of streams,
-# this process's own, or a child's (basic/transports/stdio.md). This section moves
-# bytes, reacts to signals, and ends things. The Connection knows what the bytes mean.
+# This section carries messages over byte streams, one message per line: over any pair
+# of streams, the standard streams of this process, or those of a child process
+# (basic/transports/stdio.md). It moves bytes, reacts to signals, and ends processes and
+# connections. The Connection interprets the bytes.
 
-MAX_LINES = 100  # left to the thread that writes; beyond that, a handler waits for it
-WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
+MAX_LINES = 100  # queued for the writing thread; beyond that, a handler waits
+WRITE_SECONDS = 60.0  # for one write; then a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
-MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
-STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
-STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
+MAX_STDERR_LINE = 2_000  # characters shown of one line
+STDERR_SECONDS = 1.0  # for a child's last lines, after its end
+STARTING_SECONDS = 0.2  # replaces EXIT_SECONDS for a child that has written nothing
 
 
 def shut(sock: Socket, how: int = 2) -> None:
-    """Shut the reading side of a socket (0), its writing side (1), or both (2), below
-    TLS, if there is any. A thread that is blocked there wakes."""
+    """Shut the reading side of a socket (0), its writing side (1), or both (2), without
+    a TLS goodbye. A thread that is blocked in the socket wakes."""
     import socket
 
     with suppress(OSError):
@@ -6428,7 +6429,8 @@ def shut(sock: Socket, how: int = 2) -> None:
 
 
 class StreamTransport(Transport):
-    """A pair of binary streams: this process's own, a socket's files, any two."""
+    """Carries messages over a pair of binary streams, such as standard streams or the
+    files of a socket."""
 
     # The deadline of the current write, by time.monotonic().
     write_until = float("inf")
@@ -6436,7 +6438,7 @@ class StreamTransport(Transport):
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
-        # The read() of a buffered stream would wait for the whole chunk.
+        # A buffered stream's read() would block until the whole chunk has arrived.
         self._read = getattr(reader, "read1", reader.read)
 
     def read(self) -> bytes:
@@ -6448,19 +6450,19 @@ class StreamTransport(Transport):
         try:
             while left:
                 count = self._writer.write(left)
-                # A stream that is no file may return None: it has written everything.
+                # Some streams that are not files return None after a complete write.
                 left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
             self.write_until = float("inf")
 
     def close(self) -> None:
-        # Closing a socket's files would leave it open, and a thread in its read. So the
-        # socket itself is shut first.
+        # Closing the files of a socket does not close the socket, nor wake a thread
+        # that reads from it. Shut the socket itself first.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
                 shut(getattr(stream, "raw", stream)._sock)
-        # The reader stays open: a thread in its read would hold up its close().
+        # The reader stays open: its close() would wait for a thread that reads.
         with suppress(OSError, ValueError):
             self._writer.close()
 
@@ -6540,8 +6542,8 @@ BURST = "the reading thread serves"
 
 
 def next_signal(connection: Connection, signals: Signals) -> str:
-    """Block for the next signal, and return it. A write beyond its deadline is one,
-    too: the client reads nothing."""
+    """Block for the next signal, and return it. Returns PEER_STUCK when a write has
+    passed its deadline."""
     transport = connection.transport
     assert isinstance(transport, StreamTransport)
     while True:
@@ -6549,7 +6551,7 @@ def next_signal(connection: Connection, signals: Signals) -> str:
         if seconds <= 0.0:
             return PEER_STUCK
         with suppress(Empty):
-            # A write may begin meanwhile.
+            # A write may begin during this wait.
             return signals.wait(min(seconds, WRITE_SECONDS))
 
 
@@ -6671,15 +6673,15 @@ class Deputy:
 
 
 def read_plainly(connection: Connection, signals: Signals) -> str:
-    """Have the input read. Block until it ends, or a signal comes; return which.
-    Deputy.wait() does the same in more steps."""
+    """Start a thread that reads the input. Block for the next signal, such as
+    INPUT_ENDED, and return it. Deputy.wait() does the same, faster."""
 
     start_thread("mcp-reader", _do, connection.read_all, signals, INPUT_ENDED)
     return next_signal(connection, signals)
 
 
 def _do(job: Job, signals: Signals, signal: str) -> None:
-    """Do a job, then signal that it is done."""
+    """Run a job, then signal its end."""
     job()
     signals.put(signal)
 
@@ -6687,18 +6689,18 @@ def _do(job: Job, signals: Signals, signal: str) -> None:
 def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
     """Serve until the input ends, or a signal comes; then end all requests in flight.
 
-    read: Deputy.wait or read_plainly: has the input read, and returns the signal
+    read: Deputy.wait or read_plainly: starts reading, and returns the next signal
 
-    At the end of the input, handlers have DRAIN_SECONDS more; after Ctrl-C or SIGTERM,
-    and for a client that reads nothing, they have none. Then they are cancelled, and
-    have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits short. A handler
-    that ignores its cancellation cannot keep this function from returning.
+    When the input ends, handlers have DRAIN_SECONDS to finish. After Ctrl-C or SIGTERM,
+    and when the client reads nothing, they have none. Then they are cancelled, and have
+    TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits short. A handler that
+    ignores its cancellation cannot keep this function from returning.
     """
     signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
         wait_for(connection.workers.close, DRAIN_SECONDS, signals)
-        # A request to listen may have waited for a worker.
+        # Until now, a request to listen may have been waiting for a worker.
         connection.endpoint.input_ended(connection)
     connection.cancel_requests()
     wait_for(connection.finish, TIDY_SECONDS, signals)
@@ -6712,56 +6714,57 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
-            # The end of the input, or of a job that was late.
+            # The input has ended, or an earlier job.
             pass
 
 
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
-    """Inside, the wire is two private files (in, out), and nothing else can reach it.
+    """Reserve stdin and stdout for the protocol, and yield two private files for them.
 
-    Meanwhile descriptor 0 is the null device and 1 is stderr, for print(), C libraries
-    and children alike. Both are restored at the end.
+    Inside the `with` block, descriptor 0 is the null device, and 1 is stderr, for
+    print(), C libraries and child processes alike. Both are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # The numbers 0 and 1 were free, and may be any file by now.
+        # Other files may have the free numbers 0 and 1 by now.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
-    # Other programs do not inherit what os.dup() makes.
+    # Child processes do not inherit descriptors from os.dup().
     reader = io.FileIO(os.dup(0), "r")
     writer = io.FileIO(os.dup(1), "w")
     if hasattr(os, "register_at_fork"):
-        # A forked child that lives on would keep the wire open, and the client waiting
-        # for its end.
+        # Otherwise a forked child that outlives this process would keep the wire open,
+        # and the client would not see its end.
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
     stdout: Any = sys.stdout
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
-        # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
+        # With 2>&1, and under inetd, stderr is the wire as well. It becomes the null
+        # device, for good. A terminal may show both.
         if sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2):
             os.dup2(null.fileno(), 2)
         os.dup2(2 if sys.__stderr__ else null.fileno(), 1)
     try:
-        # Prints for debugging should be seen at once. This also flushes stdout.
+        # Printed lines should appear at once. reconfigure() also flushes.
         with suppress(AttributeError, OSError, ValueError):
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
-        # All prints must be out before 1 is the wire again.
+        # Buffered text must not reach the wire.
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
         os.dup2(reader.fileno(), 0)
-        # The private files stay open, as a thread may still be in its read.
+        # The private files stay open, as a thread may still read.
         os.dup2(writer.fileno(), 1)
 
 
 # A child process
 #
-# The environment variables that a child inherits: where to find programs, files,
-# modules and certificates, and how to talk to people. The official SDKs pass those of
-# the first three lines. Windows, locales, Python, Node and proxies need the others.
-# None is meant for a secret, though the URL of a proxy may hold a password. A program
-# passes the keys that a server needs with env=.
+# A child inherits these environment variables. They say where programs, files, modules
+# and certificates are, and which language the user speaks. The official SDKs pass those
+# in the first three lines. Windows, locales, Python, Node and proxies need the others.
+# None is meant for secrets, though a proxy's URL may contain a password. To give a
+# server its keys, use env=.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6778,8 +6781,8 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the variables that a child inherits, without the functions that some
-    shells export as variables."""
+    """Return the variables that a child inherits. Some shells export functions as
+    variables; those are left out."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -6789,15 +6792,16 @@ def inherited_environment() -> dict[str, str]:
 
 
 def label_of(command: list[str]) -> str:
-    """Return the label of a child's lines: the name of its script, or program."""
+    """Return the label of a child's lines on stderr: the name of its script, else of
+    its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
     return next(scripts, words[0])
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
-    """Return a command in the form in which the system can start it, with this PATH. On
-    Windows, "npx" is npx.cmd, for cmd.exe, which wants its own quoting."""
+    """Return a command in a form that the system can start, given the child's PATH. On
+    Windows, "npx" is npx.cmd, a script for cmd.exe, which has its own quoting."""
     if os.name != "nt":
         return command
     import shutil
@@ -6805,8 +6809,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     words = [shutil.which(command[0], path=path) or command[0], *command[1:]]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
-    # The program that the script starts reads "" as one ", and half of the backslashes
-    # before it. %cd:~,% expands to nothing, so that the % before it begins no name.
+    # The program that the script starts reads "" as one ", and halves the backslashes
+    # before it. %cd:~,% expands to nothing, so the % before it does not begin a name.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -6822,10 +6826,10 @@ def _show_line(label: str, text: str) -> None:
 
 
 class Child(StreamTransport):
-    """A server as a child process, in a process group of its own, so that the programs
-    that it starts can be ended with it, and Ctrl-C in a terminal reaches only us."""
+    """A server in a child process. The child has its own process group: close() ends
+    the programs that it has started, and Ctrl-C in a terminal does not reach it."""
 
-    # How long it has to end by itself: EXIT_SECONDS once it has written something.
+    # The time that it has to end by itself: EXIT_SECONDS once it has written something.
     _patience = STARTING_SECONDS
 
     def __init__(
@@ -6835,8 +6839,9 @@ class Child(StreamTransport):
         cwd: Any,
         stderr: Any,
     ) -> None:
-        """Start it, with `env` for its whole environment. Raises ConnectionClosed.
+        """Start the child. Raises ConnectionClosed.
 
+        env: its whole environment
         stderr: as for Client
         """
         import subprocess
@@ -6848,7 +6853,7 @@ class Child(StreamTransport):
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         if os.name == "nt":
-            # There the names of variables have no case.
+            # On Windows, the names of variables are not case-sensitive.
             env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
@@ -6859,8 +6864,8 @@ class Child(StreamTransport):
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
-                # CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new session,
-                # which is a group, too.
+                # CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP. Elsewhere, a new
+                # session is also a new group.
                 creationflags=0x08000200 if os.name == "nt" else 0,
                 start_new_session=True,
             )
@@ -6876,18 +6881,17 @@ class Child(StreamTransport):
         if data:
             self._patience = EXIT_SECONDS
         else:
-            # close() does not: another thread may still be in its read then.
+            # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
         return data
 
     # Its stderr
 
     def _read_stderr(self) -> None:
-        """Read all of it, so that the child never waits for a full pipe to empty."""
+        """Read stderr to its end, so that the child never blocks on a full pipe."""
         with io.BufferedReader(self._process.stderr) as stderr:
             for line in iter(partial(stderr.readline, CHUNK), b""):
-                # A line may overwrite itself, as a progress bar does: its last state
-                # counts.
+                # A progress bar overwrites its line; keep its last state.
                 text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
                 self._lines.append(text[:MAX_STDERR_LINE])
                 try:
@@ -6904,7 +6908,7 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """As Transport has it. Waits a moment for the exit code and stderr."""
+        """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
         self._has_ended(1.0)
         self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
@@ -6920,12 +6924,12 @@ class Child(StreamTransport):
         return self._process.returncode is not None
 
     def close(self) -> None:
-        """End the child, and what it has started: basic/transports/stdio.md#shutdown.
+        """End the child and its process group: basic/transports/stdio.md#shutdown.
 
         Its input is closed; then it gets SIGTERM, then SIGKILL. On Windows it is killed
-        if the end of its input did not end it. Blocks for a little more than twice
-        EXIT_SECONDS at most. A child that has written nothing yet has nothing to
-        finish, and gets STARTING_SECONDS instead.
+        if it does not end after its input. Blocks for little more than twice
+        EXIT_SECONDS. A child that has written nothing has nothing to finish, so
+        STARTING_SECONDS replace EXIT_SECONDS.
         """
         try:
             with suppress(OSError, ValueError):
@@ -6934,14 +6938,14 @@ class Child(StreamTransport):
                 self._signal_group(15)  # SIGTERM
                 self._has_ended(self._patience)
         finally:
-            # Kill the child if it is still there, and the rest of its group. Ctrl-C
-            # cuts the waits above short, but leaves nothing behind.
+            # Kill the child if it still runs, and the rest of its group, even if Ctrl-C
+            # has cut the waits above short.
             self._signal_group(9)  # SIGKILL
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
-        # OSError: it is gone.
+        # OSError: the process has ended.
         with suppress(OSError):
             if os.name == "posix":
                 os.killpg(self._process.pid, number)
@@ -12389,27 +12393,29 @@ class SseTransport(HttpTransport):
 # 21. Authorization ###########################################################
 ###############################################################################
 
-# This section has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
-# registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
-# the seam Authorizer, and knows no message of the protocol.
+# This section logs a client in by OAuth 2.1 (basic/authorization/): discovery,
+# registration, PKCE, tokens, step-up, and the grant without a user. It implements the
+# seam Authorizer, and does not use the protocol's messages.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
-MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
+MAX_METADATA = 256 << 10  # bytes of an authorization server's answer
 
-# How a client shows who it is, best first: a program that users have keeps no secret.
+# Ways to authenticate a client, best first: an installed program cannot keep a secret.
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
-# The members of a form that no text may show.
+# The members of a form that must not appear in error texts.
 SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "client_secret")
-# Where the user of redirect=fn(url) arrives, if no other place was registered.
+# The redirect URI for redirect=fn(url), unless redirect_uri= gives another.
 DEFAULT_REDIRECT_URI = "http://127.0.0.1:33418/callback"
 Reply = namedtuple("Reply", "status document headers")
 
 
 def _check_url(name: str, url: Any, source: str) -> str:
-    """Return a URL that may see secrets: over https, or on this machine, where the
-    server at the URL `source`, which has named it, must be as well. Raises
-    AuthorizationError for any other."""
+    """Return a URL to which secrets may be sent. Raises AuthorizationError for others.
+
+    It must use https, or lead to this machine. The latter is allowed only if `source`,
+    the URL of the server that has named it, leads to this machine as well.
+    """
     with suppress(ValueError):
         if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
             parts = parse_url(url)
@@ -12424,31 +12430,31 @@ def _origin_of(url: str) -> str:
 
 
 def _well_known(url: str, name: str) -> str:
-    """Return where metadata of a URL are: RFC 8414 and RFC 9728, section 3.1."""
+    """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
     origin = _origin_of(url)
     return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
 
 
 def _texts_in(document: Json, member: str) -> list[str]:
-    """Return the strings in an array that may be missing."""
+    """Return the strings in an array; [] if the document lacks it."""
     return [each for each in document.get(member) or [] if isinstance(each, str)]
 
 
 class OAuth:
-    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
+    """Logs a client in at servers that require it, by OAuth 2.1: basic/authorization/.
 
         with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
 
-    Nothing happens until the server answers with 401. Then the user is sent to the
-    authorization server that the server names, in the browser, and calls wait until the
-    answer comes back to a port of this machine; their time does not run while the user
-    is asked. One login serves all threads, and one OAuth may serve several clients, of
-    several servers. Tokens go to their own server alone, in a header.
+    Nothing happens until the server answers with 401. Then the browser opens the page
+    of the authorization server that the server names. Calls wait until the browser
+    comes back to a port of this machine; their timeouts do not run meanwhile. One login
+    serves all threads, and one OAuth may serve several clients of several servers. A
+    token is sent only to its own server, in a header.
 
-    A subclass may bind tokens to a key (DPoP, RFC 9449), or show a signed JWT in place
-    of a secret (RFC 7523): headers() gives what a request to the server shows, fetch()
-    carries each request to an authorization server, and token_types names what is taken
-    there. examples/conformance_client.py has both.
+    A subclass may bind tokens to a key (DPoP, RFC 9449), or send a signed JWT instead
+    of a secret (RFC 7523). headers() returns the headers of a request to the server,
+    fetch() sends each request to an authorization server, and token_types lists the
+    types of token that the subclass can use. examples/conformance_client.py has both.
     """
 
     token_types = ("bearer",)
@@ -12473,26 +12479,26 @@ class OAuth:
     ) -> None:
         """Prepare to log in. Raises ValueError.
 
-        client_name: the name that the user is told
-        scopes: to ask for, in place of what the server says that it wants
-        client_id: as the authorization server knows us. Without it, the client is known
-            by client_metadata_url, or registers
-        client_secret: that belongs to client_id
-        client_metadata_url: an https URL with a document about this client, for
-            authorization servers that read one
-        issuer: the one authorization server to use. A client_secret needs it, as a
-            hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a dict, or the path of a file that only this user
-            can read; without it, they end with this object
-        redirect: redirect(url) has the user visit a URL, and returns the URL that the
-            browser arrived at, or None: for machines without a browser
-        redirect_uri: where the browser comes back to, if that was registered; without a
-            port, any free one is taken
-        grant: "authorization_code", with a user; or "client_credentials", without one
-        send_resource: whether requests name the server that the token is for; some
+        client_name: the name that the user sees
+        scopes: the scopes to ask for, instead of those that the server names
+        client_id: this client's name at the authorization server. Without it, the
+            client uses client_metadata_url, or registers
+        client_secret: the secret that belongs to client_id
+        client_metadata_url: an https URL of a document about this client, for
+            authorization servers that accept one as a client_id
+        issuer: the only authorization server to use; "*" allows any. A client_secret
+            needs it, or a hostile server could name an authorization server of its own
+        store: keeps tokens: a dict, or the path of a file that only this user can read;
+            without it, they are lost with this object
+        redirect: for machines without a browser: redirect(url) sends the user to a URL,
+            and returns the URL at which the browser arrived, or None
+        redirect_uri: the registered URL to which the browser returns; if it has no
+            port, a free one is added
+        grant: "authorization_code", with a user, or "client_credentials", without one
+        send_resource: whether to name the server for which a token is meant; some
             authorization servers refuse that
-        may_log_in: whether to log in where no token in the store will do, nor can be
-            renewed; False raises AuthorizationError there
+        may_log_in: False raises AuthorizationError instead of starting a login;
+            stored tokens are still used and renewed
         timeout: seconds that the user may take
         ssl_context: an ssl.SSLContext for the authorization server
         """
@@ -12510,12 +12516,12 @@ class OAuth:
         self._timeout = timeout
         self._ssl_context = ssl_context
         self._store: Any = {} if store is None else store
-        # Held through all of a login.
+        # Held during a login.
         self._turn = threading.Lock()
-        # The URL of a server -> how the last login there failed, for the threads that
-        # waited for it; by _turn.
+        # The URL of a server -> the error of the last login there, for the threads that
+        # waited for that login. The holder of _turn writes it.
         self._failures: dict[str, Exception] = {}
-        # The URL of a server -> what is known of it; each operation is atomic.
+        # The URL of a server -> its record in the store. Each operation is atomic.
         self._records: Json = {}
         if client_secret and not (client_id and issuer):
             raise ValueError(
@@ -12532,10 +12538,9 @@ class OAuth:
 
     # The seam: see Authorizer
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that let a request to this server in."""
+        """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # Where no login is allowed, there is no token for a URL that login()
-            # refuses.
+            # If no login may start, a URL without https has no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
@@ -12551,7 +12556,8 @@ class OAuth:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Get another token. False if none would do. Raises AuthorizationError."""
+        """Get another token. Return False if no other token would help. Raises
+        AuthorizationError."""
         url = refusal.url
         failure = self._failures.get(url)
         with self._turn:
@@ -12559,27 +12565,27 @@ class OAuth:
             self._records[url] = record
             used = shown.get("Authorization", "").partition(" ")[2]
             if used != record.get("access_token", ""):
-                return True  # another thread, or process, has got a new one
+                return True  # another thread, or process, has got a new token
             if self._failures.get(url) is not failure:
-                # The thread before this one has failed.
+                # The login of another thread has failed while this one waited.
                 raise AuthorizationError(str(self._failures[url]))
             if refusal.http_status == 403:
-                # One step up for one request; and what was asked for before, and not
-                # given, would not be given now.
+                # Step up once for a request. Do not ask again for scopes that a login
+                # has asked for before.
                 wanted = set(refusal.challenge.get("scope", "").split())
                 if 403 in refused or wanted <= set(record.get("scopes", ())):
                     return False
             elif 401 not in refused and self._refresh(url, record):
                 return True
             elif 401 in refused and not record.get("is_renewed"):
-                return False  # this token is from a login, just now
+                return False  # the server refuses a token from a fresh login
             self._log_in(url, refusal.challenge, record, asking)
         return True
 
     def login(self, url: str) -> None:
-        """Log in at a server now, and keep the tokens. Blocks for the user.
+        """Log in at a server now, and store the tokens. Blocks while the user logs in.
 
-        Raises AuthorizationError, and what redirect() and the store raise.
+        Raises AuthorizationError, and any exception of redirect() and the store.
         """
         place = _check_url("url", show_url(parse_url(url)), url)
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
@@ -12588,10 +12594,10 @@ class OAuth:
             self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
 
     def logout(self, url: str) -> None:
-        """Forget the tokens of a server. Raises AuthorizationError."""
+        """Delete the tokens of a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # The store: by a server's URL its tokens, and how they were got
+    # The store maps a server's URL to a record: its tokens, and how to renew them.
     def _load(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
@@ -12606,7 +12612,7 @@ class OAuth:
             ) from None
 
     def _keep(self, url: str, record: Json) -> None:
-        """Keep a record; an empty one says no more than its URL."""
+        """Store a record."""
         self._records[url] = record
         if isinstance(self._store, dict):
             self._store[url] = record
@@ -12618,7 +12624,7 @@ class OAuth:
         number, new = mkstemp(dir=os.path.dirname(path) or ".")
         with open(number, "w") as file:
             json.dump(records, file)
-        # In one step, so that another process never reads half of the file.
+        # Replace the file in one step, so that no process reads half of it.
         os.replace(new, path)
 
     # Discovery: basic/authorization/authorization-server-discovery.md
@@ -12628,18 +12634,18 @@ class OAuth:
         headers: dict[str, str],
         body: bytes | None = None,
     ) -> Any:
-        """GET a document, or POST a body. Return (status, document, headers).
+        """GET a document, or POST a body. Return a Reply: status, document, headers.
 
-        The document is a dict, {} if the answer has no JSON object. Raises
-        AuthorizationError for what gives no answer.
+        The document is a dict; {} if the answer is not a JSON object. Raises
+        AuthorizationError if there is no answer.
         """
         parts = parse_url(url)
         target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
         method = "GET" if body is None else "POST"
         headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
         try:
-            # It follows no redirect, which could lead a secret to another host. The
-            # time limit is for the whole answer, in however many pieces it comes.
+            # Do not follow redirects: they could send a secret to another host. The
+            # limit holds for the whole answer, however slowly it arrives.
             opened = open_connection(
                 parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
             )
@@ -12650,7 +12656,7 @@ class OAuth:
                 answer = connection.getresponse()
                 text = answer.read(MAX_METADATA)
         except Exception as error:
-            # http.client has exceptions of its own, beside OSError.
+            # OSError, or an exception of http.client's.
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
@@ -12663,19 +12669,23 @@ class OAuth:
         url: str,
         places: Iterable[str | None],
     ) -> Json:
-        """Return the first document that there is at these places, of which the server
-        at this URL told; or {}."""
+        """Return the first document found at these places, or {}.
+
+        name: of the member that led here, for errors
+        url: of the server that has named the places
+        """
         for place in filter(None, dict.fromkeys(places)):
             reply = self.fetch(_check_url(name, place, url), {})
             if reply.status >= 500:
-                # There is one, perhaps: no time to guess.
+                # The document may exist, so do not try the next place.
                 raise AuthorizationError(f"{place}: HTTP {reply.status}")
             if reply.status == 200 and reply.document:
                 return dict(reply.document)
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
-        """Return the server's metadata; {} if it has none, as before 2025-06-18."""
+        """Return the metadata of a server. Return {} if it has none, as was usual
+        before 2025-06-18."""
         name = "oauth-protected-resource"
         places = [
             challenge.get("resource_metadata"),
@@ -12684,7 +12694,7 @@ class OAuth:
         ]
         document = self._read_first("resource_metadata", url, places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". A path above it will do, too.
+        # in the response MUST NOT be used". A URL above it is accepted as well.
         resource = str(document.get("resource")) if document else url
         is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
         if not is_ours or _origin_of(resource) != _origin_of(url):
@@ -12692,8 +12702,8 @@ class OAuth:
         return document
 
     def _find_server(self, url: str, resource: Json) -> Json:
-        """Return the metadata of the authorization server that the server names; or, in
-        2025-03-26, that it is itself, at its root."""
+        """Return the metadata of the authorization server that the server names. A
+        server of 2025-03-26 names none: it is its own, at its root."""
         named = _texts_in(resource, "authorization_servers")
         if not resource:
             named = [_origin_of(url)]
@@ -12720,8 +12730,8 @@ class OAuth:
             }
         if not server:
             raise AuthorizationError(f"{issuer}: no metadata of it were found")
-        # "the `issuer` value in the document MUST be identical to the issuer".
-        # One that was guessed at may end in a slash.
+        # "the `issuer` value in the document MUST be identical to the issuer". A
+        # guessed issuer may lack the final slash.
         spelled = [issuer] if resource else [issuer, issuer + "/"]
         if server.get("issuer") not in spelled:
             raise AuthorizationError(
@@ -12736,8 +12746,8 @@ class OAuth:
         server: Json,
         record: Json,
     ) -> list[str]:
-        """Return the scopes to ask for: basic/authorization/index.md says how to select
-        them. Those that were asked for before are among them."""
+        """Select the scopes to ask for, as basic/authorization/index.md has it. They
+        include the scopes of earlier logins."""
         scopes = challenge.get("scope", "").split()
         if self._scopes is None:
             scopes = scopes or _texts_in(resource, "scopes_supported")
@@ -12749,7 +12759,7 @@ class OAuth:
             scopes = list(self._scopes)
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
-    # How the client is known there: basic/authorization/client-registration.md
+    # The client's identity: basic/authorization/client-registration.md
     def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
         """Return a client: {"client_id", "client_secret", "method"}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
@@ -12772,7 +12782,7 @@ class OAuth:
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
     def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
-        """Register a client, by RFC 7591, and return it as _identify() does."""
+        """Register a client by RFC 7591. Return it as _identify() does."""
         if "registration_endpoint" not in server:
             raise AuthorizationError(
                 f"{server['issuer']} registers no clients: give OAuth a client_id="
@@ -12807,7 +12817,7 @@ class OAuth:
             "redirect_uri": redirect_uri,
         }
 
-    # The ways to get tokens
+    # Getting tokens
     def _log_in(
         self,
         url: str,
@@ -12815,13 +12825,13 @@ class OAuth:
         record: Json,
         asking: Callable[[], Any],
     ) -> None:
-        """Find the authorization server, be known there, and get tokens. The threads
-        that wait for this login share its failure."""
+        """Find the authorization server, identify the client there, and get tokens. If
+        this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
             raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
-            # If this fails, the next login registers anew: this client may not be known
-            # any more. A store that cannot be written fails before the user is asked.
+            # After a failure, the next login registers again: the server may no longer
+            # know this client. This also tests the store before the user is asked.
             self._keep(url, {**record, "is_doubtful": True})
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
@@ -12849,8 +12859,8 @@ class OAuth:
             raise
 
     def _refresh(self, url: str, record: Json) -> bool:
-        """Get a token for the refresh token. Return False if it is refused: then the
-        user must log in again. Raises HttpFailure if the answer is a 5xx."""
+        """Get a new token for the refresh token. Return False if there is none, or it
+        is refused. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
             plan = {**record, "is_renewed": True, "is_doubtful": False}
@@ -12867,8 +12877,8 @@ class OAuth:
         record: Json,
         asking: Callable[[], Any],
     ) -> Json:
-        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
-        token endpoint is to be told then."""
+        """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
+        members of the form for the token endpoint."""
         import secrets
         from hashlib import sha256
         from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -12913,7 +12923,7 @@ class OAuth:
         state: str,
         answer: dict[str, str],
     ) -> None:
-        """Raise AuthorizationError for an answer that is not to this login, or no."""
+        """Raise AuthorizationError unless this answers this login, and with a code."""
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`".
@@ -12931,7 +12941,8 @@ class OAuth:
     def _redirect_listener(
         self, state: str
     ) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Yield where the browser comes back to, and what sends it there."""
+        """Yield the redirect URI, and a function that sends the user to a URL and
+        returns the URL, or path, at which the browser arrives."""
         if self._redirect is not None:
             uri = self._redirect_uri or DEFAULT_REDIRECT_URI
             yield _check_url("redirect_uri", uri, uri), self._redirect
@@ -12942,7 +12953,7 @@ class OAuth:
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
         arrived: SimpleQueue[str] = SimpleQueue()
         place = (str(back.hostname), back.port or 0)
-        # Browsers open connections that they do not use, so each has its own thread.
+        # Browsers open connections that they do not use, so each needs a thread.
         with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
@@ -12951,7 +12962,7 @@ class OAuth:
                 yield back.geturl(), partial(self._open_browser, arrived)
 
     def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
-        """Open the user's browser, and return the path that it comes back to."""
+        """Open the user's browser. Return the path with which it comes back."""
         import webbrowser
 
         if not webbrowser.open(url):
@@ -12961,7 +12972,7 @@ class OAuth:
         raise AuthorizationError("no answer came from the browser")
 
     def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
-        """POST to the token endpoint, and keep what comes."""
+        """POST a form to the token endpoint, and store the tokens of the answer."""
         from urllib.parse import urlencode
 
         form["resource"] = plan["resource"]
@@ -12985,11 +12996,11 @@ class OAuth:
                 f"{place}: token_type: unknown: {show(token_type)}"
             )
         record = {**plan, "access_token": answer["access_token"]}
-        # A refresh answer without a new refresh token leaves the old.
+        # An answer without a refresh token leaves the old one valid.
         self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
 
     def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
-        """Put into a form, or into headers, what shows the client."""
+        """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
         client = plan["client"]
@@ -13004,14 +13015,13 @@ class OAuth:
 
 
 def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
-    """Return the handler of the requests that a browser comes back with on this
-    machine: RFC 8252, section 7.3. A request that does not know the `state` gets
-    404."""
+    """Return a handler class for the request with which the browser comes back to this
+    machine: RFC 8252, section 7.3. Requests without this `state` get 404."""
     from http.server import BaseHTTPRequestHandler
 
     def do_get(handler: BaseHTTPRequestHandler) -> None:
         if f"state={state}" in handler.path:
-            # This sends a page of any status.
+            # In spite of its name, this sends a page of any status.
             handler.send_error(200, "Thank you", "You can close this window.")
             arrived.put(handler.path)
         else:
@@ -13026,7 +13036,7 @@ def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
 
 
 def _error_words(said: Mapping[str, object]) -> str:
-    """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
+    """Return a server's description of an error, in one line: RFC 6749, section 5.2."""
     words = filter(None, map(said.get, ("error", "error_description")))
     return printable(": ".join(str(each)[:300] for each in words))
 
@@ -13035,13 +13045,13 @@ def _error_words(said: Mapping[str, object]) -> str:
 # 22. Command line ############################################################
 ###############################################################################
 
-# `python3 -m mcp_lite COMMAND ...` calls servers, and runs them, from a terminal. Only a
-# command's result goes to stdout; progress, questions, failures go to stderr. Control
-# characters of a server are escaped for a terminal. `import mcp_lite` imports
+# `python3 -m mcp_lite COMMAND ...` calls and runs servers from a terminal. Only the
+# result of a command goes to stdout; progress, questions and failures go to stderr.
+# Control characters from a server are escaped for terminals. `import mcp_lite` imports
 # none of the modules that this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
-_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
+_TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
 _HELP = f"""\
 usage: {_PROGRAM} COMMAND TARGET ... [options]
 
@@ -13071,10 +13081,10 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
 request, or the tool failed; 130 Ctrl-C.
 """
-# The models' APIs whose form `list --format` writes, and their member for the schema.
+# The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
 _DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
-# A command's exit code, by the exception that ended it: the first row that fits.
+# The exit code for an exception is that of the first row that matches.
 _EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
@@ -13088,7 +13098,7 @@ def main() -> int:
     """Run the command of `python3 -m mcp_lite ...`. Returns its exit code."""
     import inspect
 
-    # A file that is served imports the same module.
+    # The file that `run` serves must import this module, not a second copy.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
@@ -13101,7 +13111,7 @@ def main() -> int:
         else:
             options = _parse_arguments(argv)
             command = _COMMANDS[options.command]
-            # bind() names the words that are missing, or too many.
+            # bind() names missing words in its error.
             command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -13109,11 +13119,11 @@ def main() -> int:
 
 
 def _fail(error: BaseException, argv: list[str]) -> int:
-    """Report a failure, in one line unless lines belong to it. Returns the exit code."""
+    """Report a failure on stderr. Returns the exit code."""
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
-        # Of the server's stderr the last line: the others were shown as they came.
+        # Show only the last line of the server's stderr: all have been shown before.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
@@ -13121,7 +13131,7 @@ def _fail(error: BaseException, argv: list[str]) -> int:
     if "--json" in argv:
         failure = {"message": text, "code": getattr(error, "code", None)}
         shown = json.dumps({"error": {**failure, "exit": exit_code}})
-    # A tool's own words, and what a child wrote to stderr, may be lines.
+    # The text of a tool, and a child's stderr, may have several lines.
     _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
 
@@ -13147,7 +13157,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
     parser.add_argument("--header", action="append", default=[])
     parser.add_argument("--trace", nargs="?", const=True)
     parser.add_argument("--format", choices=_FORMATS)
-    # Behind `--` stands a command of the user's.
+    # The words after `--` are the command of a server.
     cut = [*arguments, "--"].index("--")
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
     if cut < len(arguments):
@@ -13160,13 +13170,13 @@ def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     try:
         return dict(word.split(separator, 1) for word in words)
     except ValueError:
-        # The word is not shown: it may be a secret.
+        # Do not show the word: it may be a secret.
         raise ValueError(f"expected NAME{separator}VALUE") from None
 
 
-# Reaching the server
+# Connecting, and talking to the user
 def _client(options: Any, target: Any) -> Client:
-    """Make the client that the options describe."""
+    """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
     has_token = "authorization" in map(str.lower, headers)
     return Client(
@@ -13185,22 +13195,21 @@ def _client(options: Any, target: Any) -> Client:
 
 
 def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
-    """Write to stderr, over the progress that a terminal may show."""
+    """Write to stderr. On a terminal, this replaces the line of progress."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     shown = printable(text, keep_lines=keep_lines)
     print(clear + shown, end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
-    """Show how far a call is, in one line of the terminal."""
+    """Show the progress of a call on a terminal."""
     if sys.stderr.isatty():
         _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
 
 
-# Questions of the server
 def _answer(params: Json) -> Json:
-    """Ask the user a server's question, field by field, until the answers fit the
-    schema. Without a terminal, decline it."""
+    """Ask the user a server's question, field by field, until the values fit the
+    schema. Decline it if there is no terminal."""
     _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
@@ -13227,19 +13236,19 @@ def _answer(params: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Read a line that the user types; Ctrl-D is an empty one."""
+    """Read a line from the user; Ctrl-D is an empty one."""
     _say(text, end="")
-    # A Ctrl-C during input() would leave the lock of stdin held, and Python waits for
-    # it at exit.
+    # After a Ctrl-C in input(), the lock of stdin stays held, and Python blocks on it
+    # at exit.
     return os.read(0, 4096).decode("utf-8", "replace").strip()
 
 
-# Values, and how they are shown
+# Reading and showing values
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """Read a value as JSON if the schema accepts that; else it is the text, so that 012,
-    or 5, stays a text where the schema wants one."""
+    """Read the value of an argument as JSON if the schema accepts that, else as a text:
+    012 and, for a string, 5 stay texts."""
     value = parse_text(text)
-    # ValueError: the schema cannot be used.
+    # ValueError: the schema is faulty.
     with suppress(ValueError):
         wrong = validate({name: value}, {**schema, "required": []})
         if not wrong and not isinstance(value, str):
@@ -13259,11 +13268,11 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """Describe an item in a line: greet(name: string, n: integer = 1, loud?: boolean)."""
+    """Describe an item in a line: wait(days: integer = 3, loud?: boolean)  About."""
     schema = item.get("inputSchema", {})
     parameters = []
     for name, member in schema.get("properties", {}).items():
-        # A schema may be True.
+        # Some schemas are a bool.
         about = object_or_empty(member)
         if name not in schema.get("required", []) and "default" not in about:
             name += "?"
@@ -13280,9 +13289,9 @@ def _show_offer(item: Json) -> str:
 
 
 def _format_tool(tool: Json, form: str) -> Json:
-    """Describe a tool as a model's API takes it."""
+    """Describe a tool in the form that a model's API takes."""
     about = add_given({"name": tool["name"]}, description=tool.get("description"))
-    # OpenAI's refuses an object without `properties`.
+    # The API of OpenAI refuses an object without `properties`.
     about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
     if form == "openai":
         return {"type": "function", "function": about}
@@ -13290,12 +13299,12 @@ def _format_tool(tool: Json, form: str) -> Json:
 
 
 def _write(options: Any, result: Any, shown: Any) -> None:
-    """Write to stdout: with --json the result, else `shown`. Texts and bytes are written
-    unchanged, all else as JSON. A terminal gets bytes as Python spells them."""
+    """Write the result to stdout if there is --json, else `shown`. Texts and bytes are
+    written unchanged, other values as JSON. A terminal gets the repr() of bytes."""
     encoding = sys.stdout.encoding.lower()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
-        # JSON has its own way to write what an old code page lacks.
+        # In JSON, \u escapes replace the characters that an old code page lacks.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
     if sys.stdout.isatty():
         value = printable(str(value), keep_lines=True)
@@ -13305,9 +13314,9 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     sys.stdout.buffer.write(value)
 
 
-# The commands. Their parameters are the words on the command line.
+# The commands. Their parameters are the words of the command line.
 def _list(options: Any, target: Any) -> None:
-    """Show what a server is, and all that it offers."""
+    """Describe a server and everything that it offers."""
     with _client(options, target) as client:
         about = {
             "serverInfo": client.server_info,
@@ -13342,7 +13351,7 @@ def _list(options: Any, target: Any) -> None:
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
-    """Call a tool. Its schema says how each value is read."""
+    """Call a tool. Its schema decides how each value is read."""
     text = sys.stdin.read() if options.input == "-" else options.input
     try:
         given = {**json.loads(text)}
@@ -13377,7 +13386,7 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
 
 
 def _run(options: Any, file: Any) -> None:
-    """Serve the Server of FILE[:object], without its own run()."""
+    """Serve the Server of FILE[:object]. The file's own call of run() does nothing."""
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
