@@ -1750,13 +1750,11 @@ class Protocol:
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
 #     LegacyHttp._is_answered       the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
-#     the store's lock file          one process writes        its end; LOCK_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
 #
 # get_within() cuts each wait for a queue into slices, since Python runs signal handlers
 # only between them. Nothing else polls, but for ticks: of the Deputy, while requests
-# keep coming; of an HTTP server, for deadlines and clients that hang up; and of the
-# store's lock file.
+# keep coming; and of an HTTP server, for deadlines and clients that hang up.
 #
 # The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
@@ -6331,21 +6329,22 @@ class EventLoop:
 # 13. stdio ###################################################################
 ###############################################################################
 
-# Serving and calling over byte streams, with a message on a line: any pair of streams,
-# this process's own, or a child's (basic/transports/stdio.md). This section moves
-# bytes, reacts to signals, and ends things. The Connection knows what the bytes mean.
+# This section carries messages over byte streams, one message per line: over any pair
+# of streams, the standard streams of this process, or those of a child process
+# (basic/transports/stdio.md). It moves bytes, reacts to signals, and ends processes and
+# connections. The Connection interprets the bytes.
 
-MAX_LINES = 100  # left to the thread that writes; beyond that, a handler waits for it
-WRITE_SECONDS = 60.0  # for one write, before a client that reads nothing is cut off
+MAX_LINES = 100  # queued for the writing thread; beyond that, a handler waits
+WRITE_SECONDS = 60.0  # for one write; then a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
-MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
-STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
-STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
+MAX_STDERR_LINE = 2_000  # characters shown of one line
+STDERR_SECONDS = 1.0  # for a child's last lines, after its end
+STARTING_SECONDS = 0.2  # replaces EXIT_SECONDS for a child that has written nothing
 
 
 def shut(sock: Socket, how: int = 2) -> None:
-    """Shut the reading side of a socket (0), its writing side (1), or both (2), below
-    TLS, if there is any. A thread that is blocked there wakes."""
+    """Shut the reading side of a socket (0), its writing side (1), or both (2), without
+    a TLS goodbye. A thread that is blocked in the socket wakes."""
     import socket
 
     with suppress(OSError):
@@ -6353,44 +6352,40 @@ def shut(sock: Socket, how: int = 2) -> None:
 
 
 class StreamTransport(Transport):
-    """A pair of binary streams: this process's own, a socket's files, any two."""
+    """Carries messages over a pair of binary streams, such as standard streams or the
+    files of a socket."""
 
     # The deadline of the current write, by time.monotonic().
-    _write_until = float("inf")
+    write_until = float("inf")
 
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
-        # The read() of a buffered stream would wait for the whole chunk.
+        # A buffered stream's read() would block until the whole chunk has arrived.
         self._read = getattr(reader, "read1", reader.read)
 
     def read(self) -> bytes:
         return self._read(CHUNK) or b""
 
     def write(self, data: bytes) -> None:
-        self._write_until = time.monotonic() + WRITE_SECONDS
+        self.write_until = time.monotonic() + WRITE_SECONDS
         left: Any = data
         try:
-            count = self._writer.write(left)
-            # A stream that is no file may return None: it has written everything.
-            while count is not None and count < len(left):
-                left = memoryview(left)[count:]
+            while left:
                 count = self._writer.write(left)
+                # Some streams that are not files return None after a complete write.
+                left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
-            self._write_until = float("inf")
-
-    def time_left(self) -> float:
-        """Return the seconds left for the current write, or for the next one."""
-        return min(self._write_until - time.monotonic(), WRITE_SECONDS)
+            self.write_until = float("inf")
 
     def close(self) -> None:
-        # Closing a socket's files would leave it open, and a thread in its read. So the
-        # socket itself is shut first.
+        # Closing the files of a socket does not close the socket, nor wake a thread
+        # that reads from it. Shut the socket itself first.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
                 shut(getattr(stream, "raw", stream)._sock)
-        # The reader stays open: a thread in its read would hold up its close().
+        # The reader stays open: its close() would wait for a thread that reads.
         with suppress(OSError, ValueError):
             self._writer.close()
 
@@ -6470,16 +6465,17 @@ BURST = "the reading thread serves"
 
 
 def next_signal(connection: Connection, signals: Signals) -> str:
-    """Block for the next signal, and return it. A write beyond its deadline is one,
-    too: the client reads nothing."""
+    """Block for the next signal, and return it. Returns PEER_STUCK when a write has
+    passed its deadline."""
     transport = connection.transport
     assert isinstance(transport, StreamTransport)
     while True:
-        seconds = transport.time_left()
+        seconds = transport.write_until - time.monotonic()
         if seconds <= 0.0:
             return PEER_STUCK
         with suppress(Empty):
-            return signals.wait(seconds)
+            # A write may begin during this wait.
+            return signals.wait(min(seconds, WRITE_SECONDS))
 
 
 class Deputy:
@@ -6600,118 +6596,98 @@ class Deputy:
 
 
 def read_plainly(connection: Connection, signals: Signals) -> str:
-    """Have the input read. Block until it ends, or a signal comes; return which.
-    Deputy.wait() does the same in more steps."""
+    """Start a thread that reads the input. Block for the next signal, such as
+    INPUT_ENDED, and return it. Deputy.wait() does the same, faster."""
 
-    def read() -> None:
-        connection.read_all()
-        signals.put(INPUT_ENDED)
-
-    start_thread("mcp-reader", read)
+    start_thread("mcp-reader", _do, connection.read_all, signals, INPUT_ENDED)
     return next_signal(connection, signals)
+
+
+def _do(job: Job, signals: Signals, signal: str) -> None:
+    """Run a job, then signal its end."""
+    job()
+    signals.put(signal)
 
 
 def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
     """Serve until the input ends, or a signal comes; then end all requests in flight.
 
-    read: Deputy.wait or read_plainly: has the input read, and returns the signal
+    read: Deputy.wait or read_plainly: starts reading, and returns the next signal
 
-    At the end of the input, handlers have DRAIN_SECONDS more; after Ctrl-C or SIGTERM,
-    and for a client that reads nothing, they have none. Then they are cancelled, and
-    have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts these waits short. A handler
-    that ignores its cancellation cannot keep this function from returning.
+    When the input ends, handlers have DRAIN_SECONDS to finish. After Ctrl-C or SIGTERM,
+    and when the client reads nothing, they have none. Then they are cancelled, and have
+    TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits short. A handler that
+    ignores its cancellation cannot keep this function from returning.
     """
     signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
-        finish_work = partial(connection.workers.close, DRAIN_SECONDS)
-        wait_for(finish_work, DRAIN_SECONDS, signals)
-        # A request to listen may have waited for a worker.
+        wait_for(connection.workers.close, DRAIN_SECONDS, signals)
+        # Until now, a request to listen may have been waiting for a worker.
         connection.endpoint.input_ended(connection)
     connection.cancel_requests()
-    wait_for(partial(connection.finish, TIDY_SECONDS), TIDY_SECONDS, signals)
+    wait_for(connection.finish, TIDY_SECONDS, signals)
 
 
-def wait_for(job: Job, seconds: float, signals: Signals) -> None:
-    """Have another thread do a job. Block until it is done, for `seconds` at most, or
-    until Ctrl-C or SIGTERM comes."""
+def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -> None:
+    """Call job(seconds) on another thread. Block until it is done, for `seconds` at
+    most, or until Ctrl-C or SIGTERM comes."""
     done = f"a job of {time.monotonic()}"
-
-    def work() -> None:
-        job()
-        signals.put(done)
-
-    start_thread("mcp-end", work)
+    start_thread("mcp-end", _do, partial(job, seconds), signals, done)
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
-            # The end of the input, or of a job that was late.
+            # The input has ended, or an earlier job.
             pass
 
 
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
-    """Inside, the wire is two private files (in, out), and nothing else can reach it.
+    """Reserve stdin and stdout for the protocol, and yield two private files for them.
 
-    Meanwhile descriptor 0 is the null device and 1 is stderr, for print(), C libraries
-    and children alike. Both are restored at the end.
+    Inside the `with` block, descriptor 0 is the null device, and 1 is stderr, for
+    print(), C libraries and child processes alike. Both are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # The numbers 0 and 1 were free, and may be any file by now.
+        # Other files may have the free numbers 0 and 1 by now.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
-    # Other programs do not inherit what os.dup() makes.
+    # Child processes do not inherit descriptors from os.dup().
     reader = io.FileIO(os.dup(0), "r")
     writer = io.FileIO(os.dup(1), "w")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
+        # Otherwise a forked child that outlives this process would keep the wire open,
+        # and the client would not see its end.
+        os.register_at_fork(after_in_child=reader.close)
+        os.register_at_fork(after_in_child=writer.close)
     stdout: Any = sys.stdout
-    has_stderr = sys.__stderr__ is not None
-    # Under inetd, and with 2>&1, stderr is the wire, too. On a terminal it may stay.
-    is_wire = has_stderr and not os.isatty(1) and os.path.sameopenfile(1, 2)
-    stderr = os.dup(2) if is_wire else None
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
-        if is_wire:
+        # With 2>&1, and under inetd, stderr is the wire as well. It becomes the null
+        # device, for good. A terminal may show both.
+        if sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2):
             os.dup2(null.fileno(), 2)
-        os.dup2(2 if has_stderr else null.fileno(), 1)
+        os.dup2(2 if sys.__stderr__ else null.fileno(), 1)
     try:
-        # Text in the buffer of stdout must not reach the wire later; and prints for
-        # debugging should be seen at once.
+        # Printed lines should appear at once. reconfigure() also flushes.
         with suppress(AttributeError, OSError, ValueError):
-            stdout.flush()
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
-        # All prints must be out before 1 is the wire again.
+        # Buffered text must not reach the wire.
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
         os.dup2(reader.fileno(), 0)
+        # The private files stay open, as a thread may still read.
         os.dup2(writer.fileno(), 1)
-        if stderr is not None:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-        if os.name != "nt":
-            # On Windows, a close would wait for the thread that is still in its read.
-            reader.close()
-            writer.close()
-
-
-def _let_go(*files: Any) -> None:
-    """In the child of a fork, put the null device in the place of the wire. A child
-    that lives on would keep the wire open, and the client waiting for its end."""
-    with open(os.devnull, "r+b", 0) as null:
-        for file in files:
-            if not file.closed:
-                os.dup2(null.fileno(), file.fileno(), inheritable=False)
 
 
 # A child process
 #
-# The environment variables that a child inherits: where to find programs, files,
-# modules and certificates, and how to talk to people. The official SDKs pass those of
-# the first three lines. Windows, locales, Python, Node and proxies need the others.
-# None is meant for a secret, though the URL of a proxy may hold a password. A program
-# passes the keys that a server needs with env=.
+# A child inherits these environment variables. They say where programs, files, modules
+# and certificates are, and which language the user speaks. The official SDKs pass those
+# in the first three lines. Windows, locales, Python, Node and proxies need the others.
+# None is meant for secrets, though a proxy's URL may contain a password. To give a
+# server its keys, use env=.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6728,8 +6704,8 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the variables that a child inherits, without the functions that some
-    shells export as variables."""
+    """Return the variables that a child inherits. Some shells export functions as
+    variables; those are left out."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -6739,25 +6715,25 @@ def inherited_environment() -> dict[str, str]:
 
 
 def label_of(command: list[str]) -> str:
-    """Return the label of a child's lines: the name of its script, or program."""
+    """Return the label of a child's lines on stderr: the name of its script, else of
+    its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
     return next(scripts, words[0])
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
-    """Return a command in the form in which the system can start it, with this PATH. On
-    Windows, "npx" is npx.cmd, for cmd.exe, which wants its own quoting."""
+    """Return a command in a form that the system can start, given the child's PATH. On
+    Windows, "npx" is npx.cmd, a script for cmd.exe, which has its own quoting."""
     if os.name != "nt":
         return command
     import shutil
 
-    program, *others = command
-    words = [shutil.which(program, path=path) or program, *others]
+    words = [shutil.which(command[0], path=path) or command[0], *command[1:]]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
-    # The program that the script starts reads "" as one ", and half of the backslashes
-    # before it. %cd:~,% expands to nothing, so that the % before it begins no name.
+    # The program that the script starts reads "" as one ", and halves the backslashes
+    # before it. %cd:~,% expands to nothing, so the % before it does not begin a name.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -6766,11 +6742,17 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     return f'{shell} /e:on /v:off /d /c "{" ".join(quoted)}"'
 
 
-class Child(StreamTransport):
-    """A server as a child process, in a process group of its own, so that the programs
-    that it starts can be ended with it, and Ctrl-C in a terminal reaches only us."""
+def _show_line(label: str, text: str) -> None:
+    """Print a line of a child's stderr."""
+    shown = printable(text[:MAX_STDERR_LINE])
+    print_to_stderr(f"[{label}] {shown}".rstrip())
 
-    # How long it has to end by itself: EXIT_SECONDS once it has written something.
+
+class Child(StreamTransport):
+    """A server in a child process. The child has its own process group: close() ends
+    the programs that it has started, and Ctrl-C in a terminal does not reach it."""
+
+    # The time that it has to end by itself: EXIT_SECONDS once it has written something.
     _patience = STARTING_SECONDS
 
     def __init__(
@@ -6780,23 +6762,21 @@ class Child(StreamTransport):
         cwd: Any,
         stderr: Any,
     ) -> None:
-        """Start it, with `env` for its whole environment. Raises ConnectionClosed.
+        """Start the child. Raises ConnectionClosed.
 
+        env: its whole environment
         stderr: as for Client
         """
         import subprocess
 
         self.command = command
-        self._stderr = stderr
-        self._label = label_of(command)
+        self._show = stderr or do_nothing
+        if stderr is True:
+            self._show = partial(_show_line, label_of(command))
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
-        # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
-        # session, which is a group, too.
-        flags = 0
         if os.name == "nt":
-            flags = 0x08000200
-            # On Windows the names of variables have no case.
+            # On Windows, the names of variables are not case-sensitive.
             env = {name.upper(): value for name, value in env.items()}
         try:
             self._process: Any = subprocess.Popen(
@@ -6807,8 +6787,10 @@ class Child(StreamTransport):
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
-                creationflags=flags,
-                start_new_session=not flags,
+                # CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP. Elsewhere, a new
+                # session is also a new group.
+                creationflags=0x08000200 if os.name == "nt" else 0,
+                start_new_session=True,
             )
         except OSError as error:
             raise ConnectionClosed(
@@ -6822,30 +6804,23 @@ class Child(StreamTransport):
         if data:
             self._patience = EXIT_SECONDS
         else:
-            # close() does not: another thread may still be in its read then.
+            # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
         return data
 
     # Its stderr
 
     def _read_stderr(self) -> None:
-        """Read all of it, so that the child never waits for a full pipe to empty."""
+        """Read stderr to its end, so that the child never blocks on a full pipe."""
         with io.BufferedReader(self._process.stderr) as stderr:
             for line in iter(partial(stderr.readline, CHUNK), b""):
-                self._hear(line)
-
-    def _hear(self, line: bytes) -> None:
-        # A line may overwrite itself, as a progress bar does: its last state counts.
-        text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
-        self._lines.append(text[:MAX_STDERR_LINE])
-        try:
-            if callable(self._stderr):
-                self._stderr(text)
-            elif self._stderr:
-                told = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
-                print_to_stderr(told.rstrip())
-        except Exception as error:
-            log_line(WARNING, f"stderr: {error_text(error)}")
+                # A progress bar overwrites its line; keep its last state.
+                text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
+                self._lines.append(text[:MAX_STDERR_LINE])
+                try:
+                    self._show(text)
+                except Exception as error:
+                    log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
         return "\n".join(list(self._lines)).rstrip()
@@ -6856,9 +6831,9 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """As Transport has it. Waits a moment for the exit code and stderr."""
-        if self._has_ended(1.0):
-            self._stderr_thread.join(0.5)
+        """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
+        self._has_ended(1.0)
+        self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
@@ -6872,12 +6847,12 @@ class Child(StreamTransport):
         return self._process.returncode is not None
 
     def close(self) -> None:
-        """End the child, and what it has started: basic/transports/stdio.md#shutdown.
+        """End the child and its process group: basic/transports/stdio.md#shutdown.
 
         Its input is closed; then it gets SIGTERM, then SIGKILL. On Windows it is killed
-        if the end of its input did not end it. Blocks for a little more than twice
-        EXIT_SECONDS at most. A child that has written nothing yet has nothing to
-        finish, and gets STARTING_SECONDS instead.
+        if it does not end after its input. Blocks for little more than twice
+        EXIT_SECONDS. A child that has written nothing has nothing to finish, so
+        STARTING_SECONDS replace EXIT_SECONDS.
         """
         try:
             with suppress(OSError, ValueError):
@@ -6886,23 +6861,25 @@ class Child(StreamTransport):
                 self._signal_group(15)  # SIGTERM
                 self._has_ended(self._patience)
         finally:
-            # Kill the child if it is still there, and the rest of its group. Ctrl-C
-            # cuts the waits above short, but leaves nothing behind.
+            # Kill the child if it still runs, and the rest of its group, even if Ctrl-C
+            # has cut the waits above short.
             self._signal_group(9)  # SIGKILL
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
-        if os.name == "posix":
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            return
-        import subprocess
-
-        kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
+        # OSError: the process has ended.
         with suppress(OSError):
-            subprocess.run(kill, capture_output=True)
-            self._process.kill()
+            if os.name == "posix":
+                os.killpg(self._process.pid, number)
+            else:
+                import subprocess
+
+                subprocess.run(
+                    ["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
+                    capture_output=True,
+                )
+                self._process.kill()
 
 
 ###############################################################################
@@ -12130,28 +12107,29 @@ class LegacyHttp(HttpTransport):
 # 21. Authorization ###########################################################
 ###############################################################################
 
-# This section has a client log in, by OAuth 2.1 (basic/authorization/): discovery,
-# registration, PKCE, tokens, step-up, and the grants without a user. It stands behind
-# the seam Authorizer, and knows no message of the protocol.
+# This section logs a client in by OAuth 2.1 (basic/authorization/): discovery,
+# registration, PKCE, tokens, step-up, and the grant without a user. It implements the
+# seam Authorizer, and does not use the protocol's messages.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
-LOCK_SECONDS = 5.0  # for another process to write the store
-MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
+MAX_METADATA = 256 << 10  # bytes of an authorization server's answer
 
-# How a client shows who it is, best first: a program that users have keeps no secret.
+# Ways to authenticate a client, best first: an installed program cannot keep a secret.
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
-# The members of a form that no text may show.
+# The members of a form that must not appear in error texts.
 SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "client_secret")
-# Where the user of redirect=fn(url) arrives, if no other place was registered.
+# The redirect URI for redirect=fn(url), unless redirect_uri= gives another.
 DEFAULT_REDIRECT_URI = "http://127.0.0.1:33418/callback"
 Reply = namedtuple("Reply", "status document headers")
 
 
 def _check_url(name: str, url: Any, source: str) -> str:
-    """Return a URL that may see secrets: over https, or on this machine, where the
-    server at the URL `source`, which has named it, must be as well. Raises
-    AuthorizationError for any other."""
+    """Return a URL to which secrets may be sent. Raises AuthorizationError for others.
+
+    It must use https, or lead to this machine. The latter is allowed only if `source`,
+    the URL of the server that has named it, leads to this machine as well.
+    """
     with suppress(ValueError):
         if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
             parts = parse_url(url)
@@ -12162,44 +12140,35 @@ def _check_url(name: str, url: Any, source: str) -> str:
 
 
 def _origin_of(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
+    return "/".join(url.split("/")[:3])
 
 
 def _well_known(url: str, name: str) -> str:
-    """Return where metadata of a URL are: RFC 8414 and RFC 9728, section 3.1."""
+    """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
     origin = _origin_of(url)
     return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
 
 
 def _texts_in(document: Json, member: str) -> list[str]:
-    """Return the strings in an array that may be missing."""
+    """Return the strings in an array; [] if the document lacks it."""
     return [each for each in document.get(member) or [] if isinstance(each, str)]
 
 
-def _digest(text: str) -> str:
-    """Return a SHA-256 as PKCE has it: RFC 7636, section 4.2."""
-    from hashlib import sha256
-
-    digest = _base64(sha256(text.encode("ascii")).digest())
-    return digest.translate(str.maketrans("+/", "-_", "="))
-
-
 class OAuth:
-    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
+    """Logs a client in at servers that require it, by OAuth 2.1: basic/authorization/.
 
         with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
 
-    Nothing happens until the server answers with 401. Then the user is sent to the
-    authorization server that the server names, in the browser, and calls wait until the
-    answer comes back to a port of this machine; their time does not run while the user
-    is asked. One login serves all threads, and one OAuth may serve several clients, of
-    several servers. Tokens go to their own server alone, in a header.
+    Nothing happens until the server answers with 401. Then the browser opens the page
+    of the authorization server that the server names. Calls wait until the browser
+    comes back to a port of this machine; their timeouts do not run meanwhile. One login
+    serves all threads, and one OAuth may serve several clients of several servers. A
+    token is sent only to its own server, in a header.
 
-    A subclass may bind tokens to a key (DPoP, RFC 9449), or show a signed JWT in place
-    of a secret (RFC 7523): headers() gives what a request to the server shows, fetch()
-    carries each request to an authorization server, and token_types names what is taken
-    there. examples/conformance_client.py has both.
+    A subclass may bind tokens to a key (DPoP, RFC 9449), or send a signed JWT instead
+    of a secret (RFC 7523). headers() returns the headers of a request to the server,
+    fetch() sends each request to an authorization server, and token_types lists the
+    types of token that the subclass can use. examples/conformance_client.py has both.
     """
 
     token_types = ("bearer",)
@@ -12224,26 +12193,26 @@ class OAuth:
     ) -> None:
         """Prepare to log in. Raises ValueError.
 
-        client_name: the name that the user is told
-        scopes: to ask for, in place of what the server says that it wants
-        client_id: as the authorization server knows us. Without it, the client is known
-            by client_metadata_url, or registers
-        client_secret: that belongs to client_id
-        client_metadata_url: an https URL with a document about this client, for
-            authorization servers that read one
-        issuer: the one authorization server to use. A client_secret needs it, as a
-            hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a dict, or the path of a file that only this user
-            can read; without it, they end with this object
-        redirect: redirect(url) has the user visit a URL, and returns the URL that the
-            browser arrived at, or None: for machines without a browser
-        redirect_uri: where the browser comes back to, if that was registered; without a
-            port, any free one is taken
-        grant: "authorization_code", with a user; or "client_credentials", without one
-        send_resource: whether requests name the server that the token is for; some
+        client_name: the name that the user sees
+        scopes: the scopes to ask for, instead of those that the server names
+        client_id: this client's name at the authorization server. Without it, the
+            client uses client_metadata_url, or registers
+        client_secret: the secret that belongs to client_id
+        client_metadata_url: an https URL of a document about this client, for
+            authorization servers that accept one as a client_id
+        issuer: the only authorization server to use; "*" allows any. A client_secret
+            needs it, or a hostile server could name an authorization server of its own
+        store: keeps tokens: a dict, or the path of a file that only this user can read;
+            without it, they are lost with this object
+        redirect: for machines without a browser: redirect(url) sends the user to a URL,
+            and returns the URL at which the browser arrived, or None
+        redirect_uri: the registered URL to which the browser returns; if it has no
+            port, a free one is added
+        grant: "authorization_code", with a user, or "client_credentials", without one
+        send_resource: whether to name the server for which a token is meant; some
             authorization servers refuse that
-        may_log_in: whether to log in where no token in the store will do, nor can be
-            renewed; False raises AuthorizationError there
+        may_log_in: False raises AuthorizationError instead of starting a login;
+            stored tokens are still used and renewed
         timeout: seconds that the user may take
         ssl_context: an ssl.SSLContext for the authorization server
         """
@@ -12261,20 +12230,21 @@ class OAuth:
         self._timeout = timeout
         self._ssl_context = ssl_context
         self._store: Any = {} if store is None else store
-        # Held through all of a login.
+        # Held during a login.
         self._turn = threading.Lock()
-        # The URL of a server -> how the last login there failed, for the threads that
-        # waited for it; by _turn.
+        # The URL of a server -> the error of the last login there, for the threads that
+        # waited for that login. The holder of _turn writes it.
         self._failures: dict[str, Exception] = {}
-        # The URL of a server -> what is known of it; each operation is atomic.
+        # The URL of a server -> its record in the store. Each operation is atomic.
         self._records: Json = {}
         if client_secret and not (client_id and issuer):
             raise ValueError(
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
-        is_by_user = grant == "authorization_code"
-        if not is_by_user and (grant != "client_credentials" or not client_id):
+        if grant != "authorization_code" and (
+            grant != "client_credentials" or not client_id
+        ):
             raise ValueError(
                 f"grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -12282,10 +12252,9 @@ class OAuth:
 
     # The seam: see Authorizer
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that let a request to this server in."""
+        """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # Where no login is allowed, there is no token for a URL that login()
-            # refuses.
+            # If no login may start, a URL without https has no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
@@ -12301,7 +12270,8 @@ class OAuth:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Get another token. False if none would do. Raises AuthorizationError."""
+        """Get another token. Return False if no other token would help. Raises
+        AuthorizationError."""
         url = refusal.url
         failure = self._failures.get(url)
         with self._turn:
@@ -12309,27 +12279,27 @@ class OAuth:
             self._records[url] = record
             used = shown.get("Authorization", "").partition(" ")[2]
             if used != record.get("access_token", ""):
-                return True  # another thread, or process, has got a new one
+                return True  # another thread, or process, has got a new token
             if self._failures.get(url) is not failure:
-                # The thread before this one has failed.
+                # The login of another thread has failed while this one waited.
                 raise AuthorizationError(str(self._failures[url]))
             if refusal.http_status == 403:
-                # One step up for one request; and what was asked for before, and not
-                # given, would not be given now.
+                # Step up once for a request. Do not ask again for scopes that a login
+                # has asked for before.
                 wanted = set(refusal.challenge.get("scope", "").split())
                 if 403 in refused or wanted <= set(record.get("scopes", ())):
                     return False
             elif 401 not in refused and self._refresh(url, record):
                 return True
             elif 401 in refused and not record.get("is_renewed"):
-                return False  # this token is from a login, just now
+                return False  # the server refuses a token from a fresh login
             self._log_in(url, refusal.challenge, record, asking)
         return True
 
     def login(self, url: str) -> None:
-        """Log in at a server now, and keep the tokens. Blocks for the user.
+        """Log in at a server now, and store the tokens. Blocks while the user logs in.
 
-        Raises AuthorizationError, and what redirect() and the store raise.
+        Raises AuthorizationError, and any exception of redirect() and the store.
         """
         place = _check_url("url", show_url(parse_url(url)), url)
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
@@ -12338,10 +12308,10 @@ class OAuth:
             self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
 
     def logout(self, url: str) -> None:
-        """Forget the tokens of a server. Raises AuthorizationError."""
+        """Delete the tokens of a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # The store: by a server's URL its tokens, and how they were got
+    # The store maps a server's URL to a record: its tokens, and how to renew them.
     def _load(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
@@ -12356,7 +12326,7 @@ class OAuth:
             ) from None
 
     def _keep(self, url: str, record: Json) -> None:
-        """Keep a record; an empty one says no more than its URL."""
+        """Store a record."""
         self._records[url] = record
         if isinstance(self._store, dict):
             self._store[url] = record
@@ -12364,25 +12334,12 @@ class OAuth:
         from tempfile import mkstemp
 
         path = os.path.expanduser(self._store)
-        # Another process may keep a record at the same time. The file is replaced in one
-        # step, so that no process reads half of it.
-        lock = f"{path}.lock"
-        until = time.monotonic() + LOCK_SECONDS
-        # One that is still there then was left by a process that has died.
-        while time.monotonic() < until:
-            with suppress(FileExistsError):
-                os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
-                break
-            time.sleep(0.01)
-        try:
-            records = {**self._load(), url: record}
-            number, new = mkstemp(dir=os.path.dirname(path) or ".")
-            with open(number, "w") as file:
-                json.dump(records, file)
-            os.replace(new, path)
-        finally:
-            with suppress(OSError):
-                os.remove(lock)
+        records = {**self._load(), url: record}
+        number, new = mkstemp(dir=os.path.dirname(path) or ".")
+        with open(number, "w") as file:
+            json.dump(records, file)
+        # Replace the file in one step, so that no process reads half of it.
+        os.replace(new, path)
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
@@ -12391,18 +12348,18 @@ class OAuth:
         headers: dict[str, str],
         body: bytes | None = None,
     ) -> Any:
-        """GET a document, or POST a body. Return (status, document, headers).
+        """GET a document, or POST a body. Return a Reply: status, document, headers.
 
-        The document is a dict, {} if the answer has no JSON object. Raises
-        AuthorizationError for what gives no answer.
+        The document is a dict; {} if the answer is not a JSON object. Raises
+        AuthorizationError if there is no answer.
         """
         parts = parse_url(url)
         target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
         method = "GET" if body is None else "POST"
         headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
         try:
-            # It follows no redirect, which could lead a secret to another host. The
-            # time limit is for the whole answer, in however many pieces it comes.
+            # Do not follow redirects: they could send a secret to another host. The
+            # limit holds for the whole answer, however slowly it arrives.
             opened = open_connection(
                 parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
             )
@@ -12413,13 +12370,11 @@ class OAuth:
                 answer = connection.getresponse()
                 text = answer.read(MAX_METADATA)
         except Exception as error:
-            # http.client has exceptions of its own, beside OSError.
+            # OSError, or an exception of http.client's.
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
-        document: Json = {}
-        with suppress(McpError):
-            document = object_or_empty(parse_message(text))
+        document = object_or_empty(parse_text(text.decode("utf-8", "replace")))
         return Reply(answer.status, document, answer.headers)
 
     def _read_first(
@@ -12428,19 +12383,23 @@ class OAuth:
         url: str,
         places: Iterable[str | None],
     ) -> Json:
-        """Return the first document that there is at these places, of which the server
-        at this URL told; or {}."""
+        """Return the first document found at these places, or {}.
+
+        name: of the member that led here, for errors
+        url: of the server that has named the places
+        """
         for place in filter(None, dict.fromkeys(places)):
             reply = self.fetch(_check_url(name, place, url), {})
             if reply.status >= 500:
-                # There is one, perhaps: no time to guess.
+                # The document may exist, so do not try the next place.
                 raise AuthorizationError(f"{place}: HTTP {reply.status}")
             if reply.status == 200 and reply.document:
                 return dict(reply.document)
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
-        """Return the server's metadata; {} if it has none, as before 2025-06-18."""
+        """Return the metadata of a server. Return {} if it has none, as was usual
+        before 2025-06-18."""
         name = "oauth-protected-resource"
         places = [
             challenge.get("resource_metadata"),
@@ -12449,7 +12408,7 @@ class OAuth:
         ]
         document = self._read_first("resource_metadata", url, places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". A path above it will do, too.
+        # in the response MUST NOT be used". A URL above it is accepted as well.
         resource = str(document.get("resource")) if document else url
         is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
         if not is_ours or _origin_of(resource) != _origin_of(url):
@@ -12457,8 +12416,8 @@ class OAuth:
         return document
 
     def _find_server(self, url: str, resource: Json) -> Json:
-        """Return the metadata of the authorization server that the server names; or, in
-        2025-03-26, that it is itself, at its root."""
+        """Return the metadata of the authorization server that the server names. A
+        server of 2025-03-26 names none: it is its own, at its root."""
         named = _texts_in(resource, "authorization_servers")
         if not resource:
             named = [_origin_of(url)]
@@ -12485,8 +12444,8 @@ class OAuth:
             }
         if not server:
             raise AuthorizationError(f"{issuer}: no metadata of it were found")
-        # "the `issuer` value in the document MUST be identical to the issuer".
-        # One that was guessed at may end in a slash.
+        # "the `issuer` value in the document MUST be identical to the issuer". A
+        # guessed issuer may lack the final slash.
         spelled = [issuer] if resource else [issuer, issuer + "/"]
         if server.get("issuer") not in spelled:
             raise AuthorizationError(
@@ -12501,20 +12460,20 @@ class OAuth:
         server: Json,
         record: Json,
     ) -> list[str]:
-        """Return the scopes to ask for: basic/authorization/index.md says how to select
-        them. Those that were asked for before are among them."""
+        """Select the scopes to ask for, as basic/authorization/index.md has it. They
+        include the scopes of earlier logins."""
         scopes = challenge.get("scope", "").split()
-        if self._scopes is not None:
-            is_more = challenge.get("error") == "insufficient_scope"
-            scopes = [*self._scopes, *(scopes if is_more else ())]
-        elif not scopes:
-            scopes = _texts_in(resource, "scopes_supported")
-        offered = _texts_in(server, "scopes_supported")
-        if scopes and "offline_access" in offered and self._scopes is None:
-            scopes = [*scopes, "offline_access"]
+        if self._scopes is None:
+            scopes = scopes or _texts_in(resource, "scopes_supported")
+            if scopes and "offline_access" in _texts_in(server, "scopes_supported"):
+                scopes.append("offline_access")
+        elif challenge.get("error") == "insufficient_scope":
+            scopes = [*self._scopes, *scopes]
+        else:
+            scopes = list(self._scopes)
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
-    # How the client is known there: basic/authorization/client-registration.md
+    # The client's identity: basic/authorization/client-registration.md
     def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
         """Return a client: {"client_id", "client_secret", "method"}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
@@ -12532,13 +12491,12 @@ class OAuth:
                 "method": method,
             }
         known = object_or_empty(record.get("client"))
-        is_sure = not record.get("is_doubtful")
-        if is_sure and known.get("redirect_uri") == redirect_uri:
+        if known.get("redirect_uri") == redirect_uri and not record.get("is_doubtful"):
             return known
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
     def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
-        """Register a client, by RFC 7591, and return it as _identify() does."""
+        """Register a client by RFC 7591. Return it as _identify() does."""
         if "registration_endpoint" not in server:
             raise AuthorizationError(
                 f"{server['issuer']} registers no clients: give OAuth a client_id="
@@ -12558,14 +12516,13 @@ class OAuth:
         )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         told = reply.document
-        if reply.status == 404:
-            # Where there are no metadata, this place is a guess.
-            raise AuthorizationError(
-                f"{place}: HTTP 404: there is no login, or none for new clients"
-            )
         if reply.status not in (200, 201) or "client_id" not in told:
+            said = _error_words(told)
+            if reply.status == 404:
+                # Without metadata, the place is a guess.
+                said = "there is no login, or none for new clients"
             raise AuthorizationError(
-                f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"
+                f"{place}: registration: HTTP {reply.status}: {said}"
             )
         return {
             "client_id": told["client_id"],
@@ -12574,7 +12531,7 @@ class OAuth:
             "redirect_uri": redirect_uri,
         }
 
-    # The ways to get tokens
+    # Getting tokens
     def _log_in(
         self,
         url: str,
@@ -12582,13 +12539,13 @@ class OAuth:
         record: Json,
         asking: Callable[[], Any],
     ) -> None:
-        """Find the authorization server, be known there, and get tokens. The threads
-        that wait for this login share its failure."""
+        """Find the authorization server, identify the client there, and get tokens. If
+        this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
             raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
-            # If this fails, the next login registers anew: this client may not be known
-            # any more. A store that cannot be written fails before the user is asked.
+            # After a failure, the next login registers again: the server may no longer
+            # know this client. This also tests the store before the user is asked.
             self._keep(url, {**record, "is_doubtful": True})
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
@@ -12601,9 +12558,9 @@ class OAuth:
                 "scopes": self._choose_scopes(challenge, resource, server, record),
                 "resource": resource.get("resource", url),
             }
-            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             if not self._send_resource:
                 plan["resource"] = None
+            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, record, asking))
@@ -12616,13 +12573,13 @@ class OAuth:
             raise
 
     def _refresh(self, url: str, record: Json) -> bool:
-        """Get a token for the refresh token. Return False if it is refused: then the
-        user must log in again. Raises HttpFailure if the answer is a 5xx."""
+        """Get a new token for the refresh token. Return False if there is none, or it
+        is refused. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
-            form = {"grant_type": "refresh_token", "refresh_token": token}
             plan = {**record, "is_renewed": True, "is_doubtful": False}
             with suppress(AuthorizationError):
+                form = {"grant_type": "refresh_token", "refresh_token": token}
                 self._ask_tokens(url, plan, form)
                 return True
         return False
@@ -12634,16 +12591,18 @@ class OAuth:
         record: Json,
         asking: Callable[[], Any],
     ) -> Json:
-        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
-        token endpoint is to be told then."""
+        """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
+        members of the form for the token endpoint."""
         import secrets
+        from hashlib import sha256
         from urllib.parse import parse_qsl, urlencode, urlsplit
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
-        page = server.get("authorization_endpoint")
-        page = _check_url("authorization_endpoint", page, server["issuer"])
+        name = "authorization_endpoint"
+        page = _check_url(name, server.get(name), server["issuer"])
         verifier = secrets.token_urlsafe(48)
+        digest = _base64(sha256(verifier.encode("ascii")).digest())
         state = secrets.token_urlsafe(32)
         with self._redirect_listener(state) as (redirect_uri, visit):
             plan["client"] = self._identify(server, record, redirect_uri)
@@ -12652,7 +12611,7 @@ class OAuth:
                 "client_id": plan["client"]["client_id"],
                 "redirect_uri": redirect_uri,
                 "state": state,
-                "code_challenge": _digest(verifier),
+                "code_challenge": digest.translate(str.maketrans("+/", "-_", "=")),
                 "code_challenge_method": "S256",
             }
             add_given(
@@ -12678,7 +12637,7 @@ class OAuth:
         state: str,
         answer: dict[str, str],
     ) -> None:
-        """Raise AuthorizationError for an answer that is not to this login, or no."""
+        """Raise AuthorizationError unless this answers this login, and with a code."""
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`".
@@ -12696,7 +12655,8 @@ class OAuth:
     def _redirect_listener(
         self, state: str
     ) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Yield where the browser comes back to, and what sends it there."""
+        """Yield the redirect URI, and a function that sends the user to a URL and
+        returns the URL, or path, at which the browser arrives."""
         if self._redirect is not None:
             uri = self._redirect_uri or DEFAULT_REDIRECT_URI
             yield _check_url("redirect_uri", uri, uri), self._redirect
@@ -12707,18 +12667,16 @@ class OAuth:
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
         arrived: SimpleQueue[str] = SimpleQueue()
         place = (str(back.hostname), back.port or 0)
-        # Browsers open connections that they do not use, so each has its own thread.
+        # Browsers open connections that they do not use, so each needs a thread.
         with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
-            try:
+            with at_exit(listener.shutdown):
                 yield back.geturl(), partial(self._open_browser, arrived)
-            finally:
-                listener.shutdown()
 
     def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
-        """Open the user's browser, and return the path that it comes back to."""
+        """Open the user's browser. Return the path with which it comes back."""
         import webbrowser
 
         if not webbrowser.open(url):
@@ -12728,7 +12686,7 @@ class OAuth:
         raise AuthorizationError("no answer came from the browser")
 
     def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
-        """POST to the token endpoint, and keep what comes."""
+        """POST a form to the token endpoint, and store the tokens of the answer."""
         from urllib.parse import urlencode
 
         form["resource"] = plan["resource"]
@@ -12740,22 +12698,23 @@ class OAuth:
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
         answer = reply.document
-        if reply.status >= 500:
-            # Its outage is no reason to send the user there again.
-            raise HttpFailure(f"{place}: HTTP {reply.status}")
         if reply.status != 200 or "access_token" not in answer:
             secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
             said = hide(_error_words(answer), secrets)
-            raise AuthorizationError(f"{place}: HTTP {reply.status}: {said}")
-        kind = answer.get("token_type", "Bearer")
-        if str(kind).lower() not in self.token_types:
-            raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
+            # On a 5xx, do not start another login.
+            kind = HttpFailure if reply.status >= 500 else AuthorizationError
+            raise kind(f"{place}: HTTP {reply.status}: {said}")
+        token_type = str(answer.get("token_type", "Bearer"))
+        if token_type.lower() not in self.token_types:
+            raise AuthorizationError(
+                f"{place}: token_type: unknown: {show(token_type)}"
+            )
         record = {**plan, "access_token": answer["access_token"]}
-        # A refresh answer without a new refresh token leaves the old.
+        # An answer without a refresh token leaves the old one valid.
         self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
 
     def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
-        """Put into a form, or into headers, what shows the client."""
+        """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
         client = plan["client"]
@@ -12770,46 +12729,46 @@ class OAuth:
 
 
 def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
-    """Return the handler of the requests that a browser comes back with on this
-    machine: RFC 8252, section 7.3. A request that does not know the `state` gets
-    404."""
+    """Return a handler class for the request with which the browser comes back to this
+    machine: RFC 8252, section 7.3. Requests without this `state` get 404."""
     from http.server import BaseHTTPRequestHandler
 
     def do_get(handler: BaseHTTPRequestHandler) -> None:
-        if f"state={state}" not in handler.path:
+        if f"state={state}" in handler.path:
+            # In spite of its name, this sends a page of any status.
+            handler.send_error(200, "Thank you", "You can close this window.")
+            arrived.put(handler.path)
+        else:
             handler.send_error(404)
-            return
-        # This sends a page of any status.
-        handler.send_error(200, "Thank you", "You can close this window.")
-        arrived.put(handler.path)
 
-    page = "<!doctype html><title>%(message)s</title>%(explain)s"
     traits = {
         "do_GET": do_get,
         "log_message": do_nothing,
-        "error_message_format": page,
+        "error_message_format": "<!doctype html><title>%(message)s</title>%(explain)s",
     }
     return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
 
 
 def _error_words(said: Mapping[str, object]) -> str:
-    """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
-    words = [said.get(name) for name in ("error", "error_description")]
-    return printable(": ".join(str(each)[:300] for each in words if each))
+    """Return a server's description of an error, in one line: RFC 6749, section 5.2."""
+    words = filter(None, map(said.get, ("error", "error_description")))
+    return printable(": ".join(str(each)[:300] for each in words))
 
 
 ###############################################################################
 # 22. Command line ############################################################
 ###############################################################################
 
-# `python3 -m mcp_lite COMMAND ...` calls servers, and runs them, from a terminal. Only a
-# command's result goes to stdout; progress, questions, failures go to stderr. Control
-# characters of a server are escaped for a terminal. `import mcp_lite` imports
+# `python3 -m mcp_lite COMMAND ...` calls and runs servers from a terminal. Only the
+# result of a command goes to stdout; progress, questions and failures go to stderr.
+# Control characters from a server are escaped for terminals. `import mcp_lite` imports
 # none of the modules that this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
-_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
-_ABOUT = f"""\
+_TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
+_HELP = f"""\
+usage: {_PROGRAM} COMMAND TARGET ... [options]
+
   list TARGET                          show what a server is and offers
   call TARGET TOOL [key=value ...]     call a tool
   read TARGET URI                      read a resource
@@ -12817,13 +12776,29 @@ _ABOUT = f"""\
   run FILE[:object]                    serve the Server that a file makes
   login URL, logout URL                keep, or forget, tokens for a server
   --version                            show version, revisions, the file's SHA-256
+
 TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
-Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 tool failed; 130 Ctrl-C."""
-# The models' APIs whose form `list --format` writes, and their member for the schema.
+
+  --json                  show the result, or the failure, as JSON
+  --timeout SECONDS       for each answer; 60 if not given
+  --protocol REVISION     such as {NEWEST}; "auto" if not given
+  --header NAME:VALUE     over HTTP; may be repeated
+  --quiet                 hide the stderr of a child, unless it fails
+  --trace [FILE]          show all messages, or append them to a file
+  --schema                list: with the tools' schemas
+  --format NAME           list: the tools as an API takes them: openai, anthropic
+  --input JSON            call: arguments, beside those in words; - reads stdin
+  --http [HOST:]PORT      run: serve at a URL, not on stdio
+
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
+request, or the tool failed; 130 Ctrl-C.
+"""
+# The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
-# A command's exit code, by the exception that ended it: the first row that fits.
+_DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
+# The exit code for an exception is that of the first row that matches.
 _EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
@@ -12837,46 +12812,40 @@ def main() -> int:
     """Run the command of `python3 -m mcp_lite ...`. Returns its exit code."""
     import inspect
 
-    # A file that is served imports the same module.
+    # The file that `run` serves must import this module, not a second copy.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
         if argv == ["--version"]:
-            print(_describe_file())
-            return 0
-        options = _parse_arguments(argv)
-        command = _COMMANDS[options.command]
-        # bind() names the words that are missing, or too many.
-        command(*inspect.signature(command).bind(options, *options.words).args)
+            from hashlib import sha256
+
+            with open(__file__, "rb") as file:
+                digest = sha256(file.read()).hexdigest()
+            print(f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}")
+        else:
+            options = _parse_arguments(argv)
+            command = _COMMANDS[options.command]
+            # bind() names missing words in its error.
+            command(*inspect.signature(command).bind(options, *options.words).args)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, argv)
 
 
-def _describe_file() -> str:
-    """Return version, revisions, and the digest by which to know a copy."""
-    import hashlib
-    from pathlib import Path
-
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    return f"{__version__}\nrevisions: {', '.join(SPOKEN)}\nsha256: {digest}"
-
-
 def _fail(error: BaseException, argv: list[str]) -> int:
-    """Report a failure, in one line unless lines belong to it. Returns the exit code."""
+    """Report a failure on stderr. Returns the exit code."""
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
-        # Of the server's stderr the last line: the others were shown as they came.
+        # Show only the last line of the server's stderr: all have been shown before.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
     shown = f"mcp_lite: {text}"
     if "--json" in argv:
-        code = getattr(error, "code", None)
-        failure = {"message": text, "code": code, "exit": exit_code}
-        shown = json.dumps({"error": failure})
-    # A tool's own words, and what a child wrote to stderr, may be lines.
+        failure = {"message": text, "code": getattr(error, "code", None)}
+        shown = json.dumps({"error": {**failure, "exit": exit_code}})
+    # The text of a tool, and a child's stderr, may have several lines.
     _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
 
@@ -12889,27 +12858,20 @@ def _parse_arguments(arguments: list[str]) -> Any:
         def error(self, message: str) -> Any:
             raise ValueError(f"{message} ({_PROGRAM} --help says more)")
 
-    parser = Parser(
-        prog=_PROGRAM,
-        usage="%(prog)s COMMAND TARGET ... [options]",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    option = parser.add_argument
-    option("command", choices=_COMMANDS, metavar="COMMAND", help="see above")
-    option("words", nargs="*", default=[], metavar="TARGET ...", help="see above")
-    option("--json", action="store_true", help="the result, or failure, as JSON")
-    option("--timeout", type=float, default=60.0, metavar="S", help="for each answer")
-    option("--protocol", default="auto", metavar="REVISION", help=f"such as {NEWEST}")
-    option("--header", action="append", default=[], metavar="K:V", help="over HTTP")
-    option("--quiet", action="store_true", help="hide the stderr of a working child")
-    option("--trace", nargs="?", const=True, metavar="FILE", help="show all messages")
-    option("--schema", action="store_true", help="list: with the tools' schemas")
-    option("--format", choices=_FORMATS, help="list: the tools, for a model's API")
-    option("--input", default="{}", metavar="JSON", help="call: arguments; - is stdin")
-    option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
-    # Behind `--` stands a command of the user's.
+        def format_help(self) -> str:
+            return _HELP
+
+    parser = Parser(allow_abbrev=False)
+    parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND")
+    parser.add_argument("words", nargs="*", default=[])
+    for name in ("--json", "--quiet", "--schema"):
+        parser.add_argument(name, action="store_true")
+    for name, default in _DEFAULTS.items():
+        parser.add_argument(name, default=default, type=type(default))
+    parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--trace", nargs="?", const=True)
+    parser.add_argument("--format", choices=_FORMATS)
+    # The words after `--` are the command of a server.
     cut = [*arguments, "--"].index("--")
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
     if cut < len(arguments):
@@ -12919,17 +12881,16 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     """Make a dict of words such as NAME=VALUE. Raises ValueError."""
-    pairs: Any = (word.split(separator, 1) for word in words)
     try:
-        return dict(pairs)
+        return dict(word.split(separator, 1) for word in words)
     except ValueError:
-        # The word is not shown: it may be a secret.
+        # Do not show the word: it may be a secret.
         raise ValueError(f"expected NAME{separator}VALUE") from None
 
 
-# Reaching the server
+# Connecting, and talking to the user
 def _client(options: Any, target: Any) -> Client:
-    """Make the client that the options describe."""
+    """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
     has_token = "authorization" in map(str.lower, headers)
     return Client(
@@ -12948,29 +12909,28 @@ def _client(options: Any, target: Any) -> Client:
 
 
 def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
-    """Write to stderr, over the progress that a terminal may show."""
+    """Write to stderr. On a terminal, this replaces the line of progress."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     shown = printable(text, keep_lines=keep_lines)
     print(clear + shown, end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
-    """Show how far a call is, in one line of the terminal."""
+    """Show the progress of a call on a terminal."""
     if sys.stderr.isatty():
         _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
 
 
-# Questions of the server
 def _answer(params: Json) -> Json:
-    """Ask the user a server's question, field by field, until the answers fit the
-    schema. Without a terminal, decline it."""
+    """Ask the user a server's question, field by field, until the values fit the
+    schema. Decline it if there is no terminal."""
     _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        url = params["url"]
-        _say(f"It asks you to visit {parse_url(url).hostname}: {url}")
+        host = parse_url(params["url"]).hostname
+        _say(f"It asks you to visit {host}: {params['url']}")
 
     schema = params.get("requestedSchema", {"properties": {}})
     content: Json = {}
@@ -12990,19 +12950,20 @@ def _answer(params: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Read a line that the user types; Ctrl-D is an empty one."""
+    """Read a line from the user; Ctrl-D is an empty one."""
     _say(text, end="")
-    # A Ctrl-C during input() would leave the lock of stdin held, and Python waits for
-    # it at exit.
+    # After a Ctrl-C in input(), the lock of stdin stays held, and Python blocks on it
+    # at exit.
     return os.read(0, 4096).decode("utf-8", "replace").strip()
 
 
-# Values, and how they are shown
+# Reading and showing values
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """Read a value as JSON if the schema accepts that; else it is the text, so that 012,
-    or 5, stays a text where the schema wants one."""
+    """Read the value of an argument as JSON if the schema accepts that, else as a text:
+    012 and, for a string, 5 stay texts."""
+    value = parse_text(text)
+    # ValueError: the schema is faulty.
     with suppress(ValueError):
-        value = json.loads(text)
         wrong = validate({name: value}, {**schema, "required": []})
         if not wrong and not isinstance(value, str):
             return value
@@ -13021,27 +12982,30 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """Describe an item in a line: forecast(city: string, days: integer = 3)  About."""
-    members = item.get("inputSchema", {}).get("properties", {})
-    # A schema may be True.
-    # A tool has properties, a prompt arguments.
-    parameters = [
-        f"{name}: {_show_type(object_or_empty(schema))}"
-        for name, schema in members.items()
-    ] + [argument["name"] for argument in item.get("arguments", [])]
+    """Describe an item in a line: wait(days: integer = 3, loud?: boolean)  About."""
+    schema = item.get("inputSchema", {})
+    parameters = []
+    for name, member in schema.get("properties", {}).items():
+        # Some schemas are a bool.
+        about = object_or_empty(member)
+        if name not in schema.get("required", []) and "default" not in about:
+            name += "?"
+        parameters.append(f"{name}: {_show_type(about)}")
+    for argument in item.get("arguments", []):
+        parameters.append(argument["name"] + ("" if argument.get("required") else "?"))
     called = (
         item.get("uri")
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
-    about = str(item.get("description") or item.get("title") or "").strip()
-    return printable(f"  {called}  {about.partition(chr(10))[0]}".rstrip())
+    description = str(item.get("description") or item.get("title") or "").strip()
+    return printable(f"  {called}  {description.partition(chr(10))[0]}".rstrip())
 
 
 def _format_tool(tool: Json, form: str) -> Json:
-    """Describe a tool as a model's API takes it."""
+    """Describe a tool in the form that a model's API takes."""
     about = add_given({"name": tool["name"]}, description=tool.get("description"))
-    # OpenAI's refuses an object without `properties`.
+    # The API of OpenAI refuses an object without `properties`.
     about[_FORMATS[form]] = {"type": "object", "properties": {}, **tool["inputSchema"]}
     if form == "openai":
         return {"type": "function", "function": about}
@@ -13049,12 +13013,12 @@ def _format_tool(tool: Json, form: str) -> Json:
 
 
 def _write(options: Any, result: Any, shown: Any) -> None:
-    """Write to stdout: with --json the result, else `shown`. Texts and bytes are written
-    unchanged, all else as JSON. A terminal gets bytes as Python spells them."""
+    """Write the result to stdout if there is --json, else `shown`. Texts and bytes are
+    written unchanged, other values as JSON. A terminal gets the repr() of bytes."""
     encoding = sys.stdout.encoding.lower()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
-        # JSON has its own way to write what an old code page lacks.
+        # In JSON, \u escapes replace the characters that an old code page lacks.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
     if sys.stdout.isatty():
         value = printable(str(value), keep_lines=True)
@@ -13064,11 +13028,16 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     sys.stdout.buffer.write(value)
 
 
-# The commands. Their parameters are the words on the command line.
+# The commands. Their parameters are the words of the command line.
 def _list(options: Any, target: Any) -> None:
-    """Show what a server is, and all that it offers."""
+    """Describe a server and everything that it offers."""
     with _client(options, target) as client:
-        version = client.protocol_version
+        about = {
+            "serverInfo": client.server_info,
+            "protocolVersion": client.protocol_version,
+            "capabilities": client.server_capabilities,
+            "instructions": client.instructions,
+        }
         offers = {
             "tools": client.list_tools(),
             "resources": client.list_resources(),
@@ -13079,12 +13048,7 @@ def _list(options: Any, target: Any) -> None:
         tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
         _write(options, tools, tools)
         return
-    about = {
-        "serverInfo": client.server_info,
-        "protocolVersion": version,
-        "capabilities": client.server_capabilities,
-        "instructions": client.instructions,
-    }
+    version = about["protocolVersion"]
     lines = [
         f"{client.server_info.get('name')} {client.server_info.get('version')}",
         f"revision: {version} ({'modern' if version in MODERN_VERSIONS else 'legacy'})",
@@ -13097,12 +13061,11 @@ def _list(options: Any, target: Any) -> None:
             lines.append(_show_offer(item))
             if options.schema and kind == "tools":
                 lines.append(json.dumps(item.get("inputSchema"), indent=2))
-    text = printable("\n".join(lines), keep_lines=True)
-    _write(options, {**about, **offers}, text)
+    _write(options, {**about, **offers}, printable("\n".join(lines), keep_lines=True))
 
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
-    """Call a tool. Its schema says how each value is read."""
+    """Call a tool. Its schema decides how each value is read."""
     text = sys.stdin.read() if options.input == "-" else options.input
     try:
         given = {**json.loads(text)}
@@ -13137,7 +13100,7 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
 
 
 def _run(options: Any, file: Any) -> None:
-    """Serve the Server of FILE[:object], without its own run()."""
+    """Serve the Server of FILE[:object]. The file's own call of run() does nothing."""
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
@@ -13146,16 +13109,16 @@ def _run(options: Any, file: Any) -> None:
     Server.run = do_nothing  # type: ignore
     values = runpy.run_path(path, run_name="served")
     wanted = map(values.get, names or values)
-    servers = [each for each in wanted if isinstance(each, Server)]
-    if not servers:
+    server = next((each for each in wanted if isinstance(each, Server)), None)
+    if server is None:
         raise ValueError(f"there is no Server in {file}")
     if options.trace:
-        servers[0]._endpoint.trace = tracer(options.trace)
-    if options.http is None:
-        run(servers[0])
+        server._endpoint.trace = tracer(options.trace)
+    if not options.http:
+        run(server)
     else:
         host, _, port = options.http.rpartition(":")
-        run(servers[0], "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
+        run(server, "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
 
 
 def _tokens(options: Any, url: str) -> None:

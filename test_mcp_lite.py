@@ -10647,25 +10647,14 @@ class TestAuthorization:
             let_in(site, again)
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_a_store_of_many_programs(self, tmp_path, monkeypatch):
-        """What another one keeps meanwhile is not lost, and a lock that one has left
-        behind as it died is taken over."""
+    def test_a_store_of_many_programs(self, tmp_path):
+        """What another program has kept stays in the file."""
         path = tmp_path / "tokens"
-        lock = tmp_path / "tokens.lock"
-        begun = threading.Barrier(8)
-        urls = [f"https://{number}.example/mcp" for number in range(8)]
-
-        def forget(url):
-            begun.wait(SECONDS)
-            OAuth(store=path).logout(url)
-
-        at_once(forget, [[url] for url in urls])
+        urls = [f"https://{number}.example/mcp" for number in range(3)]
+        programs = [OAuth(store=path) for _ in urls]
+        for auth, url in zip(programs, urls):
+            auth.logout(url)
         assert sorted(json.loads(path.read_text())) == urls
-        assert not lock.exists()
-        lock.write_text("")
-        monkeypatch.setattr(mcp_lite, "LOCK_SECONDS", 0.2)
-        OAuth(store=path).logout("https://last.example/mcp")
-        assert len(json.loads(path.read_text())) == 9
 
     @pytest.mark.parametrize("text", ["{", "[7]", "null"])
     def test_a_damaged_store(self, site, tmp_path, text):
@@ -11034,7 +11023,8 @@ server.run()
             "resources (2)",
             "  config://app  How it is set up.",
             "  word://{x}",
-            "  review(code, tone)  Review code.",
+            "  review(code, tone?)  Review code.",
+            "  echo(text: string, n?: integer, xs: array = [], anything?: any)",
             '    "city"',
         ):
             assert line in lines
@@ -14470,8 +14460,8 @@ class TestVendor:
     @pytest.fixture
     def make(self, tmp_path):
         """make(*words) -> the text of a copy beside which programs are run."""
-        self.folder = tmp_path
-        path = tmp_path / "mcp_lite.py"
+        self.folder = tmp_path / "vendor"
+        path = self.folder / "mcp_lite.py"
 
         def make(*words):
             argv = ["vendor.py", *words, "-o", str(path)]
@@ -14481,7 +14471,8 @@ class TestVendor:
             text = path.read_text("utf-8")
             # What older Pythons would refuse, and what any would warn of.
             ast.parse(text, feature_version=(3, 8))
-            run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=tmp_path)
+            command = [sys.executable, "-W", "error", "-c", "import mcp_lite"]
+            run(*command, cwd=self.folder)
             return text
 
         return make
@@ -14556,12 +14547,17 @@ class TestVendor:
                 process.kill()
 
     def refuses(self, code, *words):
-        """What a copy has not says how to make one that has it."""
+        """What a copy lacks gives the command that makes a copy with it."""
         command = self.program(
             f"try:\n    {code}\nexcept NotImplementedError as error:\n    print(error)"
         )
         told, _ = run(*command)
-        assert told.endswith(f"python3 examples/vendor.py {' '.join(words)}\n"), told
+        assert told.endswith(f"{self.command(*words)}\n"), told
+
+    def command(self, *words):
+        """The command that replaces the copy by one with these features."""
+        path = self.folder / "mcp_lite.py"
+        return f'python3 examples/vendor.py {" ".join(words)} -o "{path}"'
 
     def calls(self, target, versions):
         """A client that a copy has made works with a server of the whole file."""
@@ -14575,7 +14571,7 @@ class TestVendor:
         self.show("server", text)
         self.serves(self.program(self.ON_STDIO), ["2025-06-18", MODERN])
         self.refuses("mcp_lite.Server('x').start_http()", "server", "stdio", "http")
-        self.refuses("mcp_lite.Client('x.py')", "server", "client", "stdio")
+        self.refuses("mcp_lite.Client('x.py')", "server", "stdio", "client")
         whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         assert self.statements(text) < 0.6 * whole
 
@@ -14586,9 +14582,20 @@ class TestVendor:
         self.calls(SERVE, ["2025-06-18", MODERN])
         url = "mcp_lite.Client('http://127.0.0.1:1/mcp').connect()"
         self.refuses(url, "client", "stdio", "http")
-        self.refuses("mcp_lite.Server('x')", "server", "client", "stdio")
+        self.refuses("mcp_lite.Server('x')", "client", "stdio", "server")
         whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         assert self.statements(text) < 0.45 * whole
+
+    def test_without_a_command_line(self, make):
+        """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1."""
+        make("server")
+        command = [sys.executable, "-W", "error", "-m", "mcp_lite"]
+        for words in (["--version"], ["list", "x.py"]):
+            printed, why = run(*command, *words, cwd=self.folder, code=1)
+            assert printed == ""
+            (line,) = why.splitlines()
+            assert "without the command line" in line
+            assert line.endswith(self.command("server", "stdio", "cli"))
 
     def test_both_in_memory(self, make):
         """A client of a server in the same process."""
@@ -14608,7 +14615,7 @@ class TestVendor:
             if not legacy:
                 with pytest.raises(UnsupportedVersion):
                     Client(url, protocol_version="2025-06-18").connect()
-        with_stdio = ["server", "stdio", "http", *legacy]
+        with_stdio = ["server", "http", *legacy, "stdio"]
         self.refuses("mcp_lite.Server('x').run()", *with_stdio)
 
     def test_a_client_over_http(self, make):
@@ -14622,7 +14629,7 @@ class TestVendor:
             self.refuses(connect, "client", "http", "legacy")
         self.refuses("mcp_lite.OAuth()", "client", "http", "oauth")
         child = "mcp_lite.Client('x.py').connect()"
-        self.refuses(child, "client", "stdio", "http")
+        self.refuses(child, "client", "http", "stdio")
 
     def test_a_client_that_logs_in(self, make, site):
         """It knows sessions as well."""
@@ -14642,7 +14649,7 @@ class TestVendor:
         assert (
             head == f"# mcp_lite {mcp_lite.__version__}, cut to: {' '.join(features)}"
         )
-        added = example("vendor").LEFT_OUT
+        added = example("vendor").LEFT_OUT % " ".join(features)
         assert rest.replace(f"]\n{added}", "]\n", 1) == source
         command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
         script = os.path.join(HERE, "examples", "quickstart_server.py")
@@ -14742,7 +14749,7 @@ if __name__ == "__main__":
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
         assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
-        assert 'class Listener(_LeftOut):\n    needs = "server stdio http"\n' in text
+        assert 'class Listener(_LeftOut):\n    needs = "http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.
@@ -15219,9 +15226,21 @@ class TestHandbook:
             assert not path or (folder / path).exists(), link
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
-        listed = re.findall(r"`(\w+\.py)`", self.TEXT)
-        here = {path.name for path in folder.glob("*.py")}
-        assert here <= set(listed), here - set(listed)
+
+    def test_the_index_of_examples(self):
+        """Each file and folder of examples/ has a row, and so has each host program."""
+        folder = pathlib.Path(HERE, "examples")
+        (table,) = re.findall(r"^\| file \|.+\n((?:\|.+\n)+)", self.TEXT, re.M)
+        rows = [row.split(" | ")[0] for row in table.splitlines()]
+        listed = re.findall(r"`([^`]+)`", " ".join(rows))
+        assert len(listed) == len(set(listed))
+        entries = {
+            path.name + "/" * path.is_dir()
+            for path in folder.iterdir()
+            if path.name not in ("README.md", "__pycache__")
+        }
+        hosts = {f"hosts/{path.name}" for path in folder.glob("hosts/*.py")}
+        assert set(listed) == entries - {"hosts/"} | hosts
 
 
 # What three providers of models send and take. Each has: where requests go, the header

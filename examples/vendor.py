@@ -4,7 +4,9 @@ Teaches: what a program reaches from the names that it uses. The cut is made wit
 it keeps the definitions that can be reached, in their order, with their comments.
 
 Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
-     python3 examples/vendor.py client http oauth --no-comments > vendor/mcp_lite.py
+     python3 examples/vendor.py client http oauth --no-comments -o vendor/mcp_lite.py
+
+The folder is made if need be. Without -o, the copy goes to stdout.
 
 server      Server
 client      Client; in memory, too, where Server is kept
@@ -16,18 +18,19 @@ oauth       the client logs in: client, http
 cli         the command line: client, stdio
 
 Whatever was left out raises NotImplementedError when it is called, with the command
-that makes a copy which has it. The first line of a copy has its version and features.
+that makes a copy which has it; the command line ends with that text and exit code 1.
+The first line of a copy has its version and features.
 """
 
 import argparse
 import ast
-import os
 import re
 import tokenize
 from collections import namedtuple
+from pathlib import Path
 
 # mcp_lite.py is one folder up.
-SOURCE = os.path.join(os.path.dirname(__file__), os.pardir, "mcp_lite.py")
+SOURCE = Path(__file__).resolve().parent.parent / "mcp_lite.py"
 
 FEATURES = ("server", "client", "stdio", "http", "legacy", "oauth", "cli")
 IMPLIED = {"oauth": ("client", "http"), "cli": ("client", "stdio"), "legacy": ("http",)}
@@ -80,14 +83,24 @@ class LegacyHttp(HttpTransport):
 
     def _post(self, post: _Post) -> None:
         if post.opens_session:
-            raise NotImplementedError(
-                "the server wants a session, which this copy of mcp_lite was made"
-                " without: python3 examples/vendor.py client http legacy"
-            )
+            raise NotImplementedError(_left_out("the sessions of older servers", "legacy"))
         super()._post(post)
+''',
+    "main": '''
+def main() -> None:
+    """Stands for the command line, which this copy was made without."""
+    sys.exit(_left_out("the command line", "cli"))
 ''',
 }
 LEFT_OUT = '''
+
+def _left_out(what: str, needs: str) -> str:
+    """Say how to make a copy with more features than this one has."""
+    return (
+        f"this copy of mcp_lite was made without {what}; to make one that has it:"
+        f' python3 examples/vendor.py %s {needs} -o "{__file__}"'
+    )
+
 
 class _LeftOut:
     """Stands for what this copy was made without."""
@@ -95,10 +108,7 @@ class _LeftOut:
     needs = ""
 
     def __init__(self, *given: object, **options: object) -> None:
-        raise NotImplementedError(
-            f"{type(self).__name__}: this copy of mcp_lite was made without it; to make"
-            f" one that has it: python3 examples/vendor.py {self.needs}"
-        )
+        raise NotImplementedError(_left_out(type(self).__name__, self.needs))
 '''
 STAND_IN = """
 
@@ -179,6 +189,7 @@ def cut(source, features, with_comments=True):
     """Return the text of a copy with these features."""
     features = set(features).union(*[IMPLIED.get(each, ()) for each in features])
     features |= set() if "http" in features else {"stdio"}
+    words = " ".join(each for each in FEATURES if each in features)
     pieces = split(source)
     values = {name: each.node for each in pieces for name in each.names}
     public = ast.literal_eval(values["__all__"].value)
@@ -190,23 +201,18 @@ def cut(source, features, with_comments=True):
         banner = piece.banner or banner
         if "__all__" in piece.names:
             names = [f'    "{name}",\n' for name in public if name in kept]
-            text += f"__all__ = [\n{''.join(names)}]\n{LEFT_OUT}"
+            text += f"__all__ = [\n{''.join(names)}]\n{LEFT_OUT % words}"
         elif piece.names & absent.keys():
             name = piece.node.name
-            stand_in = STAND_IN % (name, in_order(absent[name] | features))
-            text += banner + STAND_INS.get(name, stand_in)
+            needs = " ".join(sorted(absent[name] - features))
+            text += banner + STAND_INS.get(name, STAND_IN % (name, needs))
             banner = ""
         elif not piece.names or piece.names & kept:
             text += banner + piece.text
             banner = ""
     version = values["__version__"].value.value
     text = text if with_comments else without_comments(text)
-    return f"# mcp_lite {version}, cut to: {in_order(features)}\n{text}"
-
-
-def in_order(features):
-    """Return features in the order of their table."""
-    return " ".join(sorted(features, key=FEATURES.index))
+    return f"# mcp_lite {version}, cut to: {words}\n{text}"
 
 
 def without_comments(text):
@@ -231,13 +237,14 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("features", nargs="+", choices=FEATURES, metavar="FEATURE")
-    parser.add_argument("-o", dest="file", help="without it, to stdout")
+    parser.add_argument("-o", dest="file", type=Path, help="else: stdout")
     parser.add_argument("--no-comments", action="store_true")
     options = parser.parse_args()
     if set(options.features) <= {"stdio", "http", "legacy"}:
         parser.error("name server or client, or both")
-    with open(SOURCE, encoding="utf-8") as file:
-        text = cut(file.read(), options.features, not options.no_comments)
+    text = cut(SOURCE.read_text("utf-8"), options.features, not options.no_comments)
+    if options.file:
+        options.file.parent.mkdir(parents=True, exist_ok=True)
     with open(options.file or 1, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
 
