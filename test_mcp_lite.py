@@ -11168,7 +11168,7 @@ server.run()
         """A failure is one line on stderr; the exit code says which kind."""
         python = ["list", "--", *PYTHON, "-c"]
         modern = ["list", "--protocol", MODERN, *python[1:]]
-        stays = ["call", script, "stay", "--timeout", "2"]
+        stays = ["call", script, "stay", "--timeout", "1"]
         died = "the end of its stderr: ZeroDivisionError: division by zero"
 
         def run(exit_code, told, *arguments):
@@ -11181,7 +11181,7 @@ server.run()
         at_once(
             run,
             [
-                (4, "no answer within 2", *stays),
+                (4, "no answer within 1 ", *stays),
                 (1, "invalid choice: 'nosuch'", "nosuch"),
                 (1, "missing a required argument: 'target'", "list"),
                 (1, "missing a required argument: 'tool'", "call", script),
