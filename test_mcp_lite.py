@@ -15832,6 +15832,61 @@ class TestOpenApi:
             },
         }
 
+    def test_names_that_collide(self, capsys):
+        """Operations whose names are one once they are cut get numbers, and arguments
+        of one name their place: all of them are called. What cannot be told apart is
+        left out, which is said."""
+        long = "read_" + "x" * 60
+        path = {"name": "id", "in": "path", "required": True}
+        query = {"name": "id", "in": "query"}
+        body = {"content": {"application/json": {}}}
+        document = {
+            "info": {"title": "t", "version": "1"},
+            "paths": {
+                "/a": {"get": {"operationId": long + "a"}},
+                "/b": {"get": {"operationId": long + "b"}},
+                "/c/{id}": {
+                    "parameters": [path, {**query, "description": "the item's"}],
+                    "get": {"operationId": "both", "parameters": [query]},
+                    "post": {
+                        "operationId": "body",
+                        "parameters": [{"name": "body", "in": "query"}],
+                        "requestBody": body,
+                    },
+                    "put": {
+                        "operationId": "twice",
+                        "parameters": [{"name": "id_path", "in": "header"}],
+                    },
+                },
+            },
+        }
+        with web_server(lambda seen, sock: (200, {}, {"ok": True})) as (url, seen):
+            base = url.replace("/mcp", "")
+            server = example("openapi").build_server(document, base)
+            said = capsys.readouterr().err
+            assert "without twice: ValueError('its arguments cannot be told" in said
+            with Client(server) as client:
+                tools = {tool["name"]: tool for tool in client.list_tools()}
+                first, second, both, body = tools
+                assert max(map(len, tools)) == 64 and first[:58] == second[:58]
+                client.call(first)
+                client.call(second)
+                assert tools[both]["inputSchema"]["properties"] == {
+                    "id_path": {},
+                    "id_query": {},
+                }
+                assert tools[both]["inputSchema"]["required"] == ["id_path"]
+                client.call(both, id_path=1, id_query=2)
+                arguments = {"id_path": 3, "body_query": 4, "body_body": {"n": 5}}
+                client.call(body, arguments)
+        assert [each["path"] for each in seen] == [
+            "/a",
+            "/b",
+            "/c/1?id=2",
+            "/c/3?body=4",
+        ]
+        assert seen[3]["message"] == {"n": 5}
+
     def test_the_requests(self):
         """Arguments go where the document says, as it says; every request has the
         credentials."""
