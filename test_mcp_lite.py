@@ -15272,6 +15272,8 @@ PROVIDERS = {
                     "message": {
                         "role": "assistant",
                         "content": None,
+                        "refusal": None,
+                        "annotations": [],
                         "tool_calls": [
                             {
                                 "id": "c1",
@@ -15328,6 +15330,38 @@ PROVIDERS = {
 }
 
 
+def misfits(value, hint):
+    """Return why a value is not of a type of a provider's SDK, [] if it is. pydantic
+    would take members that a TypedDict does not have, and not look into an Iterable."""
+    extensions = pytest.importorskip("typing_extensions")
+    kind = extensions.get_origin(hint)
+    args = extensions.get_args(hint)
+    if hint in (object, typing.Any):
+        return []
+    if kind in (extensions.Required, extensions.NotRequired):
+        return misfits(value, args[0])
+    if kind is typing.Union:
+        tried = [misfits(value, each) for each in args]
+        return [] if [] in tried else max(tried)
+    if kind in (typing.Literal, extensions.Literal):
+        return [] if value in args else [f"{value!r} is none of {args}"]
+    if extensions.is_typeddict(hint) and isinstance(value, dict):
+        hints = extensions.get_type_hints(hint, include_extras=True)
+        wrong = [f"{hint} lacks {key}" for key in hint.__required_keys__ - set(value)]
+        wrong += [f"{hint} has no {key}" for key in set(value) - set(hints)]
+        return wrong + [
+            f"{key}: {why}"
+            for key in set(value) & set(hints)
+            for why in misfits(value[key], hints[key])
+        ]
+    if kind is dict and isinstance(value, dict):
+        return [why for each in value.values() for why in misfits(each, args[1])]
+    if kind in (list, collections.abc.Iterable) and isinstance(value, list):
+        return [why for each in value for why in misfits(each, args[0])]
+    fits = isinstance(hint, type) and not kind and not extensions.is_typeddict(hint)
+    return [] if fits and isinstance(value, hint) else [f"{value!r} is no {hint}"]
+
+
 class TestAgent:
     """examples/agent.py: the loop with a model, in the formats of three providers."""
 
@@ -15380,7 +15414,9 @@ class TestAgent:
             names = [each["function"]["name"] for each in body["tools"]]
             question, message, painted, failed, shown = body["messages"]
             assert question == {"role": "user", "content": "Paint!"}
-            assert message == calls["choices"][0]["message"]
+            # But for what only replies may have.
+            assert {**message, "annotations": []} == calls["choices"][0]["message"]
+            assert "annotations" not in message
             assert painted == {
                 "role": "tool",
                 "tool_call_id": "c1",
@@ -15419,7 +15455,6 @@ class TestAgent:
     def test_the_providers_own_types_accept_it(self, provider, monkeypatch):
         """What is sent fits the types of the provider's own SDK, where that is
         installed."""
-        pydantic = pytest.importorskip("pydantic")
         if provider == "OPENAI":
             chat = pytest.importorskip("openai.types.chat")
             kind = chat.completion_create_params.CompletionCreateParamsNonStreaming
@@ -15437,7 +15472,26 @@ class TestAgent:
             for tool in body["tools"]:
                 sdk.Tool.model_validate(tool)
         else:
-            pydantic.TypeAdapter(kind).validate_python(body)
+            assert misfits(body, kind) == []
+
+    def test_what_is_no_answer(self):
+        """A refusal, an empty answer and a filter are told in words; a picture of a kind
+        that not every provider takes is a text."""
+        agent = example("agent")
+        refused = {"role": "assistant", "content": None, "refusal": "I can't."}
+        filtered = {"finishReason": "SAFETY"}
+        blocked = {"promptFeedback": {"blockReason": "OTHER"}}
+        for model, reply, shown in (
+            (agent.OpenAI(), {"choices": [{"message": refused}]}, "I can't."),
+            (agent.Anthropic(), {"content": [], "stop_reason": "refusal"}, "refusal"),
+            (agent.Gemini(), {"candidates": [filtered]}, "SAFETY"),
+            (agent.Gemini(), blocked, "OTHER"),
+        ):
+            _, said, calls = model.read(reply)
+            assert shown in said and calls == []
+        drawing = {"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zz4="}
+        answer = agent.answer_of("c1", "draw", {"content": [drawing]})
+        assert answer.images == [] and "image/svg+xml" in answer.text
 
     def test_many_tools_cost_two(self):
         """With more tools than the model should read, it searches and calls; the user
