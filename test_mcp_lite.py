@@ -16451,6 +16451,7 @@ class TestSkills:
 
     SKILLS = "io.modelcontextprotocol/skills"
     HEAD = "---\nname: {}\ndescription: Does {}.\n---\n# Do {}\n"
+    TEA = {"name": "tea", "description": "Does tea."}
 
     @pytest.fixture
     def folder(self, tmp_path):
@@ -16459,7 +16460,7 @@ class TestSkills:
         (refunds / "references").mkdir(parents=True)
         (refunds / "SKILL.md").write_bytes(
             b'---\r\nname: refunds\r\ndescription: "Money: back"\r\nmetadata:\r\n'
-            b"  version: '1.0'\r\n  stars: 5\r\n---\r\n# Refunds\r\n"
+            b"  version: '1.0'\r\nstars: 5\r\n---\r\n# Refunds\r\n"
         )
         (refunds / "references" / "a b.md").write_text("the rules")
         (refunds / "seal.png").write_bytes(PNG)
@@ -16496,7 +16497,8 @@ class TestSkills:
             assert refunds["frontmatter"] == {
                 "name": "refunds",
                 "description": "Money: back",
-                "metadata": {"version": "1.0", "stars": 5},
+                "metadata": {"version": "1.0"},
+                "stars": 5,
             }
             assert [each["uri"][len("skill://acme/refunds/") :] for each in
                     refunds["resources"]] == [
@@ -16689,7 +16691,11 @@ class TestSkills:
             ({"resources": "dynamic"}, "nothing can be verified"),
             ({"resources": []}, "nothing can be verified"),
             ({"frontmatter": {"name": "x", "description": "y"}}, "its folder's"),
-            ({"frontmatter": {"name": "tea"}}, "wants a description"),
+            ({"frontmatter": {"name": "tea"}}, "its description must"),
+            ({"frontmatter": {**TEA, "description": "z" * 1025}}, "its description"),
+            ({"frontmatter": {**TEA, "compatibility": ""}}, "its compatibility must"),
+            ({"frontmatter": {**TEA, "metadata": {"n": 1}}}, "its metadata must"),
+            ({"frontmatter": {**TEA, "metadata": []}}, "its metadata must"),
             ({"frontmatter": {"name": "tea", "description": "z"}}, "its head is not"),
             ({"more": {"uri": "skill://tea/SKILL.md"}}, "listed twice"),
             ({"more": {"uri": "skill://other/x.md"}}, "elsewhere"),
@@ -16730,6 +16736,22 @@ class TestSkills:
         command = [sys.executable, program, str(folder), "--serve"]
         with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
             assert len(client.request("skills/list")["skills"]) == 2
+
+    def test_who_may_ask(self, folder):
+        """Any client: it declares nothing. A name has 64 characters at most."""
+        for name in ("x" * 64, "y" * 65):
+            (folder / name).mkdir()
+            (folder / name / "SKILL.md").write_text(self.HEAD.format(name, "it", "it"))
+        for version in ("2025-11-25", MODERN):
+            with Client(self.server(folder), protocol_version=version) as client:
+                listed = client.request("skills/list")["skills"]
+                names = [each["frontmatter"]["name"] for each in listed]
+                assert names == ["refunds", "tea", "x" * 64]
+                uri = {"uri": listed[1]["uri"]}
+                assert client.request("skills/get", uri)["skill"] == listed[1]
+                root = {"uri": "skill://tea"}
+                inside = client.request("resources/directory/read", root)
+                assert {"resources", "ttlMs", "cacheScope"} <= inside.keys()
 
     def test_a_foreign_host(self, folder):
         """FastMCP's client, where that is installed, reads every file of a skill and
