@@ -1775,7 +1775,7 @@ def stress_server():
     @server.tool
     def wait(ctx: Context, a: int) -> None:
         # So short that what waits at the end is done before a server gives up.
-        ctx.sleep(0.3)
+        ctx.sleep(0.2)
 
     return server
 
@@ -2092,6 +2092,7 @@ class TestThreads:
     def test_a_client_that_reads_nothing_is_cut_off(self, monkeypatch):
         """When one write takes too long, the conversation ends."""
         monkeypatch.setattr(mcp_lite, "WRITE_SECONDS", 0.2)
+        monkeypatch.setattr(mcp_lite, "TIDY_SECONDS", 0.1)
         server = Server("s")
         ended = threading.Event()
 
@@ -2581,32 +2582,33 @@ class TestSchema:
         [
             lambda: (1, TestSchema.doubling("allOf")),
             lambda: ("x", TestSchema.doubling("anyOf")),
-            lambda: ("a" * 10**6, {"pattern": "." * 1000 + "!"}),
-            lambda: ("a" * 10**6, {"pattern": "(?=" + "." * 400 + "!)"}),
+            lambda: ("a" * 10**4, {"pattern": "." * 1000 + "!"}),
+            lambda: ("a" * 10**4, {"pattern": "(?=" + "." * 400 + "!)"}),
             lambda: (
-                {f"k{n}": 1 for n in range(3000)},
-                {"patternProperties": {f"^x{n}$": {} for n in range(1000)}},
+                {f"k{n}": 1 for n in range(300)},
+                {"patternProperties": {f"^x{n}$": {} for n in range(100)}},
             ),
-            lambda: ([1] * 50000, {"allOf": [{"contains": {}}] * 500}),
-            lambda: ([1] * 50000, {"allOf": [{"items": {"type": "integer"}}] * 500}),
-            lambda: (["x" * 10**6], {"anyOf": [{"enum": [n]} for n in range(5000)]}),
+            lambda: ([1] * 500, {"allOf": [{"contains": {}}] * 500}),
+            lambda: ([1] * 500, {"allOf": [{"items": {"type": "integer"}}] * 500}),
+            lambda: (["x" * 10**4], {"anyOf": [{"enum": [n]} for n in range(5000)]}),
             lambda: (
-                {f"k{n}": n for n in range(10000)},
+                {f"k{n}": n for n in range(500)},
                 {"allOf": [{"propertyNames": {"type": "string"}}] * 500},
             ),
             lambda: (
-                [["x" * 1000] * 100 + [n] for n in range(300)],
+                [["x" * 100] * 100] * 10,
                 {"allOf": [{"uniqueItems": True}] * 1000},
             ),
             lambda: (
-                [{}] * 20000,
-                {"items": {"dependentRequired": {f"k{n}": [] for n in range(3000)}}},
+                [{}] * 1000,
+                {"items": {"dependentRequired": {f"k{n}": [] for n in range(300)}}},
             ),
         ],
         ids=range(11),
     )
-    def test_a_value_that_would_take_long_is_given_up(self, make):
+    def test_a_value_that_would_take_long_is_given_up(self, make, monkeypatch):
         """Each step that a schema takes over a value is paid for beforehand."""
+        monkeypatch.setattr(mcp_lite, "MAX_STEPS", mcp_lite.MAX_STEPS // 100)
         value, schema = make()
         assert validate(value, schema) == [TOO_MUCH]
 
@@ -3853,23 +3855,24 @@ class TestEveryday:
         assert schema["properties"]["x"] == {**NUMBER, "description": "How far east."}
         assert "description" not in taking(Person)[0]["properties"]["x"]
 
-    def test_large_values(self):
+    def test_large_values(self, monkeypatch):
         """What a server returns may be as large as the wire takes."""
+        monkeypatch.setattr(mcp_lite, "MAX_STEPS", mcp_lite.MAX_STEPS // 10)
         server = Server("s")
         names = [f"f{n}" for n in range(8)]
         row = dict.fromkeys(names, 1)
 
         @server.tool
         def numbers() -> typing.List[int]:
-            return list(range(600_000))
+            return list(range(60_000))
 
         @server.tool
         def rows() -> typing.List[typing.Dict[str, typing.Optional[int]]]:
-            return [row] * 40_000
+            return [row] * 4_000
 
         with Client(server) as client:
-            assert len(client.call("numbers")) == 600_000
-            assert client.call("rows") == [row] * 40_000
+            assert len(client.call("numbers")) == 60_000
+            assert client.call("rows") == [row] * 4_000
 
     @pytest.mark.parametrize(
         "schema",
@@ -3998,7 +4001,7 @@ class TestEveryday:
             "one is registered again, in place of the first"
         ]
 
-    def test_progress_is_always_asked_for(self, era):
+    def test_progress_is_always_asked_for(self):
         """The time-out starts anew with each progress notification."""
         server = Server("s")
 
@@ -4009,8 +4012,11 @@ class TestEveryday:
                 ctx.sleep(0.3)
             return 4
 
-        with Client(server, protocol_version=era, timeout=0.9) as client:
-            assert client.call("work") == 4
+        def call(era):
+            with Client(server, protocol_version=era, timeout=0.9) as client:
+                assert client.call("work") == 4
+
+        at_once(call, [("2025-11-25",), (MODERN,)])
 
     @pytest.mark.parametrize(
         "options, declared",
@@ -4183,7 +4189,7 @@ class TestEveryday:
             return {"tools": [{"name": "x", "inputSchema": {}}] * 10, "nextCursor": "y"}
 
         late = pytest.raises(Timeout)
-        with talking_to(legacy_server(tools_list=slow), timeout=0.5) as client, late:
+        with talking_to(legacy_server(tools_list=slow), timeout=0.2) as client, late:
             client.list_tools()
 
     def test_what_waits_for_a_program_is_bounded(self, monkeypatch, caplog):
@@ -6854,9 +6860,10 @@ class TestClient:
 
     @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
     @pytest.mark.parametrize("reach", ["within", "beyond"])
-    def test_grandchildren_end_with_the_child(self, tmp_path, reach):
+    def test_grandchildren_end_with_the_child(self, tmp_path, reach, monkeypatch):
         """close() ends what a server has started, too. It returns though one is out of
         reach: it left the process group, and holds the pipes."""
+        monkeypatch.setattr(mcp_lite, "STDERR_SECONDS", 0.1)
         script = f"""
             quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
             options = {{"start_new_session": True}} if {reach == "beyond"} else quiet
@@ -6965,13 +6972,14 @@ class TestClient:
         [
             ({"required": ["n"]}, {}, "n: required, but missing"),
             ({"type": "object"}, None, "structuredContent: expected, but missing"),
-            ({"pattern": "." * 1000 + "!"}, "a" * 10**5, "too much work"),
+            ({"pattern": "." * 1000 + "!"}, "a" * 10**4, "too much work"),
         ],
         ids=["a member", "no value", "too much work"],
     )
-    def test_structured_results_are_checked(self, schema, result, said):
+    def test_structured_results_are_checked(self, schema, result, said, monkeypatch):
         """An outputSchema that is not met is an InvalidResponse, which has the result;
         not for what has failed, nor with validate=False."""
+        monkeypatch.setattr(mcp_lite, "MAX_STEPS", mcp_lite.MAX_STEPS // 10)
         answers = {
             "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
             "tools_call": {"content": [], "structuredContent": result},
@@ -7309,9 +7317,10 @@ class TestClient:
             client.call("x")
         assert 100 < len(calls) < 110
 
-    def test_a_server_may_ask_for_patience(self):
+    def test_a_server_may_ask_for_patience(self, monkeypatch):
         """A result with only requestState is asked again, after a pause; one without
         any resultType is complete."""
+        monkeypatch.setattr(mcp_lite, "NOT_YET_SECONDS", 0.01)
 
         def call(message, read, write):
             if "requestState" not in message["params"]:
@@ -7882,16 +7891,18 @@ class TestHttpServer:
             found, _, body = session.post(message, **headers)
             assert (found, body.get("id"), "error" in body) == (status, known, True)
 
-    def test_sessions_are_capped(self, web):
-        """Of 1,000 sessions, which need no thread each, the one that was used longest
-        ago makes room for one more; one that listens is in use."""
+    def test_sessions_are_capped(self, web, monkeypatch):
+        """Of 1,000 sessions (here 100), which need no thread each, the one that was used
+        longest ago makes room for one more; one that listens is in use."""
+        assert mcp_lite.MAX_SESSIONS == 1_000
+        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 100)
         first, second, third = (Web(web).open() for _ in range(3))
         threads = threading.active_count()
         body = json.dumps(request("initialize", opening("2025-11-25"))).encode()
         conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
         with second.stream() as response, contextlib.closing(conn):
-            for number in range(998):
-                if number == 900:
+            for number in range(98):
+                if number == 90:
                     assert first.post(request("ping"))[0] == 200
                 conn.request("POST", "/mcp", body, {"Content-Type": "application/json"})
                 opened = conn.getresponse()
@@ -8364,9 +8375,10 @@ class TestHttpServer:
         with server.start_http() as http, self.hanging_bodies(http, 70, chunked):
             assert Web(http).post(body)[0] != 503
 
-    def test_a_subscription_keeps_nothing_of_its_message(self, server):
+    def test_a_subscription_keeps_nothing_of_its_message(self, server, monkeypatch):
         """Some that came with much are open side by side, beyond the budget of all."""
-        junk = modern(notifications={"toolsListChanged": True}, x=[0] * 1_000_000)
+        monkeypatch.setattr(mcp_lite, "MAX_LOAD", mcp_lite.MAX_LOAD // 10)
+        junk = modern(notifications={"toolsListChanged": True}, x=[0] * 100_000)
         with server.start_http() as http, contextlib.ExitStack() as stack:
             for _ in range(4):
                 listen = request("subscriptions/listen", junk)
@@ -8374,10 +8386,11 @@ class TestHttpServer:
                 acknowledged = next_message(response)["method"]
                 assert acknowledged == "notifications/subscriptions/acknowledged"
 
-    def test_a_flood_of_large_answers(self):
+    def test_a_flood_of_large_answers(self, monkeypatch):
         """What nobody reads has a budget: beyond it a connection is closed."""
+        monkeypatch.setattr(mcp_lite, "MAX_LOAD", mcp_lite.MAX_LOAD // 8)
         server = Server("large")
-        ready = threading.Barrier(30)
+        ready = threading.Barrier(8)
 
         @server.tool
         def large() -> str:
@@ -8386,7 +8399,7 @@ class TestHttpServer:
 
         statuses = []
         with server.start_http() as http, contextlib.ExitStack() as stack:
-            for _ in range(30):
+            for _ in range(8):
                 place = ("127.0.0.1", http.port)
                 sock = stack.enter_context(socket.create_connection(place, SECONDS))
                 sock.sendall(head_of(call_tool("large"), "Mcp-Name: large"))
@@ -8755,8 +8768,9 @@ class TestHttpServer:
                 shut(sock)
             assert ended.wait(SECONDS)
 
-    def test_a_client_that_takes_nothing_holds_up_nobody(self, server):
+    def test_a_client_that_takes_nothing_holds_up_nobody(self, server, monkeypatch):
         """Not when it has said its end, nor when the server closes."""
+        monkeypatch.setattr(mcp_lite, "TIDY_SECONDS", 0.1)
 
         @server.tool
         def flood(ctx: Context) -> None:
@@ -8814,9 +8828,10 @@ class TestHttpServer:
                 assert closed.wait(SECONDS)
             server.remove_tool("close")
 
-    def test_close_cancels_what_takes_too_long(self, server):
+    def test_close_cancels_what_takes_too_long(self, server, monkeypatch):
         """It does so behind its grace, in both eras. A handler that hears nothing is
         left behind, but its client is not: its response ends."""
+        monkeypatch.setattr(mcp_lite, "TIDY_SECONDS", 0.3)
         release = threading.Event()
         begun = threading.Semaphore(0)
         cancelled = threading.Semaphore(0)
@@ -9028,6 +9043,7 @@ class TestHttpServer:
         """A server process on HTTP, and its tools: `work`, until the file `go` is there,
         `ask`, which asks the client, and `deaf`. Each makes a file of its name first."""
         script = f"""
+            mcp_lite.TIDY_SECONDS = 0.3
             server = Server("s")
             @server.tool
             def work(name: str, ctx: Context) -> str:
@@ -9632,7 +9648,12 @@ class TestHttpClient:
             (503, {}, b"", "HTTP 503 X$"),
             (200, HTML, b"<html><b>Hi", "no answer: HTTP 200 X: <html><b>Hi"),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
-            (302, AWAY, b"", 'HTTP 302 X: it redirects to "https://other.invalid/x"; only 307'),
+            (
+                302,
+                AWAY,
+                b"",
+                'HTTP 302 X: it redirects to "https://other.invalid/x"; only 307',
+            ),
         ],
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
@@ -9658,16 +9679,17 @@ class TestHttpClient:
             (EVENTS + b": nothing\n\n", HttpFailure, "broke off before"),
             (EVENTS + b"event: x\ndata: y\n\n", HttpFailure, "broke off before"),
             (HEAD + b"\r\n{", HttpFailure, "no answer"),
-            (HEAD + b"\r\n" + b" " * (65 << 20), HttpFailure, "no answer"),
+            (HEAD + b"\r\n" + b" " * (2 << 20), HttpFailure, "no answer"),
             (HEAD + b"X: y\r\n" * 101, HttpFailure, "more than 100 headers"),
             (HEAD + b"Content-Length: 99\r\n\r\n{", HttpFailure, "off after 1 bytes"),
             (CHUNKS + b"no\r\n{", HttpFailure, "IncompleteRead"),
         ],
         ids=lambda value: str(value)[:24],
     )
-    def test_what_is_no_answer_is_told(self, answer, error, said):
+    def test_what_is_no_answer_is_told(self, answer, error, said, monkeypatch):
         """Endless, packed, cut off, or something else: the caller hears what was wrong
         with it, and the next call is none the worse for it."""
+        monkeypatch.setattr(mcp_lite, "MAX_MESSAGE", 1 << 20)
 
         def call(seen, sock):
             if seen["message"]["params"]["name"] == "good":
@@ -10379,7 +10401,7 @@ class TestAuthorization:
 
         def log_in(challenge):
             # Longer than connect() may take.
-            threading.Event().wait(1.1)
+            threading.Event().wait(0.6)
             return {"Authorization": "Bearer mine"}
 
         def script(seen, sock):
@@ -10387,7 +10409,7 @@ class TestAuthorization:
             return site(seen, sock) if is_in else (401, {}, b"")
 
         site = legacy_site()
-        with client_of(script, auth=log_in, timeout=1) as (client, _):
+        with client_of(script, auth=log_in, timeout=0.5) as (client, _):
             assert client.protocol_version == "2025-11-25"
 
     def test_the_browser_was_closed(self, site, monkeypatch):
@@ -11128,7 +11150,7 @@ server.run()
         """A failure is one line on stderr; the exit code says which kind."""
         python = ["list", "--", *PYTHON, "-c"]
         modern = ["list", "--protocol", MODERN, *python[1:]]
-        stays = ["call", script, "stay", "--timeout", "2"]
+        stays = ["call", script, "stay", "--timeout", "1"]
         died = "the end of its stderr: ZeroDivisionError: division by zero"
 
         def run(exit_code, told, *arguments):
@@ -11141,7 +11163,7 @@ server.run()
         at_once(
             run,
             [
-                (4, "no answer within 2", *stays),
+                (4, "no answer within 1 ", *stays),
                 (1, "invalid choice: 'nosuch'", "nosuch"),
                 (1, "missing a required argument: 'target'", "list"),
                 (1, "missing a required argument: 'tool'", "call", script),
@@ -12047,9 +12069,10 @@ class TestFaults:
         assert failure.value.exit_code == 3
         assert 0 < len(failure.value.stderr) <= 20 * 2001
 
-    def test_a_child_that_is_no_server(self, tmp_path):
+    def test_a_child_that_is_no_server(self, tmp_path, monkeypatch):
         """connect() ends with an error, and no process is left: of a child that is
         silent, deaf to signals, or babbling, closes its output, or dies in a line."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.5)
 
         def connect(name, body):
             folder = tmp_path / name
@@ -12110,6 +12133,7 @@ class TestFaults:
 
     # A server with a tool at work, which says so.
     WORKS = """
+        mcp_lite.TIDY_SECONDS = 0.5
         {setting}
         server = Server("s")
         before = os.fstat(0)
@@ -12154,6 +12178,7 @@ class TestFaults:
         """Of each subscription: notifications/cancelled, and the last result; at once,
         and though a handler is deaf."""
         script = """
+            mcp_lite.TIDY_SECONDS = 0.1
             server = Server("s")
             server.add_tool(lambda: time.sleep(600), name="deaf")
             server.run()
@@ -12177,8 +12202,8 @@ class TestFaults:
         left: by a client that reads on, and by one that was killed."""
         assert mcp_lite.DRAIN_SECONDS == 5.0
         script = """
-            import mcp_lite
-            mcp_lite.DRAIN_SECONDS = 1.0
+            mcp_lite.DRAIN_SECONDS = 0.1
+            mcp_lite.TIDY_SECONDS = 0.5
             server = Server("s")
             both = threading.Barrier(2)
             @server.tool
@@ -14336,11 +14361,11 @@ class TestSoak:
             sys.path.insert(0, {HERE!r})
             import mcp_lite
             mcp_lite.Client.read = lambda self, uri: "x"
-            sys.argv = ["soak.py", "0.02"]
+            sys.argv = ["soak.py", "0.01"]
             runpy.run_path({self.SOAK!r}, run_name="__main__")
         """
         tried = [
-            (0, "-X", "dev", "-W", "error", self.SOAK, "0.02"),
+            (0, "-X", "dev", "-W", "error", self.SOAK, "0.01"),
             (1, "-c", textwrap.dedent(lie)),
         ]
         (told, complaints), (lies, _) = at_once(
@@ -14469,10 +14494,8 @@ class TestVendor:
                 patch.setattr(sys, "argv", argv)
                 example("vendor").main()
             text = path.read_text("utf-8")
-            # What older Pythons would refuse, and what any would warn of.
-            ast.parse(text, feature_version=(3, 8))
-            command = [sys.executable, "-W", "error", "-c", "import mcp_lite"]
-            run(*command, cwd=self.folder)
+            # What older Pythons would refuse; `-W error` is what any would warn of.
+            self.tree = ast.parse(text, feature_version=(3, 8))
             return text
 
         return make
@@ -14485,10 +14508,8 @@ class TestVendor:
         return [sys.executable, "-W", "error", str(path)]
 
     @staticmethod
-    def statements(text):
-        nodes = [
-            node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)
-        ]
+    def statements(tree):
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
         texts = [
             node
             for node in nodes
@@ -14499,9 +14520,10 @@ class TestVendor:
         return len(nodes) - len(texts)
 
     def show(self, words, text):
-        """Print a row of the table. The handbook is not off by more than a tenth."""
+        """Print a row of the table. The handbook is not off by more than a tenth.
+        Returns how many statements there are."""
         size = len(text.encode()) // 1000
-        count = self.statements(text)
+        count = self.statements(self.tree)
         lines = len(text.splitlines())
         print(f"| {words} | {count:,} | {lines:,} | {size} |")
         handbook = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
@@ -14515,6 +14537,7 @@ class TestVendor:
                 assert abs(shown - found) <= found / 10, (
                     f"write {words} | {count} | {lines}"
                 )
+        return count
 
     def serves(self, target, versions):
         """A server that a copy has made works for a client of the whole file."""
@@ -14534,6 +14557,11 @@ class TestVendor:
                 assert client.read("cut://x") == "x"
                 messages = client.get_prompt("ask", {"what": "why?"})["messages"]
                 assert messages[0]["content"]["text"] == "why?"
+
+    def whole(self):
+        """Return how many statements mcp_lite.py has."""
+        text = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+        return self.statements(ast.parse(text))
 
     @contextlib.contextmanager
     def serving_http(self):
@@ -14567,24 +14595,20 @@ class TestVendor:
 
     def test_a_stdio_server(self, make):
         """It serves clients of both eras, and opens no port."""
-        text = make("server")
-        self.show("server", text)
+        count = self.show("server", make("server"))
         self.serves(self.program(self.ON_STDIO), ["2025-06-18", MODERN])
         self.refuses("mcp_lite.Server('x').start_http()", "server", "stdio", "http")
         self.refuses("mcp_lite.Client('x.py')", "server", "stdio", "client")
-        whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
-        assert self.statements(text) < 0.6 * whole
+        assert count < 0.6 * self.whole()
 
     def test_a_stdio_client(self, make):
         """It starts servers of both eras, and knows no URLs and no Server."""
-        text = make("client")
-        self.show("client", text)
+        count = self.show("client", make("client"))
         self.calls(SERVE, ["2025-06-18", MODERN])
         url = "mcp_lite.Client('http://127.0.0.1:1/mcp').connect()"
         self.refuses(url, "client", "stdio", "http")
         self.refuses("mcp_lite.Server('x')", "client", "stdio", "server")
-        whole = self.statements(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
-        assert self.statements(text) < 0.45 * whole
+        assert count < 0.45 * self.whole()
 
     def test_without_a_command_line(self, make):
         """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1."""
@@ -14656,8 +14680,7 @@ class TestVendor:
         told, _ = run(*command, script, cwd=self.folder)
         assert "search(pattern: string" in told
 
-    @pytest.mark.parametrize("words", [["server"], ["client", "http", "oauth"]])
-    def test_without_comments(self, make, words):
+    def test_without_comments(self, make):
         """The code is the same; the licence stays, and the first lines tell what the
         copy is."""
 
@@ -14669,11 +14692,12 @@ class TestVendor:
                     node.body = node.body[1:] or [ast.Pass()]
             return ast.dump(tree)
 
-        source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
-        full = example("vendor").cut(source, words)
+        words = ["client", "http"]
+        full = make(*words)
         text = make(*words, "--no-comments")
         self.show(f"{' '.join(words)} --no-comments", text)
         assert bare(text) == bare(full)
+        run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=self.folder)
         lines = text.splitlines()
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
@@ -15255,6 +15279,8 @@ PROVIDERS = {
                     "message": {
                         "role": "assistant",
                         "content": None,
+                        "refusal": None,
+                        "annotations": [],
                         "tool_calls": [
                             {
                                 "id": "c1",
@@ -15311,6 +15337,38 @@ PROVIDERS = {
 }
 
 
+def misfits(value, hint):
+    """Return why a value is not of a type of a provider's SDK, [] if it is. pydantic
+    would take members that a TypedDict does not have, and not look into an Iterable."""
+    extensions = pytest.importorskip("typing_extensions")
+    kind = extensions.get_origin(hint)
+    args = extensions.get_args(hint)
+    if hint in (object, typing.Any):
+        return []
+    if kind in (extensions.Required, extensions.NotRequired):
+        return misfits(value, args[0])
+    if kind is typing.Union:
+        tried = [misfits(value, each) for each in args]
+        return [] if [] in tried else max(tried)
+    if kind in (typing.Literal, extensions.Literal):
+        return [] if value in args else [f"{value!r} is none of {args}"]
+    if extensions.is_typeddict(hint) and isinstance(value, dict):
+        hints = extensions.get_type_hints(hint, include_extras=True)
+        wrong = [f"{hint} lacks {key}" for key in hint.__required_keys__ - set(value)]
+        wrong += [f"{hint} has no {key}" for key in set(value) - set(hints)]
+        return wrong + [
+            f"{key}: {why}"
+            for key in set(value) & set(hints)
+            for why in misfits(value[key], hints[key])
+        ]
+    if kind is dict and isinstance(value, dict):
+        return [why for each in value.values() for why in misfits(each, args[1])]
+    if kind in (list, collections.abc.Iterable) and isinstance(value, list):
+        return [why for each in value for why in misfits(each, args[0])]
+    fits = isinstance(hint, type) and not kind and not extensions.is_typeddict(hint)
+    return [] if fits and isinstance(value, hint) else [f"{value!r} is no {hint}"]
+
+
 class TestAgent:
     """examples/agent.py: the loop with a model, in the formats of three providers."""
 
@@ -15363,7 +15421,9 @@ class TestAgent:
             names = [each["function"]["name"] for each in body["tools"]]
             question, message, painted, failed, shown = body["messages"]
             assert question == {"role": "user", "content": "Paint!"}
-            assert message == calls["choices"][0]["message"]
+            # But for what only replies may have.
+            assert {**message, "annotations": []} == calls["choices"][0]["message"]
+            assert "annotations" not in message
             assert painted == {
                 "role": "tool",
                 "tool_call_id": "c1",
@@ -15402,7 +15462,6 @@ class TestAgent:
     def test_the_providers_own_types_accept_it(self, provider, monkeypatch):
         """What is sent fits the types of the provider's own SDK, where that is
         installed."""
-        pydantic = pytest.importorskip("pydantic")
         if provider == "OPENAI":
             chat = pytest.importorskip("openai.types.chat")
             kind = chat.completion_create_params.CompletionCreateParamsNonStreaming
@@ -15420,7 +15479,26 @@ class TestAgent:
             for tool in body["tools"]:
                 sdk.Tool.model_validate(tool)
         else:
-            pydantic.TypeAdapter(kind).validate_python(body)
+            assert misfits(body, kind) == []
+
+    def test_what_is_no_answer(self):
+        """A refusal, an empty answer and a filter are told in words; a picture of a kind
+        that not every provider takes is a text."""
+        agent = example("agent")
+        refused = {"role": "assistant", "content": None, "refusal": "I can't."}
+        filtered = {"finishReason": "SAFETY"}
+        blocked = {"promptFeedback": {"blockReason": "OTHER"}}
+        for model, reply, shown in (
+            (agent.OpenAI(), {"choices": [{"message": refused}]}, "I can't."),
+            (agent.Anthropic(), {"content": [], "stop_reason": "refusal"}, "refusal"),
+            (agent.Gemini(), {"candidates": [filtered]}, "SAFETY"),
+            (agent.Gemini(), blocked, "OTHER"),
+        ):
+            _, said, calls = model.read(reply)
+            assert shown in said and calls == []
+        drawing = {"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zz4="}
+        answer = agent.answer_of("c1", "draw", {"content": [drawing]})
+        assert answer.images == [] and "image/svg+xml" in answer.text
 
     def test_many_tools_cost_two(self):
         """With more tools than the model should read, it searches and calls; the user
@@ -15815,6 +15893,61 @@ class TestOpenApi:
             },
         }
 
+    def test_names_that_collide(self, capsys):
+        """Operations whose names are one once they are cut get numbers, and arguments
+        of one name their place: all of them are called. What cannot be told apart is
+        left out, which is said."""
+        long = "read_" + "x" * 60
+        path = {"name": "id", "in": "path", "required": True}
+        query = {"name": "id", "in": "query"}
+        body = {"content": {"application/json": {}}}
+        document = {
+            "info": {"title": "t", "version": "1"},
+            "paths": {
+                "/a": {"get": {"operationId": long + "a"}},
+                "/b": {"get": {"operationId": long + "b"}},
+                "/c/{id}": {
+                    "parameters": [path, {**query, "description": "the item's"}],
+                    "get": {"operationId": "both", "parameters": [query]},
+                    "post": {
+                        "operationId": "body",
+                        "parameters": [{"name": "body", "in": "query"}],
+                        "requestBody": body,
+                    },
+                    "put": {
+                        "operationId": "twice",
+                        "parameters": [{"name": "id_path", "in": "header"}],
+                    },
+                },
+            },
+        }
+        with web_server(lambda seen, sock: (200, {}, {"ok": True})) as (url, seen):
+            base = url.replace("/mcp", "")
+            server = example("openapi").build_server(document, base)
+            said = capsys.readouterr().err
+            assert "without twice: ValueError('its arguments cannot be told" in said
+            with Client(server) as client:
+                tools = {tool["name"]: tool for tool in client.list_tools()}
+                first, second, both, body = tools
+                assert max(map(len, tools)) == 64 and first[:58] == second[:58]
+                client.call(first)
+                client.call(second)
+                assert tools[both]["inputSchema"]["properties"] == {
+                    "id_path": {},
+                    "id_query": {},
+                }
+                assert tools[both]["inputSchema"]["required"] == ["id_path"]
+                client.call(both, id_path=1, id_query=2)
+                arguments = {"id_path": 3, "body_query": 4, "body_body": {"n": 5}}
+                client.call(body, arguments)
+        assert [each["path"] for each in seen] == [
+            "/a",
+            "/b",
+            "/c/1?id=2",
+            "/c/3?body=4",
+        ]
+        assert seen[3]["message"] == {"n": 5}
+
     def test_the_requests(self):
         """Arguments go where the document says, as it says; every request has the
         credentials."""
@@ -15895,6 +16028,8 @@ class Gateway(http.server.BaseHTTPRequestHandler):
     """An API Gateway on this machine: each request is an event for `server.handler`."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body leave in one write.
+    wbufsize = -1
 
     def serve(self):
         path, _, query = self.path.partition("?")
@@ -16323,6 +16458,7 @@ class TestSkills:
 
     SKILLS = "io.modelcontextprotocol/skills"
     HEAD = "---\nname: {}\ndescription: Does {}.\n---\n# Do {}\n"
+    TEA = {"name": "tea", "description": "Does tea."}
 
     @pytest.fixture
     def folder(self, tmp_path):
@@ -16331,7 +16467,7 @@ class TestSkills:
         (refunds / "references").mkdir(parents=True)
         (refunds / "SKILL.md").write_bytes(
             b'---\r\nname: refunds\r\ndescription: "Money: back"\r\nmetadata:\r\n'
-            b"  version: '1.0'\r\n  stars: 5\r\n---\r\n# Refunds\r\n"
+            b"  version: '1.0'\r\nstars: 5\r\n---\r\n# Refunds\r\n"
         )
         (refunds / "references" / "a b.md").write_text("the rules")
         (refunds / "seal.png").write_bytes(PNG)
@@ -16368,7 +16504,8 @@ class TestSkills:
             assert refunds["frontmatter"] == {
                 "name": "refunds",
                 "description": "Money: back",
-                "metadata": {"version": "1.0", "stars": 5},
+                "metadata": {"version": "1.0"},
+                "stars": 5,
             }
             assert [each["uri"][len("skill://acme/refunds/") :] for each in
                     refunds["resources"]] == [
@@ -16561,7 +16698,11 @@ class TestSkills:
             ({"resources": "dynamic"}, "nothing can be verified"),
             ({"resources": []}, "nothing can be verified"),
             ({"frontmatter": {"name": "x", "description": "y"}}, "its folder's"),
-            ({"frontmatter": {"name": "tea"}}, "wants a description"),
+            ({"frontmatter": {"name": "tea"}}, "its description must"),
+            ({"frontmatter": {**TEA, "description": "z" * 1025}}, "its description"),
+            ({"frontmatter": {**TEA, "compatibility": ""}}, "its compatibility must"),
+            ({"frontmatter": {**TEA, "metadata": {"n": 1}}}, "its metadata must"),
+            ({"frontmatter": {**TEA, "metadata": []}}, "its metadata must"),
             ({"frontmatter": {"name": "tea", "description": "z"}}, "its head is not"),
             ({"more": {"uri": "skill://tea/SKILL.md"}}, "listed twice"),
             ({"more": {"uri": "skill://other/x.md"}}, "elsewhere"),
@@ -16602,6 +16743,22 @@ class TestSkills:
         command = [sys.executable, program, str(folder), "--serve"]
         with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
             assert len(client.request("skills/list")["skills"]) == 2
+
+    def test_who_may_ask(self, folder):
+        """Any client: it declares nothing. A name has 64 characters at most."""
+        for name in ("x" * 64, "y" * 65):
+            (folder / name).mkdir()
+            (folder / name / "SKILL.md").write_text(self.HEAD.format(name, "it", "it"))
+        for version in ("2025-11-25", MODERN):
+            with Client(self.server(folder), protocol_version=version) as client:
+                listed = client.request("skills/list")["skills"]
+                names = [each["frontmatter"]["name"] for each in listed]
+                assert names == ["refunds", "tea", "x" * 64]
+                uri = {"uri": listed[1]["uri"]}
+                assert client.request("skills/get", uri)["skill"] == listed[1]
+                root = {"uri": "skill://tea"}
+                inside = client.request("resources/directory/read", root)
+                assert {"resources", "ttlMs", "cacheScope"} <= inside.keys()
 
     def test_a_foreign_host(self, folder):
         """FastMCP's client, where that is installed, reads every file of a skill and

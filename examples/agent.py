@@ -137,6 +137,8 @@ def with_schema(tool, member="inputSchema"):
     }
 
 
+# The kinds of pictures that all three providers take.
+PICTURES = ("image/png", "image/jpeg", "image/webp")
 # What a model sees of a result; images: [(MIME type, base64)]
 Answer = namedtuple("Answer", "id name text images is_error")
 
@@ -144,18 +146,18 @@ Answer = namedtuple("Answer", "id name text images is_error")
 def answer_of(id, name, result):
     """Return the Answer to a call, from what tools/call has returned."""
     blocks = result["content"]
-    images = [(b["mimeType"], b["data"]) for b in blocks if b["type"] == "image"]
+    shown = [b for b in blocks if b["type"] == "image" and b["mimeType"] in PICTURES]
     texts = [
         # Of a link or a sound, the model reads at least what it is.
         b.get("resource", b).get("text") or json.dumps(b)[:1000]
         for b in blocks
-        if b["type"] != "image"
+        if b not in shown
     ]
     return Answer(
         id,
         name,
         "\n".join(texts) or "(no text)",
-        images,
+        [(b["mimeType"], b["data"]) for b in shown],
         result.get("isError", False),
     )
 
@@ -215,7 +217,12 @@ class OpenAI:
             (call["id"], call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls") or []
         ]
-        return message, message.get("content"), calls
+        # The message goes back without `annotations`, which only replies may have.
+        return (
+            {key: message[key] for key in message if key != "annotations"},
+            message.get("content") or message.get("refusal"),
+            calls,
+        )
 
     def report(self, answers):
         # A tool's message takes text alone; a user's message after them has the images.
@@ -254,7 +261,11 @@ class Anthropic(OpenAI):
         calls = [
             (b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"
         ]
-        return {"role": "assistant", "content": blocks}, text, calls
+        return (
+            {"role": "assistant", "content": blocks},
+            text or f"no answer: {reply.get('stop_reason')}",
+            calls,
+        )
 
     def report(self, answers):
         return [{"role": "user", "content": [self.block(each) for each in answers]}]
@@ -286,23 +297,33 @@ class Gemini(OpenAI):
     def request(self, key, messages, tools):
         # Of its two members for a schema, `parameters` takes less of JSON Schema.
         model = os.environ.get("MODEL", "gemini-flash-latest")
-        functions = [with_schema(tool, "parametersJsonSchema") for tool in tools]
         return (
             f"/models/{model}:generateContent",
             {"x-goog-api-key": key},
-            {"contents": messages, "tools": [{"functionDeclarations": functions}]},
+            {
+                "contents": messages,
+                "tools": [
+                    {
+                        "functionDeclarations": [
+                            with_schema(tool, "parametersJsonSchema") for tool in tools
+                        ]
+                    }
+                ],
+            },
         )
 
     def read(self, reply):
         # The parts go back as they came: the API wants their signatures again.
-        message = reply["candidates"][0]["content"]
+        # Where a filter has stopped the model, there is no content, or no candidate.
+        candidate = reply.get("candidates", [reply])[0]
+        message = candidate.get("content", {})
         parts = message.get("parts", [])
         text = "".join(p.get("text", "") for p in parts if not p.get("thought"))
         calls = [p["functionCall"] for p in parts if "functionCall" in p]
         # Older models give a call no id.
         return (
             message,
-            text,
+            text or f"no answer: {json.dumps(candidate)}",
             [(c.get("id"), c["name"], c.get("args", {})) for c in calls],
         )
 
@@ -339,12 +360,17 @@ class Script(OpenAI):
             {"id": name, "function": {"name": name, "arguments": json.dumps(arguments)}}
             for name, arguments in script[said : said + 1]
         ]
-        message = {
-            "role": "assistant",
-            "content": f"That is all. At last: {last}",
-            "tool_calls": calls,
+        return {
+            "choices": [
+                {
+                    "message": {
+                        "role": "assistant",
+                        "content": f"That is all. At last: {last}",
+                        "tool_calls": calls,
+                    }
+                }
+            ]
         }
-        return {"choices": [{"message": message}]}
 
 
 # The loop ############################################################################
@@ -384,7 +410,7 @@ def main():
             answer = run_agent(model, Toolbox(group, ask_user), question)
         except urllib.error.HTTPError as error:
             sys.exit(f"{error.url}: {error}: {error.read(2000).decode()}")
-        print(answer or "stopped: too many rounds")
+        print("stopped: too many rounds" if answer is None else answer)
 
 
 if __name__ == "__main__":

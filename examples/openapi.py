@@ -7,8 +7,9 @@ and the credentials that they carry.
 Run: python3 examples/openapi.py DOCUMENT [--base URL] [--header K:V] [--only GLOB]
 serves on stdio; with bridge.py in front, at a URL.
 DOCUMENT is a file or a URL: JSON, or YAML where PyYAML is installed. Each operation is
-a tool; with --only "get_*", those of such names. Of hundreds of tools a model need not
-read all: see agent.py. An operation that wants an upload (multipart/form-data), or that
+a tool; with --only "get_*", those of such names; names that are the same once they are
+cut to 64 characters get a number. Of hundreds of tools a model need not read all: see
+agent.py. An operation that wants an upload (multipart/form-data), or that
 refers to another document, is left out, which is said; cookies are not sent.
 """
 
@@ -51,9 +52,10 @@ def load(source):
         source = "file://" + quote(os.path.abspath(source))
     with urllib.request.urlopen(source, timeout=60) as file:
         text = file.read().decode("utf-8-sig")
-    is_json = text.lstrip()[:1] == "{"
     return (
-        json.loads(text) if is_json else importlib.import_module("yaml").safe_load(text)
+        json.loads(text)
+        if text.lstrip()[:1] == "{"
+        else importlib.import_module("yaml").safe_load(text)
     )
 
 
@@ -87,8 +89,11 @@ def convert(document, node, definitions):
         for key, value in node.items()
         if not (key.startswith("exclusive") and isinstance(value, bool))
     }
-    is_nullable = node.get("nullable") is True
-    return {"anyOf": [converted, {"type": "null"}]} if is_nullable else converted
+    return (
+        {"anyOf": [converted, {"type": "null"}]}
+        if node.get("nullable") is True
+        else converted
+    )
 
 
 class Operation:
@@ -101,21 +106,29 @@ class Operation:
         self.path = path
         self.method = method
         self.about = document["paths"][path][method]
-        given = document["paths"][path].get("parameters", [])
-        given = [*given, *self.about.get("parameters", [])]
-        # Where each argument goes. An operation's own parameters come last, and count.
-        self.places = {
-            each["name"]: each
-            for each in [find(document, each) for each in given]
+        # Of two with one name and one place, the operation's own comes last, and counts.
+        known = {
+            (each["name"], each["in"]): each
+            for owner in (document["paths"][path], self.about)
+            for each in [find(document, each) for each in owner.get("parameters", ())]
             if each["in"] != "cookie" and each["name"].lower() != "authorization"
         }
         body = find(document, self.about.get("requestBody", {}))
         content = body.get("content", {})
         self.kind = next(filter(BODIES.match, content), None)
         if self.kind is not None:
-            self.places["body"] = {**body, **content[self.kind], "in": "body"}
+            known["body", "body"] = {**body, **content[self.kind], "in": "body"}
         elif content:
             raise ValueError(f"its body is {', '.join(content)}")
+        # Where each argument goes. An `id` in the path and one in the query, say, are
+        # the arguments `id_path` and `id_query`.
+        names = [name for name, _ in known]
+        self.places = {
+            name if names.count(name) == 1 else f"{name}_{place}": each
+            for (name, place), each in known.items()
+        }
+        if len(self.places) < len(known):
+            raise ValueError(f"its arguments cannot be told apart: {', '.join(names)}")
         definitions = {}
         properties = {
             name: {
@@ -151,7 +164,7 @@ class Operation:
             elif pairs[0][1] in ("", ".", ".."):
                 raise ToolError(f"{name}: {value!r} cannot be a part of a path")
             else:
-                path = path.replace(f"{{{name}}}", quote(pairs[0][1], safe=""))
+                path = path.replace(f"{{{place['name']}}}", quote(pairs[0][1], safe=""))
         url = f"{base.rstrip('/')}{path}{'?' if query else ''}{urlencode(query)}"
         return urllib.request.Request(url, data, headers, method=self.method.upper())
 
@@ -218,25 +231,27 @@ def build_server(document, base, headers=(), only="*"):
     """Return a server with a tool for each operation of a document."""
     info = document["info"]
     server = Server(info["title"], info["version"], description=info.get("description"))
+    names = set()
     for path, item in document["paths"].items():
         for method in sorted(item.keys() & HINTS.keys()):
             name = item[method].get("operationId", f"{method}{path}")
             name = re.sub("[^A-Za-z0-9_-]+", "_", name).strip("_")[:64]
+            if name in names:
+                name = f"{name[:58]}_{len(names)}"
+            names.add(name)
             try:
                 if fnmatch.fnmatch(name, only):
-                    operation = Operation(document, path, method)
-                    add_tool(server, name, operation, base, headers)
+                    add_tool(
+                        server, name, Operation(document, path, method), base, headers
+                    )
             except (KeyError, ValueError) as error:
                 print(f"without {name}: {error!r}", file=sys.stderr)
     return server
 
 
 def add_tool(server, name, operation, base, headers):
-    def call(**arguments):
-        return send(operation.request(base, headers, arguments))
-
     server.add_tool(
-        call,
+        lambda **arguments: send(operation.request(base, headers, arguments)),
         name=name,
         title=operation.about.get("summary"),
         description=operation.about.get("description"),
@@ -249,13 +264,18 @@ def main():
     parser = argparse.ArgumentParser(description="An HTTP API as tools.")
     parser.add_argument("document", help="an OpenAPI document: a file, or a URL")
     parser.add_argument("--base", help="where the API is; else the document says so")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    parser.add_argument(
+        "--header",
+        action="append",
+        type=lambda text: re.split(r":\s*", text, maxsplit=1),
+        default=[],
+        metavar="NAME:VALUE",
+    )
     parser.add_argument("--only", default="*", metavar="GLOB", help="names of tools")
     asked = parser.parse_args()
     document = load(asked.document)
     base = asked.base or urljoin(asked.document, document["servers"][0]["url"])
-    headers = [re.split(r":\s*", each, maxsplit=1) for each in asked.header]
-    build_server(document, base, headers, asked.only).run()
+    build_server(document, base, asked.header, asked.only).run()
 
 
 if __name__ == "__main__":

@@ -148,7 +148,8 @@ def is_served(path, folder):
 def serve_skills(server, folder):
     """Serve the skills in a folder, as they are at each request.
 
-    server: made with extensions={SKILLS: {"directoryRead": True}}
+    server: made with extensions={SKILLS: {"directoryRead": True}}. A client need not
+        declare the extension: the methods are for whoever has seen this declaration
     """
     folder = pathlib.Path(folder).resolve()
 
@@ -199,7 +200,7 @@ def serve_skills(server, folder):
             mime_type=about(place)["mimeType"],
         )
 
-    @server.method("skills/list", extension=SKILLS)
+    @server.method("skills/list")
     def list_skills(ctx, params):
         skills = []
         for path in sorted(folder.rglob("SKILL.md")):
@@ -209,7 +210,7 @@ def serve_skills(server, folder):
                 print(f"without {path}: {error}", file=sys.stderr)
         return {"skills": skills, "ttlMs": 0, "cacheScope": "private"}
 
-    @server.method("skills/get", extension=SKILLS)
+    @server.method("skills/get")
     def get_skill(ctx, params):
         try:
             skill = entry(locate(params.get("uri"), pathlib.Path.is_file))
@@ -217,10 +218,20 @@ def serve_skills(server, folder):
             raise NotFound(f"no skill: {error}") from None
         return {"skill": skill, "ttlMs": 0, "cacheScope": "private"}
 
-    @server.method("resources/directory/read", extension=SKILLS)
+    @server.method("resources/directory/read")
     def read_directory(ctx, params):
-        paths = sorted(locate(params.get("uri"), pathlib.Path.is_dir).iterdir())
-        return {"resources": [about(path) for path in paths if is_served(path, folder)]}
+        return {
+            "resources": [
+                about(path)
+                for path in sorted(
+                    locate(params.get("uri"), pathlib.Path.is_dir).iterdir()
+                )
+                if is_served(path, folder)
+            ],
+            # The extension does not ask for these two here; the TypeScript SDK does.
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }
 
 
 # The host's role #####################################################################
@@ -306,13 +317,23 @@ def check_entry(uri, entry):
     listed = entry["resources"] if isinstance(entry["resources"], list) else []
     files = {file["uri"]: file for file in listed}
     folder, _, end = uri.rpartition("/")
+    head = {"compatibility": "any", "metadata": {}, **entry["frontmatter"]}
     problems = {
         "nothing can be verified": not listed,
         "it is no skill's URI": end != "SKILL.md" or uri not in files,
-        "its name must be its folder's: a-z, 0-9, -": entry["frontmatter"].get("name")
+        "its name must be its folder's: a-z, 0-9, -": head.get("name")
         != folder.rpartition("/")[2]
-        or not re.search("(?!.{65})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder),
-        "it wants a description": not entry["frontmatter"].get("description"),
+        or not re.search("(?!.{66})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder),
+        "its description must be a text of 1 to 1,024 characters": not isinstance(
+            head.get("description"), str
+        )
+        or not 0 < len(head["description"]) <= 1024,
+        "its compatibility must be a text of 1 to 500 characters": not isinstance(
+            head["compatibility"], str
+        )
+        or not 0 < len(head["compatibility"]) <= 500,
+        "its metadata must be texts, in quotes": not isinstance(head["metadata"], dict)
+        or not all(isinstance(each, str) for each in head["metadata"].values()),
         "a file is listed twice": len(files) < len(listed),
         "a file is elsewhere": any(
             not file.startswith(folder + "/") or "/../" in unquote(file)

@@ -175,7 +175,9 @@ def reach(pieces, features, public):
     todo = [*public, *ALSO_PUBLIC, *set().union(*nameless)]
     while todo:
         name = todo.pop()
-        for piece in [each for each in pieces if name in each.names - kept]:
+        for piece in [
+            each for each in pieces if name in each.names and name not in kept
+        ]:
             if piece.needs <= features:
                 todo += names_in(piece.node)
             else:
