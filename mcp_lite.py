@@ -5879,8 +5879,7 @@ class Context:
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Send the questions, and block until all are answered, or one fails."""
         until = time.monotonic() + STATE_SECONDS
-        connection = self._connection
-        if not connection.protocol.initialized:
+        if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
             raise InvalidRequest("a question: not before notifications/initialized")
@@ -5894,8 +5893,8 @@ class Context:
         with self.when_cancelled(give_up):
             try:
                 for key, (method, params) in questions.items():
-                    asked[key] = PendingRequest(connection, method)
-                    connection.request(asked[key], params, self._request)
+                    asked[key] = PendingRequest(self._connection, method)
+                    self._connection.request(asked[key], params, self._request)
                 return {
                     key: pending.result(max(0.0, until - time.monotonic()))
                     for key, pending in asked.items()
@@ -5934,10 +5933,10 @@ class Context:
             once: key -> value of once()
             asked: key -> fingerprint of a question that was asked last
 
-        This is done when the handler or its middleware asks, and before the handler
-        begins if the request has a state. Raises InvalidParams for a state that is not
-        ours, belongs to another request, or is old. An answer to nothing that was asked
-        is ignored.
+        It is read when the handler or its middleware asks, and before the handler runs
+        if the request has a state. Raises InvalidParams for a state that is not ours,
+        belongs to another request, or is old. An answer to nothing that was asked is
+        ignored.
         """
         params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
@@ -6318,11 +6317,10 @@ class EventLoop:
     def close(self) -> None:
         """End the loop: tasks that still run are cancelled, and may tidy up."""
         with self._lock:
-            running = self._running
-            self._running = None
-        if running is not None:
-            loop, over = running
-            loop.call_soon_threadsafe(over.set)
+            if self._running is not None:
+                loop, over = self._running
+                loop.call_soon_threadsafe(over.set)
+                self._running = None
 
 
 ###############################################################################
@@ -7013,8 +7011,9 @@ class ServerEndpoint(Endpoint):
         """Return whether the caller may see a registered function."""
         if registration.visible is None:
             return True
-        look = partial(registration.visible, ctx)
-        return bool(run_job(ctx, look, registration.run_on))
+        return bool(
+            run_job(ctx, partial(registration.visible, ctx), registration.run_on)
+        )
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
         """Return the registration of this name, if the caller may see it. Raises
@@ -7152,8 +7151,9 @@ class ServerEndpoint(Endpoint):
         """Make the answer to a request whose handler raised an exception."""
         if isinstance(error, ToolError) and request.row.fails_readably:
             # Middleware raised this: _tools_call() handles the function's own.
-            failed = tool_failure(str(error), error.content)
-            return self._result_message(request, failed)
+            return self._result_message(
+                request, tool_failure(str(error), error.content)
+            )
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; for a modern revision, fit_code() changes this.
             error.code = -32002
@@ -7206,8 +7206,9 @@ class ServerEndpoint(Endpoint):
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
         granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
-        session = Subscription(ctx._connection, None, granted)
-        self._subscriptions[ctx._connection] = session
+        self._subscriptions[ctx._connection] = Subscription(
+            ctx._connection, None, granted
+        )
         answer = {
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
@@ -7274,7 +7275,8 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
-            if isinstance(error, McpError) and not error.is_received:
+            is_error = isinstance(error, McpError) and not error.is_received
+            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
 
@@ -7288,8 +7290,7 @@ class ServerEndpoint(Endpoint):
         if set(map(type, parts)) != {EmbeddedResource}:
             parts = [value]
         mime_type = resource.wire.get("mimeType")
-        contents = [read_contents(uri, each, mime_type) for each in parts]
-        return {"contents": contents}
+        return {"contents": [read_contents(uri, each, mime_type) for each in parts]}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         if not ctx._connection.carries_changes:
@@ -7578,10 +7579,13 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            registration = Registration(
-                wire, signature, output, timeout, None, headers, visible, run_on
+            self._endpoint.put(
+                "tools",
+                tool_name,
+                Registration(
+                    wire, signature, output, timeout, None, headers, visible, run_on
+                ),
             )
-            self._endpoint.put("tools", tool_name, registration)
 
         return _decorate(fn, register)
 
@@ -7848,8 +7852,8 @@ class Server:
             grace = options.pop("grace", GRACE_SECONDS)
             with stop_signals(signals), self.start_http(**options) as http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
-                host = options.get("host", "localhost")
-                if host in ("", "0.0.0.0", "::") and not options.get("verify"):
+                is_public = options.get("host") in ("", "0.0.0.0", "::")
+                if is_public and not options.get("verify"):
                     notice += "; without verify=, any host on the network may call it"
                 print(printable(notice), file=sys.stderr, flush=True)
                 self._endpoint.post_jobs(signals.put)
@@ -8185,7 +8189,6 @@ class Call:
             if kind != "input_required":
                 return result
             self._send(self._answers_to(result))
-        self.cancel()
         raise InvalidResponse(
             f"{self.method}: asked more than {MAX_ROUNDS} times", result
         )
@@ -8209,11 +8212,15 @@ class Call:
     def _answers_to(self, result: Json) -> Json:
         """Return the members that answer a result's questions. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
-        questions = object_or_empty(result.get("inputRequests"))
-        if not questions:
+        questions = result.get("inputRequests")
+        if questions is None:
             # A state without questions means "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
+        if not isinstance(questions, dict):
+            raise InvalidResponse(
+                f"inputRequests: expected requests, got {show(questions)}", result
+            )
         answers = {}
         for key, question in questions.items():
             self.check_open()
@@ -8440,12 +8447,10 @@ class ClientEndpoint(Endpoint):
         """Declare a capability for each callback. Old revisions ignore what they do not
         know. The server's counterpart is needed_capability(), in Questions."""
         declared: Json = {}
-        modes = {"on_elicit": "form", "on_elicit_url": "url"}
-        elicitation: Json = {
-            mode: {} for name, mode in modes.items() if self._callbacks[name]
-        }
-        if elicitation:
-            declared["elicitation"] = elicitation
+        if self._callbacks["on_elicit"]:
+            declared["elicitation"] = {"form": {}}
+        if self._callbacks["on_elicit_url"]:
+            declared.setdefault("elicitation", {})["url"] = {}
         if self._callbacks["on_sample"]:
             declared["sampling"] = (
                 {"tools": {}} if self._callbacks["sampling_tools"] else {}
@@ -8545,8 +8550,9 @@ class ClientEndpoint(Endpoint):
 
     # The handlers that METHODS names: parameters to result.
     def _roots_list(self, params: Json) -> Json:
-        roots = self.roots() if callable(self.roots) else self.roots
-        return {"roots": encode_roots(roots)}
+        return {
+            "roots": encode_roots(self.roots() if callable(self.roots) else self.roots)
+        }
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
@@ -8605,8 +8611,10 @@ def read_target(target: Any) -> Any:
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
-        words = [target["command"], *(target.get("args") or [])]
-        return {**target, "command": _words(words)}
+        return {
+            **target,
+            "command": _words([target["command"], *(target.get("args") or [])]),
+        }
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
@@ -8922,8 +8930,11 @@ class Client:
         if isinstance(target, Transport):
             return target
         if "command" in target:
-            own = target.get("env") or {}
-            env = {**inherited_environment(), **own, **options["env"]}
+            env = {
+                **inherited_environment(),
+                **(target.get("env") or {}),
+                **options["env"],
+            }
             cwd = options["cwd"] or target.get("cwd")
             return Child(target["command"], env, cwd, options["stderr"])
         caller = HttpCaller(
@@ -8951,8 +8962,9 @@ class Client:
     def _read(self, connection: Connection) -> None:
         """Read until the server ends, then close the connection: the reading thread."""
         connection.read_all()
-        reason = connection.transport.describe_end("the server closed the connection")
-        connection.close(reason)
+        connection.close(
+            connection.transport.describe_end("the server closed the connection")
+        )
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
@@ -9114,9 +9126,8 @@ class Client:
         method: of this protocol, or an extension's
         params: as on the wire; the `_meta` of every modern message is added
         """
-        connection = self._require_connection()
-        params = self._endpoint.add_meta(params or {}, connection.protocol.version)
-        connection.notify(method, params)
+        params = self._endpoint.add_meta(params or {}, self.protocol_version)
+        self._require_connection().notify(method, params)
 
     def ping(self, timeout: float | None = None) -> None:
         """Raise unless the server answers.
@@ -9200,8 +9211,9 @@ class Client:
         tool's outputSchema forbids, or that would take too much work to check. If the
         outputSchema is invalid, the result is not checked, and a warning is logged.
         """
-        call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
-        return call.result(timeout)
+        return self.start_call(
+            name, arguments, on_progress=on_progress, meta=meta
+        ).result(timeout)
 
     def start_call(
         self,

@@ -8431,12 +8431,12 @@ class TestHttpServer:
             socket.create_connection(("127.0.0.1", http.port), SECONDS)
 
     def test_a_program_whose_port_is_taken(self):
-        """It ends with one line."""
+        """It ends with an error that names the port."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             code = f"import mcp_lite; mcp_lite.Server('x').run('http', port={port})"
             _, told = run(sys.executable, "-c", code, code=1)
-        assert told.startswith("x: ") and told.count("\n") == 1
+        assert "OSError" in told and str(port) in told.splitlines()[-1]
 
     def test_a_long_head(self, web):
         """It is refused at 64 KiB."""
