@@ -9616,7 +9616,12 @@ class TestHttpClient:
             (503, {}, b"", "HTTP 503 X$"),
             (200, HTML, b"<html><b>Hi", "no answer: HTTP 200 X: <html><b>Hi"),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
-            (302, AWAY, b"", 'HTTP 302 X: it redirects to "https://other.invalid/x"; only 307'),
+            (
+                302,
+                AWAY,
+                b"",
+                'HTTP 302 X: it redirects to "https://other.invalid/x"; only 307',
+            ),
         ],
     )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
