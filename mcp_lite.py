@@ -9889,8 +9889,6 @@ class Exchange(Outbox):
     read_body: Callable[[], bytes]
     start: Callable[[int, dict[str, str], bytes | None], None]
     put: Callable[[bytes, bool], None]
-    # The client's address.
-    peer = ""
     state = OPENING
     # The status of the answer; 0 until there is one.
     status = 0
@@ -9925,8 +9923,11 @@ class Exchange(Outbox):
         method: str,
         target: str,
         headers: dict[str, str],
+        peer: str,
     ) -> None:
         self.endpoint = endpoint
+        # The client's address.
+        self.peer = peer
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -10354,13 +10355,12 @@ class HttpEndpoint:
 
     # What there is room for
     def has_room(self, exchange: Exchange, size: int) -> bool:
-        """Count how much an exchange holds from now on. If there is no room, return
-        False, and count nothing for it."""
+        """Count how much an exchange holds from now on. Return False if there is no
+        room: then it must end."""
         self.loads[exchange] = size
         loads = list(self.loads.values())
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
             return True
-        self.loads.pop(exchange, None)
         self.refusals.add("HTTP: too many large messages at once: some are refused")
         return False
 
@@ -10692,7 +10692,7 @@ class Session(HttpConnection):
         # The streams that a client may come back to, and the names of the next ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
-        nobody = Exchange(legacy.http, "GET", "", {})
+        nobody = Exchange(legacy.http, "GET", "", {}, "")
         nobody.client_left()
         super().__init__(legacy.http, nobody)
         # The server's questions get ids that begin at a random number. Else a late
@@ -10893,8 +10893,6 @@ class LegacyEndpoint:
         session = self._owned(SseSession, name, exchange)
         exchange.read_message()
         self._check_mirrors(exchange)
-        if isinstance(exchange.message, list):
-            raise InvalidRequest("a batch: not over HTTP+SSE")
         session.take(exchange)
 
 
@@ -10948,8 +10946,13 @@ class _WsgiExchange(Exchange):
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
         path += f"?{environ.get('QUERY_STRING') or ''}"
-        super().__init__(endpoint, str(environ.get("REQUEST_METHOD")), path, headers)
-        self.peer = str(environ.get("REMOTE_ADDR") or "")
+        super().__init__(
+            endpoint,
+            str(environ.get("REQUEST_METHOD")),
+            path,
+            headers,
+            str(environ.get("REMOTE_ADDR") or ""),
+        )
         self._environ = environ
         self._start_response = start_response
 
@@ -10990,12 +10993,16 @@ class _WsgiExchange(Exchange):
 
 class _SocketExchange(Exchange):
     def __init__(self, handler: _Handler, head: Head) -> None:
-        super().__init__(handler.server.endpoint, head.method, head.target, head.fields)
+        super().__init__(
+            handler.server.endpoint,
+            head.method,
+            head.target,
+            head.fields,
+            str(handler.client_address[0]),
+        )
         self._handler = handler
         self._size = head.size
-        self._sock = handler.connection
         self._is_chunked = head.version == "1.1"
-        self.peer = str(handler.client_address[0])
         self.is_last = head.last
         # Whether nothing of the request is left to be read.
         self.is_read = head.size == 0
@@ -11003,7 +11010,7 @@ class _SocketExchange(Exchange):
     def read_body(self) -> bytes:
         self.claim(self._size or 0)
         if "expect" in self.headers:
-            self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._handler.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = self._read_chunks() if self._size is None else self._read(self._size)
         self.is_read = True
         self._handler.set_deadline()
@@ -11061,7 +11068,7 @@ class _SocketExchange(Exchange):
         try:
             for start in range(0, len(data), MAX_PIECE):
                 handler.set_deadline(handler.server.idle_seconds)
-                self._sock.sendall(data[start : start + MAX_PIECE])
+                handler.connection.sendall(data[start : start + MAX_PIECE])
         except OSError:
             # No other answer can follow one that was half written.
             self.is_last = True
@@ -11071,7 +11078,7 @@ class _SocketExchange(Exchange):
             return
         self.is_last |= threading.get_ident() != self.thread
         if self.is_last:
-            shut(self._sock, 1)
+            shut(handler.connection, 1)
 
     def hung_up(self) -> bool:
         import select
@@ -11080,11 +11087,13 @@ class _SocketExchange(Exchange):
         if sys.platform == "linux":
             # The end is seen behind what is still unread, such as that of TLS.
             poll = select.poll()
-            poll.register(self._sock, 0x2000)  # POLLRDHUP, which PyPy does not name
+            poll.register(
+                self._handler.connection, 0x2000
+            )  # POLLRDHUP, which PyPy does not name
             return bool(poll.poll(0))
         try:
-            return is_ready(self._sock) and not socket.socket.recv(
-                self._sock, 1, socket.MSG_PEEK
+            return is_ready(self._handler.connection) and not socket.socket.recv(
+                self._handler.connection, 1, socket.MSG_PEEK
             )
         except OSError:
             return True
@@ -12127,7 +12136,9 @@ class LegacyHttp(HttpTransport):
             self._session = headers.get("Mcp-Session-Id")
 
     def resume(self, post: _Post, stream: EventStream) -> None:
-        if stream.last_id and self._opening:
+        can_resume = stream.last_id and self._opening
+        if can_resume and self.caller.is_wanted(post.request_id):
+            self.caller.closed.wait(stream.retry)
             self._follow(stream, self._session, post.request_id)
 
     # Remedies for a POST that was rejected
@@ -12199,10 +12210,7 @@ class LegacyHttp(HttpTransport):
         a session, and was heard before."""
         has_begun = False
         failures = 0
-        delay = stream.retry if stream.last_id else 0.0
-        while self.caller.is_wanted(request_id):
-            if self.caller.closed.wait(delay) or self._session != session:
-                return
+        while self.caller.is_wanted(request_id) and self._session == session:
             try:
                 self._get(stream, request_id)
                 has_begun = request_id is None
@@ -12218,7 +12226,7 @@ class LegacyHttp(HttpTransport):
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
-            delay = stream.retry * 2 ** min(failures, MAX_BACKOFF)
+            self.caller.closed.wait(stream.retry * 2 ** min(failures, MAX_BACKOFF))
 
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
