@@ -6675,8 +6675,12 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
         os.dup2(reader.fileno(), 0)
-        # The private files stay open, as a thread may still read.
         os.dup2(writer.fileno(), 1)
+        if os.name != "nt":
+            # Python 3.8 may crash at its exit if these are open. On Windows, close() would
+            # wait for the thread that still reads.
+            reader.close()
+            writer.close()
 
 
 # A child process
@@ -12862,8 +12866,10 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
     shown = f"mcp_lite: {text}"
     if "--json" in argv:
-        failure = {"message": text, "code": getattr(error, "code", None)}
-        shown = json.dumps({"error": {**failure, "exit": exit_code}})
+        code = getattr(error, "code", None)
+        shown = json.dumps(
+            {"error": {"message": text, "code": code, "exit": exit_code}}
+        )
     # The text of a tool, and a child's stderr, may have several lines.
     _say(shown, keep_lines=isinstance(error, (ToolError, ConnectionClosed)))
     return exit_code
@@ -13090,11 +13096,11 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         given = {**json.loads(text)}
     except (ValueError, TypeError) as error:
         raise ValueError(f"--input: expected a JSON object: {error}") from None
-    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
-        given.update({name: _coerce(name, words[name], schema) for name in words})
+        for name, text in _read_pairs(pairs, "=").items():
+            given[name] = _coerce(name, text, schema)
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result))
 
@@ -13108,9 +13114,8 @@ def _read(options: Any, target: Any, uri: str) -> None:
 
 def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     """Get a filled-in prompt."""
-    words = _read_pairs(pairs, "=")
     with _client(options, target) as client:
-        result = client.get_prompt(name, words)
+        result = client.get_prompt(name, _read_pairs(pairs, "="))
     lines = [
         f"{each['role']}: {each['content'].get('text') or show(each['content'], 200)}"
         for each in result["messages"]
