@@ -2893,8 +2893,9 @@ class Schema:
             return
         if not isinstance(schema, dict):
             raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-        # A WireType (section Functions) shows one schema, and is checked by another.
-        checked = getattr(schema, "checked", schema)
+        # A WireType (section Functions) shows one schema, and checks values by another.
+        hidden = getattr(schema, "hidden", {})
+        checked = {} if hidden is None else {**schema, **hidden}
         rules = self._check_keywords(place, checked)
         base = self._name(checked, base)
         self.rules[id(schema)] = (base, fitting_types(checked), rules)
@@ -4215,11 +4216,11 @@ def value_of(result: Json) -> Any:
 ###############################################################################
 
 # This section describes a Python function on the wire, and binds arguments to it:
-#     read_parameters   what a function declares: parameters, defaults, hints
-#     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
-#     parse_doc         a docstring -> what it says of the function and each parameter
-#     Signature         the three together: a call's arguments -> keyword arguments
-#     Output            the value that the function returned -> a result
+#     read_parameters   a function -> its parameters, with their hints and defaults
+#     HintReader        a hint -> a WireType: a JSON Schema, and a conversion
+#     parse_doc         a docstring -> the descriptions of the function and parameters
+#     Signature         the three together; a call's arguments -> keyword arguments
+#     Output            a returned value -> a result
 #     UriTemplate       a URI -> arguments
 # Most of this work happens once, at registration; a call runs only Signature.bind(),
 # Output.result() and UriTemplate.match(). HintReader recognises hints by their names
@@ -4328,8 +4329,8 @@ class WireType(Json):
     convert: makes the Python value of a JSON value that fits the schema; it may still
         raise one of REFUSALS
     cls: the class that is described, if any
-    hidden: keywords that values are checked by, but that lists do not show; None if
-        convert() checks the values, and the schema is only shown
+    hidden: keywords that Schema adds to the dict when it checks values; None if Schema
+        checks nothing, since convert() checks the values
     """
 
     # The pydantic Field with the parameter's default, if there is one.
@@ -4346,11 +4347,6 @@ class WireType(Json):
         self.convert = convert
         self.cls = cls
         self.hidden = hidden
-
-    @property
-    def checked(self) -> Json:
-        """The schema that values are checked by."""
-        return {} if self.hidden is None else {**self, **self.hidden}
 
 
 def simplify(schema: Json) -> None:
@@ -4533,17 +4529,17 @@ class HintReader:
         return self._instance(origin)
 
     def members(
-        self, parameters: Iterable[_Parameter], hidden: type | None = None
+        self, parameters: Iterable[_Parameter], excluded: type | None = None
     ) -> WireType:
-        """Describe an object with these members. Members with the hint `hidden`, or
-        Optional[hidden], are left out. Raises TypeError as describe() does, naming the
-        member."""
+        """Describe an object with these members. Members with the hint `excluded`, or
+        Optional[excluded], are left out. Raises TypeError as describe() does, naming
+        the member."""
         members = {}
         required = []
         for name, hint, default in parameters:
             try:
                 hint = self.evaluate(hint)
-                if hidden and hidden in (hint, *getattr(hint, "__args__", ())):
+                if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
                     continue
                 member = members[name] = self.describe(hint)
             except TypeError as error:
