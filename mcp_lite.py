@@ -3180,7 +3180,8 @@ class _Validator:
         if isinstance(rest, list):
             yield from self.prefix_items(value, rest, schema, path)
         else:
-            for at in range(len(schema.get("prefixItems", ())), len(value)):
+            start = len(schema.get("prefixItems", ()))
+            for at in range(start, len(value)):
                 yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
@@ -5087,8 +5088,8 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text is returned as text, and a list of anything may hold images.
-    said = {name: described[name] for name in described.keys() - {"description"}}
-    return None if said in _VAGUE and not structured else described
+    bare = {name: described[name] for name in described.keys() - {"description"}}
+    return None if bare in _VAGUE and not structured else described
 
 
 _VAGUE: list[Json] = [
@@ -5129,8 +5130,8 @@ class UriTemplate:
 
     There must be text between two expressions of the path. Only {+x} matches slashes,
     `..` and the like, so a handler must check its value. In a step of the path, %2F
-    does not end the step: it becomes a slash in the value, though not the first
-    character.
+    does not end the step: it becomes a slash in the value. A value that begins with a
+    slash is refused.
 
     No URI takes long to match. An expression ends where the text behind it first
     stands, and no other end is tried. A look-ahead does this, since `re` never enters a
