@@ -2897,7 +2897,7 @@ class Schema:
         hidden = getattr(schema, "hidden", {})
         checked = {} if hidden is None else {**schema, **hidden}
         rules = self._check_keywords(place, checked)
-        base = self._name(checked, base)
+        base = self._name(schema, base)
         self.rules[id(schema)] = (base, fitting_types(checked), rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & checked.keys():
             self._references.append((schema, checked[keyword]))
