@@ -4577,10 +4577,10 @@ class HintReader:
         if not row.expected:
             return WireType(row.schema, cls=cls)
         schema = dict(row.schema)
-        if self._is_returned:
+        if self._is_returned and schema.get("format") in _STRICT_FORMATS:
             # A client might check the format by RFC 3339, and refuse a time without
             # an offset, or a duration with a sign.
-            schema.pop("format", None)
+            del schema["format"]
 
         def convert(wire: object) -> Any:
             try:
@@ -4738,6 +4738,9 @@ def _validate_model(validate: Any, wire: object) -> Any:
         lines = [f"{place}: {each['msg']}" for place, each in zip(places, errors)]
         raise ValueError("; ".join(lines) or str(error)) from None
 
+
+# Formats that RFC 3339 defines more narrowly than Python's classes.
+_STRICT_FORMATS = ("date-time", "time", "duration")
 
 # A TypedDict's mark on a member -> the member's default.
 _MARKS = {"Required": REQUIRED, "NotRequired": None}
