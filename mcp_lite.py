@@ -2899,10 +2899,11 @@ class Schema:
             return
         if not isinstance(schema, dict):
             raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-        # A WireType (section Functions) shows one schema, and is checked by another.
-        checked = getattr(schema, "checked", schema)
+        # A WireType (section Functions) shows one schema, and checks values by another.
+        hidden = getattr(schema, "hidden", {})
+        checked = {} if hidden is None else {**schema, **hidden}
         rules = self._check_keywords(place, checked)
-        base = self._name(checked, base)
+        base = self._name(schema, base)
         self.rules[id(schema)] = (base, fitting_types(checked), rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & checked.keys():
             self._references.append((schema, checked[keyword]))
@@ -3185,7 +3186,8 @@ class _Validator:
         if isinstance(rest, list):
             yield from self.prefix_items(value, rest, schema, path)
         else:
-            for at in range(len(schema.get("prefixItems", ())), len(value)):
+            start = len(schema.get("prefixItems", ()))
+            for at in range(start, len(value)):
                 yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
@@ -4221,11 +4223,11 @@ def value_of(result: Json) -> Any:
 ###############################################################################
 
 # This section describes a Python function on the wire, and binds arguments to it:
-#     read_parameters   what a function declares: parameters, defaults, hints
-#     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
-#     parse_doc         a docstring -> what it says of the function and each parameter
-#     Signature         the three together: a call's arguments -> keyword arguments
-#     Output            the value that the function returned -> a result
+#     read_parameters   a function -> its parameters, with their hints and defaults
+#     HintReader        a hint -> a WireType: a JSON Schema, and a conversion
+#     parse_doc         a docstring -> the descriptions of the function and parameters
+#     Signature         the three together; a call's arguments -> keyword arguments
+#     Output            a returned value -> a result
 #     UriTemplate       a URI -> arguments
 # Most of this work happens once, at registration; a call runs only Signature.bind(),
 # Output.result() and UriTemplate.match(). HintReader recognises hints by their names
@@ -4334,8 +4336,8 @@ class WireType(Json):
     convert: makes the Python value of a JSON value that fits the schema; it may still
         raise one of REFUSALS
     cls: the class that is described, if any
-    hidden: keywords that values are checked by, but that lists do not show; None if
-        convert() checks the values, and the schema is only shown
+    hidden: keywords that Schema adds to the dict when it checks values; None if Schema
+        checks nothing, since convert() checks the values
     """
 
     # The pydantic Field with the parameter's default, if there is one.
@@ -4352,11 +4354,6 @@ class WireType(Json):
         self.convert = convert
         self.cls = cls
         self.hidden = hidden
-
-    @property
-    def checked(self) -> Json:
-        """The schema that values are checked by."""
-        return {} if self.hidden is None else {**self, **self.hidden}
 
 
 def simplify(schema: Json) -> None:
@@ -4539,17 +4536,17 @@ class HintReader:
         return self._instance(origin)
 
     def members(
-        self, parameters: Iterable[_Parameter], hidden: type | None = None
+        self, parameters: Iterable[_Parameter], excluded: type | None = None
     ) -> WireType:
-        """Describe an object with these members. Members with the hint `hidden`, or
-        Optional[hidden], are left out. Raises TypeError as describe() does, naming the
-        member."""
+        """Describe an object with these members. Members with the hint `excluded`, or
+        Optional[excluded], are left out. Raises TypeError as describe() does, naming
+        the member."""
         members = {}
         required = []
         for name, hint, default in parameters:
             try:
                 hint = self.evaluate(hint)
-                if hidden and hidden in (hint, *getattr(hint, "__args__", ())):
+                if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
                     continue
                 member = members[name] = self.describe(hint)
             except TypeError as error:
@@ -4586,10 +4583,10 @@ class HintReader:
         if not row.expected:
             return WireType(row.schema, cls=cls)
         schema = dict(row.schema)
-        if self._is_returned:
+        if self._is_returned and schema.get("format") in _STRICT_FORMATS:
             # A client might check the format by RFC 3339, and refuse a time without
             # an offset, or a duration with a sign.
-            schema.pop("format", None)
+            del schema["format"]
 
         def convert(wire: object) -> Any:
             try:
@@ -4747,6 +4744,9 @@ def _validate_model(validate: Any, wire: object) -> Any:
         lines = [f"{place}: {each['msg']}" for place, each in zip(places, errors)]
         raise ValueError("; ".join(lines) or str(error)) from None
 
+
+# Formats that RFC 3339 defines more narrowly than Python's classes.
+_STRICT_FORMATS = ("date-time", "time", "duration")
 
 # A TypedDict's mark on a member -> the member's default.
 _MARKS = {"Required": REQUIRED, "NotRequired": None}
@@ -5097,8 +5097,8 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text is returned as text, and a list of anything may hold images.
-    said = {name: described[name] for name in described.keys() - {"description"}}
-    return None if said in _VAGUE and not structured else described
+    bare = {name: described[name] for name in described.keys() - {"description"}}
+    return None if bare in _VAGUE and not structured else described
 
 
 _VAGUE: list[Json] = [
@@ -5139,8 +5139,8 @@ class UriTemplate:
 
     There must be text between two expressions of the path. Only {+x} matches slashes,
     `..` and the like, so a handler must check its value. In a step of the path, %2F
-    does not end the step: it becomes a slash in the value, though not the first
-    character.
+    does not end the step: it becomes a slash in the value. A value that begins with a
+    slash is refused.
 
     No URI takes long to match. An expression ends where the text behind it first
     stands, and no other end is tried. A look-ahead does this, since `re` never enters a
