@@ -16279,16 +16279,20 @@ class TestApps:
 
     UI = "io.modelcontextprotocol/ui"
 
+    @pytest.mark.parametrize("declares", [True, False])
     @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
-    def test_the_server(self, version):
-        """A host sees the page and what the page alone calls; others see a tool, and
-        get its text."""
+    def test_the_server(self, version, declares):
+        """A host sees the page and what the page alone calls, declares it the extension
+        or not; others get a text."""
         apps = example("apps")
         options = {"protocol_version": version}
-        with Client(apps.server, extensions=apps.HOST, **options) as client:
+        if declares:
+            options["extensions"] = apps.HOST
+        with Client(apps.server, **options) as client:
             tools = {tool["name"]: tool["_meta"]["ui"] for tool in client.list_tools()}
             (page,) = client.read_resource(apps.URI)["contents"]
             assert sum(client.call("reroll", sides=3)["dice"]) in range(2, 7)
+            assert json.loads(text_of(client.call_tool("roll", {})))["sum"] >= 2
         assert (
             tools["roll"]["resourceUri"] == tools["reroll"]["resourceUri"] == apps.URI
         )
@@ -16296,17 +16300,12 @@ class TestApps:
         assert page["mimeType"] == "text/html;profile=mcp-app"
         assert page["text"].startswith("<!DOCTYPE html>")
         assert page["_meta"] == {"ui": {"prefersBorder": True}}
-        with Client(apps.server, **options) as client:
-            assert [tool["name"] for tool in client.list_tools()] == ["roll"]
-            with pytest.raises(NotFound):
-                client.call("reroll")
-            assert json.loads(text_of(client.call_tool("roll", {})))["sum"] >= 2
 
     def test_the_program(self):
-        """It shows what a host sees, and what others see."""
+        """It shows what a host sees."""
         printed, _ = run(sys.executable, os.path.join(HERE, "examples", "apps.py"))
         assert "reroll {'resourceUri': 'ui://dice/table', 'visibility'" in printed
-        assert printed.endswith("others see ['roll']\n")
+        assert "text/html;profile=mcp-app {'ui': {'prefersBorder': True}}" in printed
 
     def test_a_policy_lets_in_what_a_page_declares(self):
         """What is no origin is left out, so that no directive can be added."""
@@ -16756,6 +16755,10 @@ class TestSkills:
                 assert names == ["refunds", "tea", "x" * 64]
                 uri = {"uri": listed[1]["uri"]}
                 assert client.request("skills/get", uri)["skill"] == listed[1]
+                # Of the extension, not of the revision.
+                with pytest.raises(McpError) as caught:
+                    client.request("skills/get", {"uri": "skill://nothing/SKILL.md"})
+                assert caught.value.code == -32602
                 root = {"uri": "skill://tea"}
                 inside = client.request("resources/directory/read", root)
                 assert {"resources", "ttlMs", "cacheScope"} <= inside.keys()

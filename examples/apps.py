@@ -20,7 +20,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, Context, EmbeddedResource, Server  # noqa: E402
+from mcp_lite import Client, EmbeddedResource, Server  # noqa: E402
 
 UI = "io.modelcontextprotocol/ui"
 PAGE_TYPE = "text/html;profile=mcp-app"
@@ -98,12 +98,6 @@ request("ui/initialize", {
 server = Server("dice", extensions={UI: {}})
 
 
-def shows_pages(ctx: Context) -> bool:
-    """Return whether the caller is a host that shows pages."""
-    declared = ctx.client_capabilities.get("extensions", {}).get(UI, {})
-    return PAGE_TYPE in declared.get("mimeTypes", [])
-
-
 @server.tool(meta={"ui": {"resourceUri": URI}})
 def roll(count: int = 2, sides: int = 6) -> dict:
     """Roll some dice."""
@@ -111,11 +105,9 @@ def roll(count: int = 2, sides: int = 6) -> dict:
     return {"dice": dice, "sum": sum(dice)}
 
 
-# For the page's button: a model need not know it.
-@server.tool(
-    meta={"ui": {"resourceUri": URI, "visibility": ["app"]}},
-    visible=shows_pages,
-)
+# For the page's button: a host that knows the extension keeps it from the model. Not
+# every such host declares that it does, so visible= would hide it from the page as well.
+@server.tool(meta={"ui": {"resourceUri": URI, "visibility": ["app"]}})
 def reroll(sides: int = 6) -> dict:
     """Roll the dice again."""
     return roll(sides=sides)
@@ -138,8 +130,6 @@ def main():
         page = client.read_resource(URI)["contents"][0]
         print(page["mimeType"], page["_meta"], len(page["text"]), "characters")
         print(client.call("roll", count=3))
-    with Client(server) as client:
-        print("others see", [tool["name"] for tool in client.list_tools()])
 
 
 if __name__ == "__main__":

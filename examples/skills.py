@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 # mcp_lite.py is one folder up.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from mcp_lite import Client, EmbeddedResource, NotFound, Server  # noqa: E402
+from mcp_lite import Client, EmbeddedResource, InvalidParams, Server  # noqa: E402
 
 SKILLS = "io.modelcontextprotocol/skills"
 
@@ -160,7 +160,7 @@ def serve_skills(server, folder):
             and is_served(path, folder)
             and is_wanted(path)
         ):
-            raise NotFound(f"{uri}: no such thing is served")
+            raise InvalidParams(f"{uri}: no such thing is served")
         return path
 
     def about(path):
@@ -215,7 +215,7 @@ def serve_skills(server, folder):
         try:
             skill = entry(locate(params.get("uri"), pathlib.Path.is_file))
         except ValueError as error:
-            raise NotFound(f"no skill: {error}") from None
+            raise InvalidParams(f"no skill: {error}") from None
         return {"skill": skill, "ttlMs": 0, "cacheScope": "private"}
 
     @server.method("resources/directory/read")
