@@ -5480,8 +5480,8 @@ def encode_root(root: Any) -> Json:
 # in run() waits for.
 #
 # In a legacy session, the server sends a question as a request, and the handler blocks
-# until the client answers. A modern server sends no requests. It returns the question as
-# a result, and the client sends its request again, with the answer
+# until the client answers. A modern server sends no requests. It returns the question
+# as a result, and the client sends its request again, with the answer
 # (basic/patterns/mrtr.md):
 #
 #     client                                server
@@ -5525,8 +5525,8 @@ def principal(auth: Json | None) -> Json:
 
 
 def fingerprint(value: object) -> str:
-    """Return a short digest of a value. JSON need not be able to express the value, as a
-    token's claims may hold sets and dates."""
+    """Return a short digest of a value. JSON need not be able to express the value, as
+    a token's claims may hold sets and dates."""
     import hashlib
 
     text = json.dumps(to_plain(value), sort_keys=True)
@@ -5554,8 +5554,8 @@ class Signer:
             )
 
     def seal(self, record: Json, binding: str) -> str:
-        """Return a text that only open() with the same binding accepts. Raises ValueError
-        if it is too large."""
+        """Return a text that only open() with the same binding accepts. Raises
+        ValueError if it is too large."""
         # json.dumps() writes ASCII: the client's values may hold a lone surrogate.
         text = json.dumps({"record": record, "expires": time.time() + STATE_SECONDS})
         payload = _base64(text.encode("ascii"))
@@ -5567,8 +5567,8 @@ class Signer:
         return payload + "." + self._signatures(payload, binding)[0]
 
     def open(self, sealed: Any, binding: str) -> Json:
-        """Return the record in a sealed text. Raises InvalidParams for a text that seal()
-        did not make for this binding, or that has expired."""
+        """Return the record in a sealed text. Raises InvalidParams for a text that
+        seal() did not make for this binding, or that has expired."""
         import hmac
 
         # compare_digest() accepts only ASCII.
@@ -5613,13 +5613,13 @@ class Context:
     The methods that ask the client (elicit, elicit_url, sample, roots, ask) block in a
     legacy session. They raise MissingCapability if the client did not declare the
     capability, InvalidParams if its answer is invalid, McpError if it answers with an
-    error, Cancelled if the request has been cancelled or answered, and Timeout after ten
-    minutes without an answer.
+    error, Cancelled if the request has been cancelled or answered, and Timeout after
+    ten minutes without an answer.
 
     BEWARE: in the modern era a handler runs again from its top for every answer, so the
-    code before a question runs again, too. Ask first and act afterwards, or wrap the act
-    in `once`. Questions without a `key` are identified by their order, so the order must
-    be the same in each run. A question that is asked again needs another key.
+    code before a question runs again, too. Ask first and act afterwards, or wrap the
+    act in `once`. Questions without a `key` are identified by their order, so the order
+    must be the same in each run. A question that is asked again needs another key.
     """
 
     # After detach(), these callbacks take the place of the client.
@@ -5750,14 +5750,14 @@ class Context:
 
     def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
-        # The request may just have been cancelled. The thread that pops a callback calls
-        # it, so it runs once.
+        # The request may just have been cancelled. The thread that pops a callback
+        # calls it, so it runs once.
         if self._request.cancelled:
             self._request.cancel()
 
     def when_cancelled(self, job: Job) -> ExitStack:
-        """Return a context manager. Within its block, a cancellation calls job() at once,
-        on any thread. job() must not block; its RuntimeError is ignored."""
+        """Return a context manager. Within its block, a cancellation calls job() at
+        once, on any thread. job() must not block; its RuntimeError is ignored."""
         self._add_callback(job)
         return at_exit(partial(self._drop_callback, job))
 
@@ -5766,8 +5766,8 @@ class Context:
             self._request.callbacks.remove(job)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
-        """Close the stream of the answer, in a legacy HTTP session. The client reconnects
-        to receive the answer.
+        """Close the stream of the answer, in a legacy HTTP session. The client
+        reconnects to receive the answer.
 
         retry_ms: the delay before the client reconnects; one second by default
 
@@ -5785,8 +5785,8 @@ class Context:
 
         on_progress: on_progress(done, total, message) is called with progress
         on_ask: on_ask({key: {"method", "params"}}) is called with the questions, in
-            place of the client. It blocks for the answers, and returns {key: result}, as
-            on the wire
+            place of the client. It blocks for the answers, and returns {key: result},
+            as on the wire
 
         Returns a function cancel(), which cancels the work. Any thread may call it.
         """
@@ -5822,16 +5822,16 @@ class Context:
         return {**answer, "content": content}
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
-        """Ask the user to visit a URL: for keys, payments and logins, which must not pass
-        through the client. See client/elicitation.md.
+        """Ask the user to visit a URL: for keys, payments and logins, which must not
+        pass through the client. See client/elicitation.md.
 
         message: the text that the user sees
         url: the address, https or http; ValueError for another scheme
         key: identifies the answer when the handler runs again. Each question needs its
             own; ValueError for one that was used
 
-        Returns {"action", "content": None}. "accept" means that the user agreed to visit
-        the URL, not that they have visited it.
+        Returns {"action", "content": None}. "accept" means that the user agreed to
+        visit the URL, not that they have visited it.
         """
         params = {"mode": "url", "message": message, "url": url}
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
@@ -5882,8 +5882,8 @@ class Context:
             for another method, for a key that was used, and for a form or URL that
             elicit() or elicit_url() refuses
 
-        Returns {key: result}, each checked. In a legacy session, all answers must arrive
-        within ten minutes.
+        Returns {key: result}, each checked. In a legacy session, all answers must
+        arrive within ten minutes.
         """
         is_over = not self._connection.is_in_flight(self._request)
         if self._on_ask is None and is_over:
@@ -5941,7 +5941,8 @@ class Context:
         question needs.
 
         "If processing a request requires a capability the client did not include [...],
-        the server MUST return" -32021, in the modern era; a session gets the same error.
+        the server MUST return" -32021, in the modern era; a session gets the same
+        error.
         """
         declared = self.client_capabilities
         needed, since = needed_capability(method, params, declared)
@@ -6012,15 +6013,15 @@ class Context:
             once: key -> value of once()
             asked: key -> fingerprint of one of the last questions
 
-        The state is read when the handler or its middleware asks, and before the handler
-        runs if the request has one. Raises InvalidParams for a state that this server
-        did not make, that belongs to another request, or that has expired. An answer
-        without a question is ignored.
+        The state is read when the handler or its middleware asks, and before the
+        handler runs if the request has one. Raises InvalidParams for a state that this
+        server did not make, that belongs to another request, or that has expired. An
+        answer without a question is ignored.
         """
         params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
-        # A client that knows this tool may send answers in its first request, before any
-        # question. Such an answer fits any question with its key.
+        # A client that knows this tool may send answers in its first request, before
+        # any question. Such an answer fits any question with its key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         if params.get("requestState") is not None:
             record = self._signer.open(params["requestState"], self._binding())
@@ -6154,7 +6155,8 @@ class MainThread:
         return self._thread is threading.current_thread()
 
     def post_by(self, post: Callable[..., Any]) -> None:
-        """Wake the main thread by post(fn) from now on, unless it has a `post` already."""
+        """Wake the main thread by post(fn) from now on, unless it has a `post`
+        already."""
         if self._post is do_nothing:
             self._post = post
             # Jobs may be waiting already.
@@ -6237,11 +6239,11 @@ class Signals:
 
 @contextmanager
 def stop_signals(signals: Signals) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and interrupt
-    a job that this thread runs.
+    """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and
+    interrupt a job that this thread runs.
 
-    On other threads than the main one, and for a signal that the program handles itself,
-    this is a no-op.
+    On other threads than the main one, and for a signal that the program handles
+    itself, this is a no-op.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -6271,8 +6273,8 @@ def run_job(
     limit: Callable[[], Any] = nullcontext,
 ) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
-    result. The result of an `async def` function is awaited; without run_on, on the event
-    loop of the conversation.
+    result. The result of an `async def` function is awaited; without run_on, on the
+    event loop of the conversation.
 
     limit: makes the context manager in which the function runs. Its time begins there
 
@@ -6292,8 +6294,8 @@ def run_job(
             return await_value(ctx, value, run)
 
     def call() -> Job:
-        """Return a function that returns the value, for the waiting thread: an event loop
-        behind run_on must not block on one of its own tasks."""
+        """Return a function that returns the value, for the waiting thread: an event
+        loop behind run_on must not block on one of its own tasks."""
         ctx.check_cancelled()
         with limit():
             value = job()
@@ -6313,8 +6315,8 @@ def run_job(
 
 
 def collected(value: Any) -> Any:
-    """Return the items of an iterator as a list, and any other value unchanged. The body
-    of a generator runs only here, so call this where its function runs."""
+    """Return the items of an iterator as a list, and any other value unchanged. The
+    body of a generator runs only here, so call this where its function runs."""
     return list(value) if hasattr(type(value), "__next__") else value
 
 
@@ -6985,9 +6987,9 @@ class Child(StreamTransport):
 ###############################################################################
 
 # A Server offers functions to clients. This section keeps the registered functions,
-# handles each method that clients may call, notifies subscribers of changes, and defines
-# the class that programs use. It knows no transport beyond the seams Transport and
-# HttpEndpoint.
+# handles each method that clients may call, notifies subscribers of changes, and
+# defines the class that programs use. It knows no transport beyond the seams Transport
+# and HttpEndpoint.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -7082,16 +7084,16 @@ class ServerEndpoint(Endpoint):
         # The request that listens, or the session's Connection -> Subscription. Each
         # step is one operation on a dict.
         self._subscriptions: dict[Any, Subscription] = {}
-        # A request takes a slot while the user's code runs for it. All connections share
-        # the slots. A Semaphore costs ten times as much as this queue.
+        # A request takes a slot while the user's code runs for it. All connections
+        # share the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(options["max_workers"]):
             self._slots.put(None)
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Register a function. Raises TypeError and ValueError if JSON cannot express its
-        entry: now, not when a client asks for the list."""
+        """Register a function. Raises TypeError and ValueError if JSON cannot express
+        its entry: now, not when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
             registration = registration._replace(run_on=self.options["run_on"])
@@ -7458,9 +7460,9 @@ class ServerEndpoint(Endpoint):
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" this one. Rule 6:
-        # queue it before registering the subscription, so that changes are queued behind
-        # it. Flush it afterwards, when this handler returns, so that the client cannot
-        # act on it too early.
+        # queue it before registering the subscription, so that changes are queued
+        # behind it. Flush it afterwards, when this handler returns, so that the client
+        # cannot act on it too early.
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
@@ -7504,8 +7506,8 @@ class ServerEndpoint(Endpoint):
         return run_job(ctx, job, registration.run_on, limit)
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
-        """Have each MainThread that is the calling thread post its jobs. Returns whether
-        there is one."""
+        """Have each MainThread that is the calling thread post its jobs. Returns
+        whether there is one."""
         places = [
             each.run_on
             for kind in self.registered.values()
@@ -7621,15 +7623,17 @@ class Server:
         visible: Callable[[Context], bool] | None = None,
         run_on: Callback = AS_SERVER,
     ) -> Registered:
-        """Register a function as a tool: server/tools.md. Connected clients are notified.
+        """Register a function as a tool: server/tools.md. Connected clients are
+        notified.
 
         Use it as @server.tool, as @server.tool("x", title="X"), or as a plain call with
-        the function. The hints of the function become the input schema. It returns text,
-        an Image, Audio, ResourceLink or EmbeddedResource, a list of those, or any value
-        that JSON can express. It raises ToolError for a failure that the caller can act
-        on. A parameter of type Context receives one. An `async def` function runs on one
-        event loop of the conversation, or on the loop behind run_on, and is cancelled
-        with its request. The functions of resources, prompts and completions do, too.
+        the function. The hints of the function become the input schema. It returns
+        text, an Image, Audio, ResourceLink or EmbeddedResource, a list of those, or any
+        value that JSON can express. It raises ToolError for a failure that the caller
+        can act on. A parameter of type Context receives one. An `async def` function
+        runs on one event loop of the conversation, or on the loop behind run_on, and is
+        cancelled with its request. The functions of resources, prompts and completions
+        do, too.
 
         fn: the function; in a decorator with options, nothing or the name
         name: the tool's name; the default is the function's. A second tool of the same
@@ -7777,8 +7781,8 @@ class Server:
         notified.
 
         Use it as @server.prompt, as @server.prompt("x"), or as a plain call with the
-        function. The arguments arrive as text, and are converted as their hints say. The
-        function returns text, a Message, a content object, or a list of those.
+        function. The arguments arrive as text, and are converted as their hints say.
+        The function returns text, a Message, a content object, or a list of those.
 
         fn: the function; in a decorator with options, nothing or the name
         name: the prompt's name; the default is the function's
@@ -7900,8 +7904,9 @@ class Server:
         Middleware runs on the thread of the request, not where run_on says. It runs
         again for each answer of the client, as the functions do. A question to a modern
         client passes through it as an exception that `except Exception` does not catch.
-        The result of subscriptions/listen is {}, once the subscription is open. Requests
-        that are refused before their handler, such as unknown methods, bypass it.
+        The result of subscriptions/listen is {}, once the subscription is open.
+        Requests that are refused before their handler, such as unknown methods, bypass
+        it.
         """
         self._endpoint.middleware.append(fn)
         self._endpoint.may_block = True
@@ -8131,9 +8136,9 @@ class Server:
 
         message: a decoded request, or notification
 
-        Returns the answer; None for a notification. The client receives no notifications
-        of progress or of changes. A tool's `timeout` cancels the function, but the
-        answer comes only when the function returns.
+        Returns the answer; None for a notification. The client receives no
+        notifications of progress or of changes. A tool's `timeout` cancels the
+        function, but the answer comes only when the function returns.
         """
         connection = self.connect(Transport())
         connection.carries_changes = False
@@ -8172,17 +8177,17 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 # 15. Client ##################################################################
 ###############################################################################
 
-# The client's side: a call and its rounds of questions, a subscription to changes, the
-# endpoint that receives notifications and answers questions, the targets, and Client, the
-# public class. The thread that makes a call does the work of that call: it waits for the
-# answer, runs the callbacks that answer a modern server's questions, and sends the call
-# again. Without a call, this section sends nothing but the handshake.
+# The client's side: a call and its rounds of questions; a subscription to changes; the
+# endpoint, which receives notifications and answers questions; the targets; and the
+# public class Client. The thread that makes a call does the work of that call: it waits
+# for the answer, runs the callbacks that answer a modern server's questions, and sends
+# the call again. Without a call, this section sends nothing but the handshake.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
-# What an old server writes to stderr when `server/discover` makes it exit.
+# The stderr of an old server that `server/discover` has made exit.
 _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
@@ -8213,9 +8218,9 @@ class Call:
         self.params = params
         self._connection = client._require_connection()
         self._on_progress = on_progress
-        # Returns the final result, or raises InvalidResponse.
+        # It returns the final result, or raises InvalidResponse.
         self._check = check
-        # For all rounds, by time.monotonic().
+        # The deadline for all rounds, by time.monotonic().
         self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
         # The final result, or the exception; None until result() has returned once.
@@ -8235,7 +8240,7 @@ class Call:
         )
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
-            # cancel() was called meanwhile, and has cancelled the previous round.
+            # Meanwhile, cancel() was called, and cancelled the previous round.
             self.cancel()
 
     def check_open(self) -> None:
@@ -8336,7 +8341,7 @@ class Call:
     def value(self, timeout: float | None = None) -> Any:
         """Block until the tool's value arrives; see Client.call().
 
-        timeout: as result() has it
+        timeout: as for result()
         """
         return value_of(
             self.result(timeout),
@@ -8356,7 +8361,7 @@ class Call:
 
     def done(self) -> bool:
         """Return whether result() need not wait for the server: the call has ended, or
-        the server waits for answers to questions, which result() gives."""
+        a modern server has asked questions, which result() answers."""
         return self._pending.done()
 
 
@@ -8445,8 +8450,8 @@ class Listening:
             raise NotFound(f"the server does not report {', '.join(refused)}")
 
     def receive(self, subscription: object, notification: Notification) -> None:
-        """Take a notification if it belongs to this subscription. Called on the reading
-        thread.
+        """Accept a notification if it belongs to this subscription. The reading thread
+        calls this.
 
         subscription: the subscription id in the notification, if there is one
         """
@@ -8460,14 +8465,14 @@ class Listening:
             self._take({"method": method, "params": params}, size)
 
     def _wants(self, method: str, params: Json) -> bool:
-        # It "might be a sub-resource of the one that the client actually subscribed
-        # to".
+        # The changed resource "might be a sub-resource of the one that the client
+        # actually subscribed to".
         uri = f"{params.get('uri')}/"
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
         return method in self._methods or is_inside
 
     def _end(self) -> None:
-        # Before the warning: a program that sees it may call subscribe() at once.
+        # Do this before the warning: a program that sees that may call subscribe().
         self._client._endpoint.listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
@@ -8490,12 +8495,13 @@ class Listening:
     def close(self) -> None:
         """Unsubscribe, and end the iteration. Idempotent, from any thread.
 
-        In a legacy session it blocks until the server answers, for some seconds at most.
+        In a legacy session, it blocks until the server answers, for a few seconds at
+        most.
         """
         if not self._pending.cancel(None) or self._is_modern:
             return
         others = [each._uris for each in self._client._endpoint.listenings]
-        # A failure changes nothing: no Listening takes this URI any more.
+        # Ignore a failure: no Listening accepts this URI any more.
         with suppress(ConnectionError, McpError, Timeout):
             for uri in set(self._uris).difference(*others):
                 params = {"uri": uri}
@@ -8523,12 +8529,12 @@ class ClientEndpoint(Endpoint):
     ) -> None:
         self._client = client
         self._callbacks = callbacks
-        # As Client has them.
+        # Roots as on the wire, or a function; None for none.
         self.roots = roots if callable(roots) else encode_roots(roots)
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # The set of open ones. Each step is one operation on a dict.
+        # The open subscriptions. Each step is one operation on a dict.
         self.listenings: dict[Listening, bool] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
@@ -8536,9 +8542,10 @@ class ClientEndpoint(Endpoint):
         self.schemas: dict[str, Schema] = {}
 
     def connected(self, connection: Connection) -> None:
-        """Prepare the thread for callbacks: one, so that they run in order."""
+        """Prepare for a new connection. Callbacks have one thread, so that they run in
+        order."""
         self.hearers = Workers("mcp-callbacks", 1)
-        # Calls of callbacks that wait. Each job of the thread makes the next one.
+        # The waiting calls of callbacks. Each job of the thread makes the next call.
         self._heard = Inbox("notifications")
         self.tools = None
 
@@ -8549,8 +8556,9 @@ class ClientEndpoint(Endpoint):
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback. Old revisions ignore what they do not
-        know. The server's counterpart is needed_capability(), in Questions."""
+        """Declare a capability for each callback. Old servers ignore members that their
+        revision does not have. The server's counterpart is needed_capability(), in
+        Questions."""
         declared: Json = {}
         if self._callbacks["on_elicit"]:
             declared["elicitation"] = {"form": {}}
@@ -8567,7 +8575,7 @@ class ClientEndpoint(Endpoint):
         return declared
 
     def add_meta(self, params: Json, version: str) -> Json:
-        """Add what every modern message carries: basic/index.md#meta."""
+        """Add the `_meta` that every modern message carries: basic/index.md#meta."""
         if version < FIRST_MODERN:
             return params
         meta = {
@@ -8631,8 +8639,8 @@ class ClientEndpoint(Endpoint):
         connection.respond(request, message)
 
     def answer(self, method: str, params: Json) -> Json:
-        """Have a callback answer a question, and check its answer. Every failure is an
-        McpError."""
+        """Call the callback that answers a question, and check its answer. Every
+        failure is an McpError."""
         declared = self.capabilities()
         try:
             needed, _ = needed_capability(method, params, declared)
@@ -8710,8 +8718,8 @@ class MemoryTransport(_Handover):
 
 
 def read_target(target: Any) -> Any:
-    """Make {"url", "headers"}, {"command", "env", "cwd"} or a Transport of a client's
-    target. Raises TypeError and ValueError."""
+    """Turn a client's target into {"url", "headers"}, {"command", "env", "cwd"} or a
+    Transport. Raises TypeError and ValueError."""
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
@@ -8759,7 +8767,7 @@ def split_command(text: str) -> list[str]:
     import shlex
 
     if os.name == "nt":
-        # There, a backslash is part of a path.
+        # On Windows, a backslash is part of a path.
         text = text.replace("\\", "\\\\")
     return _words(shlex.split(text))
 
@@ -8777,11 +8785,11 @@ def _python() -> str:
 class Client:
     """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
-    It speaks every revision; "auto" finds out which one the server wants. Its calls
+    It speaks every revision; "auto" finds out which one the server speaks. Its calls
     block; once connect() has returned, any thread may make them. They raise McpError,
     ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and TypeError or
-    ValueError for arguments without a form in JSON. `timeout` and `total_timeout` may be
-    changed at any time.
+    ValueError for arguments that JSON cannot express. `timeout` and `total_timeout` may
+    be changed at any time.
 
     `server_info`, `server_capabilities` and `instructions` are the server's description
     of itself, unverified.
@@ -8820,37 +8828,38 @@ class Client:
         """Describe a connection, which `with` or connect() opens. Raises TypeError and
         ValueError for a wrong target, revision or list of roots.
 
-        target: where the server is: a URL; "server.py" or a command line; a command as
-            a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
-            Server in this process; (reader, writer), two binary streams; or an instance
-            of Transport, for any other way. A leading ~/ is the home folder
-        timeout: seconds for connecting, and for each request; those of a request
-            start anew with each progress notification, and while a session's
-            question is answered
+        target: the server: a URL; "server.py" or a command line; a command as a list;
+            {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a Server in
+            this process; (reader, writer), two binary streams; or an instance of a
+            Transport class of your own. A leading ~/ is the home folder
+        timeout: seconds for connecting, and for each request. Progress notifications,
+            and questions that a session's client is answering, restart the time of a
+            request
         total_timeout: seconds for a whole call, with its questions and progress; None
             for no limit. A callback that is answering a modern server's question is not
             interrupted: the call ends after it
         headers: for every HTTP request: a dict, or a function that returns one, called
             for each request
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
-            when the server wants it. It gets the parameters of WWW-Authenticate, and
+            with the parameters of WWW-Authenticate when the server asks for a login. It
             returns headers for the requests from then on, or None
         env: variables for a child process, a key that it needs, say. It inherits HOME,
             PATH, LANG and the like, but no keys or tokens; env=dict(os.environ) passes
             all
         cwd: the folder in which a child process runs. A script that is the target is
-            found from here, all other relative paths from there
+            relative to the current folder, all other paths are relative to this one
         protocol_version: the one revision to speak, or "auto"
-        name: what this client calls itself
-        version: the client's own, not the protocol's
-        roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
-            "name":}, or a function that returns one. When its result changes, call
-            notify("notifications/roots/list_changed") in a session
-        on_elicit: on_elicit(params) answers a question to the user by {"action":,
-            "content":}, where the form's defaults are filled in, or None for "cancel"
-        on_elicit_url: on_elicit_url(params) shows the user params["url"], and answers
-            likewise, without content
-        on_sample: on_sample(params) has a model answer: the wire's result, or its text
+        name: the name of this client
+        version: the version of this client, not of the protocol
+        roots: the folders that the server may work in: a list of paths, file: URIs, or
+            {"uri":, "name":}; or a function that returns one. When its result changes,
+            call notify("notifications/roots/list_changed") in a session
+        on_elicit: on_elicit(params) asks the user, and returns {"action":, "content":},
+            to which the form's defaults are added, or None for "cancel"
+        on_elicit_url: on_elicit_url(params) shows the user params["url"], and returns
+            {"action":}, or None for "cancel"
+        on_sample: on_sample(params) asks a model, and returns its text, or a result as
+            on the wire
         sampling_tools: whether on_sample can offer params["tools"] to the model
         on_log: on_log(level, data, logger) is called with each log message
         on_progress: on_progress(progress, total, message) is called for calls without
@@ -8858,20 +8867,21 @@ class Client:
         on_notification: on_notification(method, params) is called with all other
             notifications
         validate: whether a tool's structured results must match its outputSchema
-        trace: shows every message: a function (direction, line) gets "-->", from the
-            client to the server, or "<--", and bytes; True prints a line each to
-            stderr, a path appends them to that file. The default is the variable
-            MCP_LITE_TRACE, "1" for True; False disables it
-        stderr: where the lines go that a child process writes to its stderr. True: to
-            this process's, each after the name of its script, "[server.py] "; a
-            function stderr(line) is called with each, on a thread of its own; None
-            drops them. ConnectionClosed and Timeout quote the last ones in any case
+        trace: shows every message: a function (direction, line) is called with "-->",
+            from the client to the server, or "<--", and bytes; True prints one line for
+            each message to stderr, a path appends them to that file. The default is the
+            variable MCP_LITE_TRACE, "1" for True; False disables it
+        stderr: the destination of the lines that a child process writes to its stderr.
+            True: this process's stderr, each line after the name of the script,
+            "[server.py] "; a function stderr(line) is called with each line, on a
+            thread of its own; None drops them. ConnectionClosed and Timeout quote the
+            last lines in any case
         ssl_context: an ssl.SSLContext, for https
         extensions: the extensions to declare, with their settings:
             {"com.example/thing": {}}; request() and notify() send their messages
         result_types: for extensions, {"task": fn}: fn(call, result) turns a result of
-            this `resultType` into the final one, on the thread that waits for it. `call`
-            has `client`, `method`, `params` and check_open()
+            this `resultType` into the final one, on the thread that waits for it.
+            `call` has `client`, `method`, `params` and check_open()
 
         The client declares the capabilities for `roots`, `on_elicit`, `on_elicit_url`
         and `on_sample` that are given. In a session these callbacks run on workers, and
@@ -8933,8 +8943,8 @@ class Client:
         """Reach the server, and agree on a revision. Returns this client.
 
         Blocks for `timeout` at most, and a moment more to end a child that does not
-        answer; while a user logs in, no time runs. After close(), or when the server
-        has gone, it connects again. Raises RuntimeError when connected,
+        answer; the time of a user's login does not count. After close(), or when the
+        server has ended, it connects again. Raises RuntimeError if it is connected,
         ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and any other
         McpError with which the server answers.
         """
@@ -8945,8 +8955,8 @@ class Client:
         try:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers end when anything comes before `initialize`; their stderr
-            # names that, or is empty. `command` is set for a child that has ended.
+            # Some old servers exit if any message precedes `initialize`; their stderr
+            # names it, or is empty. `command` is set for a child that has ended.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
@@ -8973,17 +8983,17 @@ class Client:
             connection.close(closed)
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
-        # Callbacks that wait still run.
+        # Waiting callbacks still run.
         self._endpoint.hearers.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
         arrived.
 
-        Returns whether they have been. Do not call this from one of them. Raises
-        ConnectionClosed before connect() and after close(), which waits itself.
+        Returns whether they have been. Do not call this method in one of them. Raises
+        ConnectionClosed before connect() and after close(), which itself waits.
 
-        timeout: in seconds; None waits without end
+        timeout: in seconds; None for no limit
         """
         self._require_connection()
         is_done = threading.Event()
@@ -9064,7 +9074,8 @@ class Client:
             listening.renew()
 
     def _read(self, connection: Connection) -> None:
-        """Read until the server ends, then close the connection: the reading thread."""
+        """Read until the server ends, then close the connection. The reading thread
+        runs this."""
         connection.read_all()
         connection.close(
             connection.transport.describe_end("the server closed the connection")
@@ -9072,7 +9083,7 @@ class Client:
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
-        """Agree on a revision. Returns what the server says of itself."""
+        """Agree on a revision. Returns the server's description of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted)
         until = self._connect_until
@@ -9081,7 +9092,7 @@ class Client:
             until = min(now + PROBE_SECONDS, (now + until) / 2)
         try:
             version, result = self._probe(connection, wanted, until)
-            # Anything longer was the user's login, which does not count.
+            # More time than that was the user's login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
@@ -9090,7 +9101,7 @@ class Client:
                 # "If the server does not respond [...], the server is legacy".
                 return self._shake_hands(connection, LAST_LEGACY)
             except UnsupportedVersion:
-                # It is modern, and was only slow to start.
+                # The server is modern, and was only slow to start.
                 return self._negotiate(connection, NEWEST)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version)
@@ -9161,7 +9172,7 @@ class Client:
         try:
             return pending.result(max(0.0, until - time.monotonic()))
         except Timeout:
-            # It names the time for all of connect(), of which this had a part.
+            # Name the time limit of connect(), of which this request had a part.
             why = f"{method}: no answer within {self.timeout:g} seconds"
             raise Timeout(why, connection.details()) from None
 
@@ -9209,8 +9220,8 @@ class Client:
         timeout: in seconds; the default is the client's
 
         Raises MethodNotFound if the server does not offer the method, the McpError that
-        it answers, InvalidResponse for an unknown resultType, Timeout, ConnectionClosed,
-        HttpFailure.
+        it answers, InvalidResponse for an unknown resultType, Timeout,
+        ConnectionClosed, HttpFailure.
         """
         return self._start(method, params).result(timeout)
 
@@ -9236,7 +9247,7 @@ class Client:
     def ping(self, timeout: float | None = None) -> None:
         """Raise unless the server answers.
 
-        timeout: in seconds, else the client's
+        timeout: in seconds; the default is the client's
         """
         is_modern = self.protocol_version >= FIRST_MODERN
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
@@ -9282,14 +9293,15 @@ class Client:
     def call(self, name: str, given: Json | None = None, /, **arguments: object) -> Any:
         """Call a tool for its value: structured content, else text, else blocks.
 
-        name: the tool's
-        given: arguments as a dict, for names that Python cannot write
-        arguments: as JSON has them
+        name: the name of the tool
+        given: arguments as a dict, for names that are not Python identifiers
+        arguments: the arguments, as in JSON
 
-        It takes the client's `timeout`. For another one, or progress: call_tool(), or
-        start_call(name, arguments).value(timeout).
+        The client's `timeout` applies. For another one, or for progress, use
+        call_tool(), or start_call(name, arguments).value(timeout).
 
-        Raises ToolError when the tool failed, with its text, and as call_tool does.
+        Raises ToolError, with the tool's text, if the tool failed, and the exceptions
+        of call_tool().
         """
         return self.start_call(name, {**(given or {}), **arguments}).value()
 
@@ -9303,12 +9315,12 @@ class Client:
     ) -> Json:
         """Call a tool for its result: {"content", "structuredContent", "isError"}.
 
-        name: the tool's
-        arguments: as JSON has them
-        timeout: in seconds, else the client's
+        name: the name of the tool
+        arguments: the arguments, as in JSON
+        timeout: in seconds; the default is the client's
         on_progress: on_progress(progress, total, message) runs in this thread; the
             default is the client's
-        meta: the request's `_meta`; that of every request is added
+        meta: the request's `_meta`, to which the members of every request are added
 
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and
         InvalidResponse, with the result as its `data`, for a structured result that the
@@ -9333,11 +9345,11 @@ class Client:
         value(). Over HTTP to a modern server, this blocks until the list of tools is
         read, unless it is known.
 
-        name: the tool's
-        arguments: as JSON has them
+        name: the name of the tool
+        arguments: the arguments, as in JSON
         on_progress: on_progress(progress, total, message) runs in result(); the default
             is the client's
-        meta: the request's `_meta`; that of every request is added
+        meta: the request's `_meta`, to which the members of every request are added
         """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         is_modern = self.protocol_version >= FIRST_MODERN
@@ -9371,7 +9383,7 @@ class Client:
         return tools
 
     def list_resources(self) -> list[Json]:
-        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools."""
+        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools()."""
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
@@ -9382,13 +9394,13 @@ class Client:
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
-        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
+        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools()."""
         return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
         """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
 
-        uri: the resource's, as listed, or made from a template
+        uri: the URI of the resource, as listed, or made from a template
 
         Raises NotFound.
         """
@@ -9400,7 +9412,7 @@ class Client:
         Of several contents it joins the texts; without any text, it takes the bytes of
         the first.
 
-        uri: the resource's, as listed, or made from a template
+        uri: the URI of the resource, as listed, or made from a template
 
         Raises NotFound.
         """
@@ -9417,8 +9429,8 @@ class Client:
     ) -> Json:
         """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
-        name: the prompt's
-        arguments: its arguments, all texts
+        name: the name of the prompt
+        arguments: its arguments, all of them texts
 
         Raises NotFound, InvalidParams.
         """
@@ -9457,9 +9469,9 @@ class Client:
         return values
 
     def _read_list(self, method: str) -> list[Json]:
-        """Read all pages of a list: server/utilities/pagination.md. The list is empty if
-        the server does not declare or implement it: many have resources, but no list of
-        templates."""
+        """Read all pages of a list: server/utilities/pagination.md. The list is empty
+        if the server does not declare or implement it: many have resources, but no list
+        of templates."""
         member = method_row(method).paged
         items: list[Json] = []
         params: Json = {}
@@ -9526,14 +9538,13 @@ class Client:
 
     # Changes
     def subscribe(self, uri: str) -> None:
-        """Have on_notification called when a resource changes. Blocks until the server
-        agrees.
+        """Have on_notification called whenever a resource changes. Blocks until the
+        server agrees.
 
-        uri: the resource's
+        uri: the URI of the resource
 
-        If a modern server ends the subscription, a warning is logged; another subscribe()
-        renews it.
-        Raises as listen().
+        If a modern server ends the subscription, a warning is logged; another
+        subscribe() renews it. Raises the exceptions of listen().
         """
         if self._subscriptions.get(uri) not in self._endpoint.listenings:
             # on_notification gets every notification, so none is queued here.
@@ -9542,7 +9553,7 @@ class Client:
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
-        uri: the resource's
+        uri: the URI of the resource
         """
         begun = self._subscriptions.pop(uri, None)
         if begun is not None:
