@@ -5409,12 +5409,14 @@ def encode_root(root: Any) -> Json:
 # 12. Context #################################################################
 ###############################################################################
 
-# This section has a handler's view of its request, its questions to the client, and the
-# ways to run it on another thread; and what the thread in run() waits for.
+# A Context is a handler's view of its request, and asks the client questions. This
+# section also runs user code on other threads, and collects the signals that the thread
+# in run() waits for.
 #
-# In a legacy session a question is a request to the client, and the handler waits for
-# the answer. A modern server sends no requests. There the question is the result, and
-# the request comes again with the answer (basic/patterns/mrtr.md):
+# In a legacy session, the server sends a question as a request, and the handler blocks
+# until the client answers. A modern server sends no requests. It returns the question
+# as a result, and the client sends its request again, with the answer
+# (basic/patterns/mrtr.md):
 #
 #     client                                server
 #     tools/call ----------------------->   runs the handler; ctx.elicit() finds no
@@ -5426,17 +5428,17 @@ def encode_root(root: Any) -> Json:
 #                                           its top; ctx.elicit() returns the answer
 #     <--- "complete"
 #
-# requestState is the server's memory between the two, and the client keeps it. It holds
-# the answers so far, the values of once(), and what was asked last; see Signer.
+# The client keeps requestState for the server between the two requests. It holds the
+# answers so far, the values of once(), and the last questions; see Signer.
 
 MAX_STATE = 256 << 10  # bytes of `requestState`
-STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
-HOST_SECONDS = 5.0  # before the log says that a host does not run what waits for it
-RETRY_MS = 1_000  # the default delay before a client comes back for an answer
+STATE_SECONDS = 600.0  # lifetime of `requestState`, and timeout of a legacy question
+HOST_SECONDS = 5.0  # wait before logging that a host does not run its jobs
+RETRY_MS = 1_000  # default delay before a client reconnects for an answer
 STOPS = ("SIGINT", "SIGTERM")
 
 
-# requestState: what it holds for, and how it is sealed
+# requestState: its binding and its seal
 #
 # The claims that identify a caller whose token has a subject: RFC 9068, section 2.2.
 _IDENTITY = ("iss", "sub", "client_id")
@@ -5447,7 +5449,7 @@ _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 def principal(auth: Json | None) -> Json:
     """Pick the claims of a token that stay the same when it is renewed.
 
-    A token without a subject is a program's. Then all else that it claims counts, so
+    A token without a subject belongs to a program. All its other claims then count, so
     that two users of one program stay apart.
     """
     auth = auth or {}
@@ -5457,8 +5459,8 @@ def principal(auth: Json | None) -> Json:
 
 
 def fingerprint(value: object) -> str:
-    """Make a short text that no other value with a JSON form has: a token's claims may
-    hold sets and dates."""
+    """Return a short digest of a value. JSON need not be able to express the value, as
+    a token's claims may hold sets and dates."""
     import hashlib
 
     text = json.dumps(to_plain(value), sort_keys=True)
@@ -5466,11 +5468,12 @@ def fingerprint(value: object) -> str:
 
 
 class Signer:
-    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
+    """Signs the state that travels through the client: HMAC-SHA256 over JSON with an
+    expiry.
 
     A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
-    The binding is signed too, but is no part of it. The first key signs and all verify,
-    so that keys can be changed while clients hold states.
+    The signature also covers the binding, which is not part of the text. The first key
+    signs and all keys verify, so that keys can be rotated while clients hold states.
     """
 
     def __init__(self, state_key: Any) -> None:
@@ -5485,9 +5488,9 @@ class Signer:
             )
 
     def seal(self, record: Json, binding: str) -> str:
-        """Make a text of the record, which only `open` with the same binding takes.
-        Raises ValueError if it is too large."""
-        # It is in ASCII, as the client's values may hold a lone surrogate.
+        """Return a text that only open() with the same binding accepts. Raises
+        ValueError if it is too large."""
+        # json.dumps() writes ASCII: the client's values may hold a lone surrogate.
         text = json.dumps({"record": record, "expires": time.time() + STATE_SECONDS})
         payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
@@ -5498,11 +5501,11 @@ class Signer:
         return payload + "." + self._signatures(payload, binding)[0]
 
     def open(self, sealed: Any, binding: str) -> Json:
-        """Return the record. Raises InvalidParams for a text that seal() did not make
-        for this binding, or made too long ago."""
+        """Return the record in a sealed text. Raises InvalidParams for a text that
+        seal() did not make for this binding, or that has expired."""
         import hmac
 
-        # compare_digest() takes texts in ASCII only.
+        # compare_digest() accepts only ASCII.
         text = str(sealed).encode("ascii", "replace").decode("ascii")
         payload, _, signature = text.rpartition(".")
         valid = self._signatures(payload, binding)
@@ -5516,7 +5519,7 @@ class Signer:
         return dict(state["record"])
 
     def _signatures(self, payload: str, binding: str) -> list[str]:
-        """Make a signature with each key."""
+        """Return one signature for each key."""
         import hmac
 
         signed = f"{binding}.{payload}".encode("ascii")
@@ -5524,35 +5527,36 @@ class Signer:
 
 
 class Context:
-    """A handler's view of its request: it gets one in a parameter of this type.
+    """A handler's view of its request. A handler that declares a parameter of this type
+    receives one.
 
     Any thread may use it while the request is in flight. An `async def` handler may use
-    it as well, but what blocks holds up its event loop: there, write
+    it as well, but a method that blocks holds up the event loop: write
     `await asyncio.to_thread(ctx.elicit, message, schema)`.
 
-        request_id: the request's id; None of a notification
-        meta: its `_meta`, as it came
-        protocol_version: the revision that it is served in
-        client_info: what the client calls itself; not verified
-        client_capabilities: what the client declared that it can do
-        session_id: of a legacy HTTP session, else None
-        auth: the claims that `verify` returned for its token, else None
-        headers: of the HTTP request that brought it, their names in lower case
-        cancelled: whether it was cancelled, or its client is gone
+        request_id: the request's id; None for a notification
+        meta: the request's `_meta`, as received
+        protocol_version: the revision of the request
+        client_info: the client's name and version, unverified
+        client_capabilities: the capabilities that the client declared
+        session_id: the id of the legacy HTTP session, else None
+        auth: the claims that `verify` returned for the token, else None
+        headers: the headers of the HTTP request, with names in lower case; else {}
+        cancelled: whether the request was cancelled, or its client has disconnected
 
-    The methods that ask the client (elicit, elicit_url, sample, roots, ask) block, in a
-    legacy session. They raise MissingCapability if the client did not declare that it
-    answers such questions, InvalidParams if the answer is wrong, McpError if it is an
-    error, Cancelled if the request is cancelled or over, and Timeout after ten minutes
-    without an answer.
+    The methods that ask the client (elicit, elicit_url, sample, roots, ask) block in a
+    legacy session. They raise MissingCapability if the client did not declare the
+    capability, InvalidParams if its answer is invalid, McpError if it answers with an
+    error, Cancelled if the request has been cancelled or answered, and Timeout after
+    ten minutes without an answer.
 
-    BEWARE: in the modern era a handler runs again from its top for every answer, so
-    what stands before a question happens again. Ask first and act afterwards, or wrap
-    the act in `once`. Questions without a `key` are told apart by their order, so that
-    must be the same in each run. To ask again is another question, with another key.
+    BEWARE: in the modern era a handler runs again from its top for every answer, so the
+    code before a question runs again, too. Ask first and act afterwards, or wrap the
+    act in `once`. Questions without a `key` are identified by their order, so the order
+    must be the same in each run. A question that is asked again needs another key.
     """
 
-    # Where progress and questions go once detach() was called.
+    # After detach(), these callbacks take the place of the client.
     _on_progress: Callback = None
     _on_ask: Callback = None
 
@@ -5578,7 +5582,7 @@ class Context:
         # The keys of the questions in this run of the handler.
         self._keys: set[str] = set()
 
-    # Telling
+    # Notifications
 
     def progress(
         self,
@@ -5586,12 +5590,12 @@ class Context:
         total: float | None = None,
         message: str | None = None,
     ) -> None:
-        """Tell the client how far this is, if it asked: basic/patterns/progress.md.
+        """Report progress, if the client asked for it: basic/patterns/progress.md.
 
-        done: how far; it "MUST increase with each notification", and one that does not
-            is not sent
-        total: what `done` will be at the end, where that is known
-        message: what is being done; clients before 2025-03-26 ignore it
+        done: the progress so far. It "MUST increase with each notification", so a value
+            that does not increase is not sent
+        total: the final value of `done`, if known
+        message: a description of the progress; clients before 2025-03-26 ignore it
         """
         request = self._request
         if self._on_progress is not None:
@@ -5600,15 +5604,16 @@ class Context:
             return
         params = {"progressToken": request.progress_token, "progress": done}
         add_given(params, total=total, message=message)
-        self._tell("notifications/progress", params, done)
+        self._notify("notifications/progress", params, done)
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
-        """Log to the client, if it wants this level: server/utilities/logging.md.
+        """Send a log message, if the client wants this level:
+        server/utilities/logging.md.
 
         level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
             "emergency"; else ValueError
-        data: any value with a JSON form; else TypeError
-        logger: the name of what logs
+        data: any value that JSON can express; else TypeError
+        logger: the name of the logger
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
@@ -5616,14 +5621,14 @@ class Context:
         if self._request.modern:
             wanted = self._request.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
-        # this field": the log_level of a modern request is "" then.
+        # this field": the log_level of such a request is "".
         if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params = add_given({"level": level, "data": to_plain(data)}, logger=logger)
-        self._tell("notifications/message", params)
+        self._notify("notifications/message", params)
 
-    def _tell(self, method: str, params: Json, progress: float | None = None) -> None:
-        """Send a notification. A slow client slows its handler here."""
+    def _notify(self, method: str, params: Json, progress: float | None = None) -> None:
+        """Send a notification. A handler waits here for a slow client."""
         message = call_message(method, params)
         self._connection.send(message, self._request, progress).flush()
 
@@ -5647,7 +5652,8 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether it was cancelled, or its client has gone: no answer is sent."""
+        """Return whether the request was cancelled, or its client has disconnected. No
+        answer is sent then."""
         return self._request.cancelled
 
     def check_cancelled(self) -> None:
@@ -5656,35 +5662,36 @@ class Context:
             raise Cancelled("the request was cancelled")
 
     def sleep(self, seconds: float) -> None:
-        """Block for so many seconds. Raise Cancelled once the request is cancelled."""
+        """Block for `seconds`. Raise Cancelled as soon as the request is cancelled."""
         done = threading.Event()
         with self.when_cancelled(done.set):
-            # No clock of the system knows an endless time.
+            # Waiting functions reject infinity.
             done.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
         self.check_cancelled()
 
     def on_cancel(self, fn: Job) -> None:
-        """Have fn() called, on another thread, when the request is cancelled.
+        """Register fn(), to be called on another thread when the request is cancelled.
 
-        If it was already, fn() is called at once, on another thread, too.
+        If the request is cancelled already, fn() is called at once, also on another
+        thread.
         """
         self._add_callback(partial(self._tidy, fn))
 
     def _tidy(self, fn: Job) -> None:
-        # The pool may be closed, where the conversation has ended.
+        # The pool is closed when the conversation has ended.
         if not self._connection.tidiers.submit(fn):
             start_thread("mcp-on-cancel", fn)
 
     def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
-        # Was it cancelled just now? The thread that takes a job off the list calls it,
-        # so it runs once.
+        # The request may just have been cancelled. The thread that pops a callback
+        # calls it, so it runs once.
         if self._request.cancelled:
             self._request.cancel()
 
     def when_cancelled(self, job: Job) -> ExitStack:
-        """Inside a `with` block of this, a cancellation calls job() at once, on any
-        thread. job() must not block; a RuntimeError that it raises is ignored."""
+        """Return a context manager. Within its block, a cancellation calls job() at
+        once, on any thread. job() must not block; its RuntimeError is ignored."""
         self._add_callback(job)
         return at_exit(partial(self._drop_callback, job))
 
@@ -5693,28 +5700,29 @@ class Context:
             self._request.callbacks.remove(job)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
-        """End the stream of the answer, in a legacy HTTP session: the client returns.
+        """Close the stream of the answer, in a legacy HTTP session. The client
+        reconnects to receive the answer.
 
-        retry_ms: how long it waits before it does; one second by default
+        retry_ms: the delay before the client reconnects; one second by default
 
-        Elsewhere, and before 2025-11-25, where a stream lasts until its answer, nothing
-        happens.
+        Elsewhere, and before 2025-11-25, this is a no-op.
         """
         if self._request.outbox is not None:
             self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
-        """Let the work go on when its request was answered: for extensions like tasks.
-        In the modern era only.
+        """Let the work continue after its request was answered, in the modern era only.
+        This serves extensions such as tasks.
 
-        Middleware calls this, has a thread of its own run call_next(), and returns a
-        result that says how to ask for the outcome. See examples/tasks.py.
+        Middleware calls this method, runs call_next() on a thread of its own, and
+        returns a result that says how to ask for the outcome. See examples/tasks.py.
 
-        on_progress: on_progress(done, total, message) hears of progress
-        on_ask: on_ask({key: {"method", "params"}}) blocks for the answers, {key:
-            result}, as on the wire; it gets the questions in place of the client
+        on_progress: on_progress(done, total, message) is called with progress
+        on_ask: on_ask({key: {"method", "params"}}) is called with the questions, in
+            place of the client. It blocks for the answers, and returns {key: result},
+            as on the wire
 
-        Returns cancel(), which cancels the work, from any thread.
+        Returns a function cancel(), which cancels the work. Any thread may call it.
         """
         self._on_progress = on_progress
         self._on_ask = on_ask
@@ -5727,12 +5735,13 @@ class Context:
 
         message: the text that the user sees
         schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
-            what elicitation does not allow
-        key: what the answer is known by if the handler runs again: another for each
-            question; ValueError for one that was used
+            a schema that elicitation does not allow
+        key: identifies the answer when the handler runs again. Each question needs its
+            own; ValueError for one that was used
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
-        None unless accepted; it is a dataclass or TypedDict if that was the schema.
+        None unless the user accepted. If the schema was a dataclass or a TypedDict, the
+        content is one, too.
         """
         form, convert = elicitation_schema(schema)
         params = {"message": message, "requestedSchema": form}
@@ -5747,16 +5756,16 @@ class Context:
         return {**answer, "content": content}
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
-        """Ask the user to visit a URL, for what must not pass through the client: keys,
-        payments, logins. See client/elicitation.md.
+        """Ask the user to visit a URL: for keys, payments and logins, which must not
+        pass through the client. See client/elicitation.md.
 
         message: the text that the user sees
-        url: where to go: https, or http; ValueError for another
-        key: what the answer is known by if the handler runs again: another for each
-            question; ValueError for one that was used
+        url: the address, https or http; ValueError for another scheme
+        key: identifies the answer when the handler runs again. Each question needs its
+            own; ValueError for one that was used
 
-        Returns {"action", "content": None}. "accept" means that the user agreed to go,
-        not that they have been there.
+        Returns {"action", "content": None}. "accept" means that the user agreed to
+        visit the URL, not that they have visited it.
         """
         params = {"mode": "url", "message": message, "url": url}
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
@@ -5769,20 +5778,21 @@ class Context:
         key: str | None = None,
         **params: object,
     ) -> Json:
-        """Have the client's model answer: client/sampling.md.
+        """Ask the client's model for a message: client/sampling.md.
 
-        messages: text, a Message, or a list of those; audio is since 2025-03-26, tools
-            and lists of content are since 2025-11-25
-        max_tokens: the most that the answer may have
-        key: what the answer is known by if the handler runs again: another for each
-            question; ValueError for one that was used
-        params: the wire's others: system_prompt= becomes systemPrompt, and so on
+        messages: text, a Message, or a list of those; audio exists since 2025-03-26,
+            tools and lists of content since 2025-11-25
+        max_tokens: the maximum length of the answer
+        key: identifies the answer when the handler runs again. Each question needs its
+            own; ValueError for one that was used
+        params: further parameters of the wire: system_prompt= becomes systemPrompt, and
+            so on
 
         Returns {"role", "content", "model", "stopReason"}.
         """
         question = {"messages": to_messages(messages), "maxTokens": max_tokens}
         for name, value in params.items():
-            # Not the first one, of `_meta`.
+            # `_meta` keeps its underscore.
             camel_case = re.sub("(?!^)_(.)", lambda match: match[1].upper(), name)
             question[camel_case] = value
         return self._ask_one(key, "sample", "sampling/createMessage", question)
@@ -5790,23 +5800,24 @@ class Context:
     def roots(self, key: str | None = None) -> list[Json]:
         """Ask which directories the client works in: client/roots.md.
 
-        key: what the answer is known by if the handler runs again: another for each
-            question; ValueError for one that was used
+        key: identifies the answer when the handler runs again. Each question needs its
+            own; ValueError for one that was used
 
-        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files;
-        what is behind them is not checked.
+        Returns [{"uri", "name"}, ...]; a root may have no name. Each URI begins with
+        file:; whether the directory exists is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Ask several questions at once.
 
-        questions: {key: (method, params)}, as the wire has them, of the methods
+        questions: {key: (method, params)}, as on the wire, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for others, for a key that was used, and as elicit and elicit_url say
+            for another method, for a key that was used, and for a form or URL that
+            elicit() or elicit_url() refuses
 
-        Returns {key: result}, each checked. In a legacy session all the answers have
-        ten minutes, from now on.
+        Returns {key: result}, each checked. In a legacy session, all answers must
+        arrive within ten minutes.
         """
         is_over = not self._connection.is_in_flight(self._request)
         if self._on_ask is None and is_over:
@@ -5820,7 +5831,7 @@ class Context:
             check_question(method, params)
             self._require_capability(method, params)
             if key in self._keys:
-                # The answer on record would be that of both questions.
+                # Both questions would get the same recorded answer.
                 raise ValueError(f"key used twice: {show(key)}; give another one")
             fitted[key] = method, fit_question(params, self.protocol_version)
         self._keys.update(fitted)
@@ -5832,14 +5843,14 @@ class Context:
         }
 
     def once(self, key: str, fn: Job) -> Any:
-        """Return the value of fn(), which is called once even when the handler runs
+        """Return the value of fn(), which is called only once even if the handler runs
         again.
 
-        key: what the value is known by: another for each use
-        fn: returns a value with a JSON form; as JSON has it, once() returns it
+        key: identifies the value; each use needs its own
+        fn: returns a value that JSON can express; once() returns it as JSON decodes it
 
-        In the modern era the value travels through the client, signed, but readable:
-        let it be no secret.
+        In the modern era the value travels through the client, signed but readable, so
+        it must not be a secret.
         """
         values = self._record["once"]
         if key not in values:
@@ -5860,10 +5871,12 @@ class Context:
         return self.ask({key: (method, params)})[key]
 
     def _require_capability(self, method: str, params: Json) -> None:
-        """Raise MissingCapability unless the client declared what a question needs.
+        """Raise MissingCapability unless the client declared the capability that a
+        question needs.
 
         "If processing a request requires a capability the client did not include [...],
-        the server MUST return" -32021, says the modern era; a session gets the same.
+        the server MUST return" -32021, in the modern era; a session gets the same
+        error.
         """
         declared = self.client_capabilities
         needed, since = needed_capability(method, params, declared)
@@ -5886,7 +5899,7 @@ class Context:
         asked: dict[str, PendingRequest] = {}
 
         def give_up() -> None:
-            # For a question that has its answer this does nothing.
+            # For a question that was answered, this is a no-op.
             for pending in list(asked.values()):
                 pending.cancel("no longer needed")
 
@@ -5900,11 +5913,11 @@ class Context:
                     for key, pending in asked.items()
                 }
             finally:
-                # When one fails, so do the others.
+                # If one question fails, cancel the others.
                 give_up()
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        """Find the answers on record. Raises _InputRequired if one is missing."""
+        """Return the recorded answers. Raises _InputRequired if one is missing."""
         asked = {
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
@@ -5913,7 +5926,8 @@ class Context:
             return dict(self._on_ask(asked))
         prints = {key: fingerprint(question) for key, question in asked.items()}
         answers = self._record["answers"]
-        # None: the answer came before we asked, and fits any question.
+        # An answer that came before its question has the fingerprint None, and fits any
+        # question.
         missing = {
             key: question
             for key, question in asked.items()
@@ -5927,21 +5941,21 @@ class Context:
 
     @cached_property
     def _record(self) -> Json:
-        """Read the server's memory of this request, which comes back with it:
+        """Read the state that the client has sent back with this request:
 
             answers: key -> [fingerprint of the question, its answer]
             once: key -> value of once()
-            asked: key -> fingerprint of a question that was asked last
+            asked: key -> fingerprint of one of the last questions
 
-        It is read when the handler or its middleware asks, and before the handler runs
-        if the request has a state. Raises InvalidParams for a state that is not ours,
-        belongs to another request, or is old. An answer to nothing that was asked is
-        ignored.
+        The state is read when the handler or its middleware asks, and before the
+        handler runs if the request has one. Raises InvalidParams for a state that this
+        server did not make, that belongs to another request, or that has expired. An
+        answer without a question is ignored.
         """
         params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
-        # A client that knows this tool may send answers in its first request, before we
-        # have asked. They fit whatever is asked under their key.
+        # A client that knows this tool may send answers in its first request, before
+        # any question. Such an answer fits any question with its key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         if params.get("requestState") is not None:
             record = self._signer.open(params["requestState"], self._binding())
@@ -5951,7 +5965,7 @@ class Context:
         return record
 
     def _binding(self) -> str:
-        """Tell what a requestState holds for: this method, arguments and caller."""
+        """Return what a requestState is bound to: this method, arguments and caller."""
         request = self._request
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
         return fingerprint([request.method, salient, principal(self.auth)])
@@ -5980,20 +5994,19 @@ def time_limit(
     return at_exit(timer.cancel)
 
 
-# Where functions run
+# Running functions on other threads
 def run_there(
     run_on: Callable[..., Any],
     call: Job,
     outcome: SimpleQueue[Any],
     name: str,
 ) -> Any:
-    """Have run_on() make a call on another thread. Block for what that returns, and
-    raise what it raises.
+    """Have run_on() run call() on another thread. Block until it ends, and return its
+    value or raise its exception.
 
-    outcome: gets (value, None) or (None, exception). This queue is ours, as a host's
-        loop may swallow what a job returns or raises. An item of another thread ends
-        the wait, too.
-    name: of the function, for the log
+    outcome: a queue for (value, None) or (None, exception), as a host's loop may drop
+        the value or exception of a job. Another thread may put an item to end the wait
+    name: the name of the function, for the log
     """
     is_begun = False
 
@@ -6006,7 +6019,7 @@ def run_there(
             outcome.put((call(), None))
         except BaseException as error:
             outcome.put((None, error))
-            # Ctrl-C is also for the host's loop, which has called this.
+            # The host's loop, which has called this job, must see Ctrl-C, too.
             if isinstance(error, KeyboardInterrupt):
                 raise
 
@@ -6023,76 +6036,76 @@ def run_there(
 
 
 class MainThread:
-    """A host's main thread, for programs whose functions must run there.
+    """The main thread of a host program, for functions that must run there.
 
         main = MainThread()
         server = Server("host", run_on=main)
 
-    The host's timer or loop calls main.run_pending(), which runs what waits. Where
-    server.run() is called on the very thread that has made this, run() does that.
+    The host's timer or loop calls main.run_pending(), which runs the waiting jobs. If
+    server.run() is called on the thread that created this object, run() runs them.
     """
 
     def __init__(self, post: Callback = None) -> None:
-        """Make a main thread of the calling one.
+        """Make the calling thread the main thread.
 
-        post: in place of a timer, post(fn) has the host's loop call fn() soon; any
-            thread calls it: gdb.post_event, GLib.idle_add, loop.call_soon_threadsafe
+        post: replaces a timer: post(fn), called on any thread, has the host's loop call
+            fn() soon: gdb.post_event, GLib.idle_add, loop.call_soon_threadsafe
         """
         self._post: Callable[..., Any] = post or do_nothing
         self._jobs: SimpleQueue[Any] = SimpleQueue()
-        # Held by run_pending(), so that it cannot be entered twice. No thread waits for
-        # it.
+        # run_pending() holds this lock, so that it cannot be entered twice. No thread
+        # waits for the lock.
         self._running = threading.Lock()
         self._closed = False
-        # The thread that made this, and then the one that ran jobs last.
+        # The thread that created this object, or the one that ran jobs last.
         self._thread = threading.current_thread()
 
     def __call__(self, job: Callable[..., Any]) -> None:
-        """Have the main thread call job(): at once if this is it, else when it can.
+        """Have the main thread call job(). On the main thread, call it at once.
 
-        job: called once: alone, or as job(error) if there is no main thread any more
+        job: called once, without arguments; after close(), as job(error)
         """
         if self.is_current() and not self._closed:
             job()
         else:
             self._jobs.put(job)
             self._post(self._run_posted)
-        # Also if it was closed just now.
+        # close() may have come in between.
         if self._closed:
             self.close()
 
     def call(self, fn: Job) -> Any:
-        """Have the main thread call fn(), and block for what it returns.
+        """Have the main thread call fn(), and block for its value.
 
-        fn: a part of a longer work; its server has no run_on then, so that the rest of
-            it holds up nothing
+        fn: one step of a longer function, which itself runs without run_on, and so does
+            not hold up the main thread
 
-        Raises what fn raises, and ConnectionClosed where there is no main thread any
-        more.
+        Raises the exception of fn(), and ConnectionClosed after close().
         """
         return run_there(self, fn, SimpleQueue(), getattr(fn, "__name__", "a job"))
 
     def is_current(self) -> bool:
-        """Return whether this is the calling thread."""
+        """Return whether the calling thread is the main thread."""
         return self._thread is threading.current_thread()
 
     def post_by(self, post: Callable[..., Any]) -> None:
-        """Have post(fn) wake the thread, unless it has a `post` of its own."""
+        """Wake the main thread by post(fn) from now on, unless it has a `post`
+        already."""
         if self._post is do_nothing:
             self._post = post
-            # Jobs may wait already.
+            # Jobs may be waiting already.
             post(self._run_posted)
 
     def _run_posted(self) -> None:
         self.run_pending()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
-        """Run what waits, on this thread, and return how many jobs that were.
+        """Run the waiting jobs on this thread, and return their number.
 
-        max_seconds: begin no other job when these are over
-        wait: seconds to block for the first one
+        max_seconds: the time after which no further job is started
+        wait: seconds to block for the first job
 
-        A job that calls this again gets 0.
+        In a job, this method returns 0.
         """
         if self._closed or not self._running.acquire(blocking=False):
             return 0
@@ -6112,12 +6125,12 @@ class MainThread:
             return count
         finally:
             self._running.release()
-            # A post that came meanwhile, in a loop inside a job, has found it taken.
+            # If a job ran the host's loop, posts in that loop found the lock taken.
             if not self._jobs.empty():
                 self._post(self._run_posted)
 
     def close(self) -> None:
-        """Fail the jobs that wait, and those that are still to come. Idempotent."""
+        """Fail the waiting jobs, and all later ones. Idempotent."""
         self._closed = True
         with suppress(Empty):
             while True:
@@ -6126,31 +6139,31 @@ class MainThread:
 
 
 class Signals:
-    """What the thread in run() waits for: Ctrl-C and SIGTERM, by their names; the end
-    of the input; and jobs that must run on that thread."""
+    """A queue for the thread in run(): the names of Ctrl-C and SIGTERM, the end of the
+    input, and jobs that must run on that thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        # It is safe in a signal handler, as it takes no lock of ours.
+        # A signal handler may call this, as it takes no lock of ours.
         self.put = self._queue.put
         self.is_at_work = False
 
     def wait(self, seconds: float = float("inf")) -> str:
-        """Block for the next signal, and return it; do jobs meanwhile. Raises Empty
+        """Block for the next signal, and return it; run jobs meanwhile. Raises Empty
         after `seconds`."""
         until = time.monotonic() + seconds
         while True:
             signal = get_within(self._queue, until - time.monotonic())
             if not callable(signal):
                 return str(signal)
-            # The signal that interrupts a job has put its name into the queue.
+            # The handler of the signal that interrupts a job has queued its name.
             with suppress(KeyboardInterrupt):
                 self.is_at_work = True
                 signal()
             self.is_at_work = False
 
     def empty(self) -> bool:
-        """Do the jobs that wait. Returns whether there is no signal for wait()."""
+        """Run the waiting jobs. Returns whether there is no signal for wait()."""
         try:
             self.put(self.wait(0.0))
             return False
@@ -6160,10 +6173,11 @@ class Signals:
 
 @contextmanager
 def stop_signals(signals: Signals) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM put their names into `signals`. They interrupt a job
-    that this thread does.
+    """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and
+    interrupt a job that this thread runs.
 
-    This holds on the main thread, for signals without a handler of the program's own.
+    On other threads than the main one, and for a signal that the program handles
+    itself, this is a no-op.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -6193,12 +6207,12 @@ def run_job(
     limit: Callable[[], Any] = nullcontext,
 ) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
-    result; that of an `async def` one is awaited. On this thread, the event loop is that
-    of the conversation.
+    result. The result of an `async def` function is awaited; without run_on, on the
+    event loop of the conversation.
 
-    limit: makes a context manager, in which the function runs. Its time begins there
+    limit: makes the context manager in which the function runs. Its time begins there
 
-    With run_on, a cancellation ends the wait.
+    A cancellation ends the wait for run_on.
     """
     if run_on is None:
         with limit():
@@ -6214,8 +6228,8 @@ def run_job(
             return await_value(ctx, value, run)
 
     def call() -> Job:
-        """Return a function that gives the value, for the thread that waits: a loop
-        that runs where run_on leads to must not wait for a task of its own."""
+        """Return a function that returns the value, for the waiting thread: an event
+        loop behind run_on must not block on one of its own tasks."""
         ctx.check_cancelled()
         with limit():
             value = job()
@@ -6235,8 +6249,8 @@ def run_job(
 
 
 def collected(value: Any) -> Any:
-    """Return what an iterator gives, as a list, and any other value as it is. The body
-    of a generator runs only now, so this must run where its function does."""
+    """Return the items of an iterator as a list, and any other value unchanged. The
+    body of a generator runs only here, so call this where its function runs."""
     return list(value) if hasattr(type(value), "__next__") else value
 
 
@@ -6246,15 +6260,15 @@ def is_awaitable(value: object) -> bool:
 
 
 def run_in_loop(loop: Any, coroutine: Any) -> Any:
-    """Have a loop of another thread run a coroutine. Block for its value."""
+    """Run a coroutine on the event loop of another thread. Block for its value."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
-    """Block until a result was awaited, by run(coroutine), and return its value. With
-    the request its task is cancelled: it sees CancelledError, and may tidy up."""
+    """Await the result of a handler by run(coroutine), and return its value. When the
+    request is cancelled, so is the task: it sees CancelledError, and may clean up."""
     import asyncio
 
     async def settle() -> tuple[Any, BaseException | None]:
@@ -6270,8 +6284,8 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    # A TaskGroup wraps what comes out of its tasks, a question as well; so does another
-    # one around it.
+    # A TaskGroup wraps the exceptions of its tasks, including a question. Groups may be
+    # nested.
     errors = [raised]
     for each in errors:
         if isinstance(each, _InputRequired):
@@ -6283,13 +6297,13 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
 
 
 class EventLoop:
-    """The event loop of `async def` functions. It runs on a thread of its own, from the
-    first of them until close(): what they open in it, such as a pool of connections,
-    serves the next ones, too."""
+    """The event loop of `async def` functions. It runs on a thread of its own from the
+    first function until close(), so that later functions can use what earlier ones have
+    opened, such as a pool of connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The loop, and what ends it.
+        # The loop, and the event that ends it; None while there is no loop.
         self._running: Any = None
 
     def run(self, coroutine: Any) -> Any:
@@ -6302,7 +6316,8 @@ class EventLoop:
                 started: SimpleQueue[Any] = SimpleQueue()
                 start_thread("mcp-loop", asyncio.run, self._main(started))
                 self._running = get_within(started, DRAIN_SECONDS)
-            # It runs with this thread's context: with what middleware has set there.
+            # The coroutine runs with the context variables of this thread, which
+            # middleware may have set.
             loop, _ = self._running
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         return future.result()
@@ -6315,7 +6330,7 @@ class EventLoop:
         await over.wait()
 
     def close(self) -> None:
-        """End the loop: tasks that still run are cancelled, and may tidy up."""
+        """End the loop. Running tasks are cancelled, and may clean up."""
         with self._lock:
             if self._running is not None:
                 loop, over = self._running
@@ -6889,9 +6904,9 @@ class Child(StreamTransport):
 ###############################################################################
 
 # A Server offers functions to clients. This section keeps the registered functions,
-# handles each method that clients may call, notifies subscribers of changes, and has the
-# class that programs use. It knows no transport beyond the seams Transport and
-# HttpEndpoint.
+# handles each method that clients may call, notifies subscribers of changes, and
+# defines the class that programs use. It knows no transport beyond the seams Transport
+# and HttpEndpoint.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -6904,13 +6919,13 @@ AS_SERVER: Any = object()
 
 # A registered function:
 #     wire: its entry in the list
-#     signature: the function, and how wire arguments become its own
-#     output: how a tool's return value becomes a result
-#     timeout: of a tool, in seconds, or None
-#     template: a resource's URI, or URI template
+#     signature: the function, and the conversion of its arguments
+#     output: the conversion of a tool's value to a result
+#     timeout: the seconds that a tool may take, or None
+#     template: the URI or URI template of a resource
 #     headers: the parameters of a tool that HTTP headers mirror
-#     visible: visible(ctx) decides whether a caller may see it; None: everybody may
-#     run_on: where it runs, as in Server(run_on=); AS_SERVER until it is stored
+#     visible: visible(ctx) decides whether a caller may see it; None: every caller may
+#     run_on: as in Server(run_on=); AS_SERVER until the registration is stored
 Registration = namedtuple(
     "Registration",
     "wire signature output timeout template headers visible run_on",
@@ -6969,6 +6984,7 @@ class ServerEndpoint(Endpoint):
 
     def __init__(self, info: Json, **options: Any) -> None:
         self.info = info
+        # The options of Server.
         self.options = options
         self.trace: Trace | None = options["trace"]
         # Kind -> name or URI -> Registration. Each step is one operation on a dict.
@@ -6985,16 +7001,16 @@ class ServerEndpoint(Endpoint):
         # The request that listens, or the session's Connection -> Subscription. Each
         # step is one operation on a dict.
         self._subscriptions: dict[Any, Subscription] = {}
-        # A request takes a slot while the user's code runs for it. All connections share
-        # the slots. A Semaphore costs ten times as much as this queue.
+        # A request takes a slot while the user's code runs for it. All connections
+        # share the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(options["max_workers"]):
             self._slots.put(None)
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Offer a function from now on. Raises TypeError and ValueError for what has no
-        form in JSON: now, not when a client asks for the list."""
+        """Register a function. Raises TypeError and ValueError if JSON cannot express
+        its entry: now, not when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
             registration = registration._replace(run_on=self.options["run_on"])
@@ -7047,12 +7063,12 @@ class ServerEndpoint(Endpoint):
 
     # Connections
     def disconnected(self, connection: Connection) -> None:
-        """Forget the session of a conversation that has ended. Idempotent. Requests
-        that listened were cancelled with it, and have forgotten themselves."""
+        """Remove the session of a conversation that has ended. Idempotent. Its requests
+        are cancelled, which removes their subscriptions."""
         self._subscriptions.pop(connection, None)
 
     def input_ended(self, connection: Connection) -> None:
-        """End the subscriptions of a client that sends nothing more."""
+        """End the subscriptions of a client whose input has ended."""
         for each in list(self._subscriptions.values()):
             if each.connection is connection and each.request is not None:
                 if each.request.outbox is None:
@@ -7104,7 +7120,7 @@ class ServerEndpoint(Endpoint):
             return
         self._slots.get()
         try:
-            # It may have been cancelled while it waited.
+            # The request may have been cancelled while it waited.
             if not request.cancelled:
                 self._serve(connection, request)
         finally:
@@ -7134,7 +7150,7 @@ class ServerEndpoint(Endpoint):
         connection.respond(request, None if request.is_notification else message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
-        """Call the middleware at this place; behind the last one, the handler."""
+        """Call the middleware at this place; after the last one, call the handler."""
         if place == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
                 # Refuse a state that is not ours before the handler runs.
@@ -7154,12 +7170,12 @@ class ServerEndpoint(Endpoint):
     ) -> Json:
         """Make the answer to a request whose handler raised an exception."""
         if isinstance(error, ToolError) and request.row.fails_readably:
-            # Middleware raised this: _tools_call() handles the function's own.
+            # Middleware raised it: _tools_call() handles a ToolError of the function.
             return self._result_message(
                 request, tool_failure(str(error), error.content)
             )
         if isinstance(error, NotFound) and "uri" in request.params:
-            # "Resource not found"; for a modern revision, fit_code() changes this.
+            # "Resource not found"; fit_code() changes the code for a modern revision.
             error.code = -32002
             error.data = {"uri": request.params["uri"], **object_or_empty(error.data)}
         elif isinstance(error, ToolError):
@@ -7204,8 +7220,8 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        # A session is notified of all that was declared, and of the resources it
-        # subscribes to. Another `initialize` starts both afresh.
+        # A session is notified when a declared list, or a resource that it subscribes
+        # to, changes. Another `initialize` resets both.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
@@ -7361,9 +7377,10 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" it. Rule 6: queue it
-        # before registering the subscription. Later changes are queued behind it. It is
-        # flushed when this handler returns, so that the client cannot be faster.
+        # "MUST NOT send any notification on the subscription before" this one. Rule 6:
+        # queue it before registering the subscription, so that changes are queued
+        # behind it. Flush it afterwards, when this handler returns, so that the client
+        # cannot act on it too early.
         subscription.send(
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
@@ -7392,7 +7409,7 @@ class ServerEndpoint(Endpoint):
 
     # Calling registered functions
     def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
-        """Call a registered function where run_on says, for as long as it may take."""
+        """Call a registered function where run_on says, within its timeout."""
         signature = registration.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
@@ -7407,7 +7424,7 @@ class ServerEndpoint(Endpoint):
         return run_job(ctx, job, registration.run_on, limit)
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
-        """Have the jobs posted for each MainThread that is the calling thread. Returns
+        """Have each MainThread that is the calling thread post its jobs. Returns
         whether there is one."""
         places = [
             each.run_on
@@ -7460,33 +7477,32 @@ class Server:
         """Make a server without functions. Raises TypeError and ValueError for wrong
         options.
 
-        name: the server's, for programs
-        version: the server's, not the protocol's
+        name: the name that programs see
+        version: the version of the server, not of the protocol
         title: the name that users see
-        page_size: how many tools, resources or prompts one page of a list has
+        page_size: the number of tools, resources or prompts on one page of a list
         cache_ttl_ms: how long clients may cache lists and resources, in milliseconds
-        description: what the server is
-        instructions: how a model should use it
+        description: a description of the server
+        instructions: how a model should use the server
         state_key: at least 16 bytes or characters, or a list of such keys: the first
             signs `requestState`, all verify. Processes with the same key accept each
             other's state; the default is a random key
-        website_url: where to read more
-        icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
+        website_url: a page about the server
+        icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run: a MainThread, or the
             submit of an executor; the default is a worker thread
         max_workers: maximum number of functions running at once, for all clients
             together, including those that wait for a client's answer
         mask_errors: whether to hide the texts of unexpected exceptions from clients;
             the default hides them over HTTP only
-        extensions: what to declare of extensions of the protocol: {"com.example/thing":
-            {}}, with their settings; see method()
+        extensions: the extensions of the protocol to declare, with their settings:
+            {"com.example/thing": {}}; see method()
         trace: a function (direction, line), called with each message; True prints them
             to stderr, a path appends them to that file
         """
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
         self.name = name
-        self.version = version
         info = add_given(
             {"name": name, "version": version},
             title=title,
@@ -7507,7 +7523,7 @@ class Server:
             trace=tracer(trace),
         )
 
-    # Registering. To type checkers, a function that was registered keeps its type.
+    # Registering. For type checkers, a registered function keeps its type.
     def tool(
         self,
         fn: Registered | str = None,  # type: ignore[assignment]
@@ -7525,21 +7541,23 @@ class Server:
         visible: Callable[[Context], bool] | None = None,
         run_on: Callback = AS_SERVER,
     ) -> Registered:
-        """Register a function as a tool: server/tools.md. Connected clients are notified.
+        """Register a function as a tool: server/tools.md. Connected clients are
+        notified.
 
-        As @server.tool, as @server.tool("x", title="X"), or as a plain call with the
-        function. Its hints become the input schema. It returns text, an Image, Audio,
-        ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
-        form; it raises ToolError for what the caller can act on. A parameter of type
-        Context gets one. An `async def` function runs on one event loop of the
-        conversation, or on the loop that run_on leads to, and is cancelled with its
-        request; so are those of resources, prompts and completions.
+        Use it as @server.tool, as @server.tool("x", title="X"), or as a plain call with
+        the function. The hints of the function become the input schema. It returns
+        text, an Image, Audio, ResourceLink or EmbeddedResource, a list of those, or any
+        value that JSON can express. It raises ToolError for a failure that the caller
+        can act on. A parameter of type Context receives one. An `async def` function
+        runs on one event loop of the conversation, or on the loop behind run_on, and is
+        cancelled with its request. The functions of resources, prompts and completions
+        do, too.
 
-        fn: the function; as a decorator with options, none, or the name
+        fn: the function; in a decorator with options, nothing or the name
         name: the tool's name; the default is the function's. A second tool of the same
             name replaces the first, and a warning is logged
         title: the name that users see
-        description: for models; the default is the docstring. Its descriptions of
+        description: for models; the default is the docstring, whose descriptions of
             parameters go to the input schema
         annotations: hints about the tool's effects: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
@@ -7550,17 +7568,16 @@ class Server:
         meta: the wire's `_meta`
         structured: whether results have structured content; by default the return hint,
             or the value, decides: text and content objects have none
-        timeout: seconds, after which the client gets a failure, and the function is
-            cancelled. With handle(), WSGI and in a batch, which answer when the function
-            returns, the failure comes then
-        visible: visible(ctx) returns whether the caller may see the tool; to others it
+        timeout: seconds, after which the client receives a failure, and the function is
+            cancelled. handle(), WSGI and batches answer only when the function returns
+        visible: visible(ctx) returns whether the caller may see the tool; for others it
             does not exist. It is called for lists and for calls, where run_on says. Its
             exception is the answer to the request
-        run_on: replaces the server's; None is a worker thread, for a tool that waits for
-            something the main thread does
+        run_on: replaces the server's run_on; None is a worker thread, for a tool that
+            waits for the main thread
 
-        Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
-        schema that is none.
+        Raises TypeError for hints without a JSON Schema, and ValueError for an invalid
+        name or schema.
         """
 
         def register(function: Function, given: str | None) -> None:
@@ -7612,28 +7629,29 @@ class Server:
     ) -> Registered:
         """Register a function that returns a resource's contents: server/resources.md.
 
-        As @server.resource("config://app"), or as a plain call with the function after
-        it. The function returns text, bytes, an EmbeddedResource, a list of those, or
-        any value with a JSON form.
+        Use it as @server.resource("config://app"), or as a plain call with the URI and
+        the function. The function returns text, bytes, an EmbeddedResource, a list of
+        those, or any value that JSON can express.
 
-        A URI with {expressions} is a template. Their names are the function's
-        parameters: {x} is one step of a path or less, {+x} anything, also slashes and
-        `..`, and {?a,b} at the end are optional query values.
+        A URI with {expressions} is a template. The function has a parameter for each
+        name in it: {x} matches one segment of a path, or a part of one; {+x} matches
+        anything, including slashes and `..`; {?a,b} at the end matches optional query
+        values.
 
         uri: the URI, or the template
-        fn: the function; as a decorator, none
-        name: else the function's
-        title: what users see in place of the name
-        description: else the docstring
-        mime_type: else what is returned decides
+        fn: the function; in a decorator, nothing
+        name: the resource's name; the default is the function's
+        title: the name that users see
+        description: the default is the docstring
+        mime_type: the default depends on the value that the function returns
         icons: [{"src": URL}, ...]
-        annotations: for whom it is: {"audience": ["user"], "priority": 0.5}, say
-        size: bytes
+        annotations: {"audience": ["user"], "priority": 0.5}, say
+        size: the number of bytes
         meta: the wire's `_meta`
-        visible: visible(ctx) says whether a caller may see it, as of a tool
+        visible: visible(ctx) returns whether the caller may see it, as for a tool
 
-        Raises ValueError for what is no URI or template, TypeError if its names and the
-        parameters differ.
+        Raises ValueError for an invalid URI or template, and TypeError if its names and
+        the parameters differ.
         """
         if not isinstance(uri, str):
             raise TypeError(
@@ -7680,17 +7698,17 @@ class Server:
         """Register a function as a prompt: server/prompts.md. Connected clients are
         notified.
 
-        As @server.prompt, as @server.prompt("x"), or as a plain call with the
-        function. Its arguments come as text, and are converted as their hints say. It
-        returns text, a Message, a content object, or a list of those.
+        Use it as @server.prompt, as @server.prompt("x"), or as a plain call with the
+        function. The arguments arrive as text, and are converted as their hints say.
+        The function returns text, a Message, a content object, or a list of those.
 
-        fn: the function; as a decorator with options, none, or the name
-        name: else the function's
-        description: else the docstring
-        title: what users see in place of the name
+        fn: the function; in a decorator with options, nothing or the name
+        name: the prompt's name; the default is the function's
+        description: the default is the docstring
+        title: the name that users see
         icons: [{"src": URL}, ...]
         meta: the wire's `_meta`
-        visible: visible(ctx) says whether a caller may see it, as of a tool
+        visible: visible(ctx) returns whether the caller may see it, as for a tool
 
         Raises TypeError for hints without a JSON Schema.
         """
@@ -7718,13 +7736,14 @@ class Server:
     def completion(self, ref: str, argument: str) -> Callable[[Function], Function]:
         """Complete an argument while a user types it: server/utilities/completion.md.
 
-        As @server.completion("review", "code"). The function gets the text so far, and
-        if it takes two, the other arguments as a dict. It returns the values, the best
-        first. Literal, Enum and bool arguments complete by themselves.
+        Use it as @server.completion("review", "code"). The function is called with the
+        text so far and, if it takes two parameters, with a dict of the other arguments.
+        It returns the values, the best one first. Literal, Enum and bool arguments
+        complete by themselves.
 
-        ref: a prompt's name, or a template's URI, which is registered already; when
-            that is removed or registered again, its completions are gone
-        argument: which of its arguments
+        ref: the name of a registered prompt, or the URI of a registered template. Its
+            completions go when it is removed or registered again
+        argument: the name of the argument
 
         Raises ValueError if there is no such argument.
         """
@@ -7763,10 +7782,10 @@ class Server:
         result, a dict as on the wire; for a notification, anything. In the modern era
         it cannot ask the client.
 
-        name: the method; ValueError for one of this protocol's own, and for what no
-            header can hold
-        extension: what it belongs to, one of those that the server declares. Clients
-            that did not declare it are refused. Without one, any client may call it
+        name: the method; ValueError for a method of this protocol, and for a name that
+            no header can hold
+        extension: the extension of the method, which the server declares. Clients that
+            did not declare it are refused. Without one, any client may call the method
         """
         if not re.fullmatch(r"(?!rpc\.)[!-~]{1,128}", name) or name in METHODS:
             raise ValueError(f"method: expected a new one, got {show(name)}")
@@ -7782,8 +7801,8 @@ class Server:
         return register
 
     def middleware(self, fn: Function) -> Function:
-        """Have a function called around every request, `initialize`, `server/discover`
-        and lists too, and around notifications of extensions.
+        """Call a function around every request, including `initialize`,
+        `server/discover` and lists, and around notifications of extensions.
 
             @server.middleware
             def log(ctx, method, params, call_next):
@@ -7793,18 +7812,19 @@ class Server:
                 finally:
                     print(method, params.get("name"), time.monotonic() - begun)
 
-        The first one is the outermost.
+        The middleware that was registered first is the outermost.
 
-        fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict:
-            that of call_next(), which goes on as it came, or of call_next(params),
-            which goes on with others; or one of its own. A ToolError or McpError is
-            answered as a tool's is; any other exception is an error of the server
+        fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict.
+            call_next() continues with the same parameters, call_next(params) with
+            others; both return the result. A ToolError or McpError is answered as for a
+            tool; any other exception is an error of the server
 
-        It runs on the thread of the request, not where run_on says, and again for each
-        answer of the client's, as the functions do. A question to a modern client
-        passes it as an exception that `except Exception` leaves alone. The result of
-        subscriptions/listen is {}, as soon as it is open. A request that is refused
-        before any handler, for an unknown method, say, does not come here.
+        Middleware runs on the thread of the request, not where run_on says. It runs
+        again for each answer of the client, as the functions do. A question to a modern
+        client passes through it as an exception that `except Exception` does not catch.
+        The result of subscriptions/listen is {}, once the subscription is open.
+        Requests that are refused before their handler, such as unknown methods, bypass
+        it.
         """
         self._endpoint.middleware.append(fn)
         self._endpoint.may_block = True
@@ -7818,7 +7838,7 @@ class Server:
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template, and notify clients.
 
-        uri: as it was registered; KeyError for an unknown one
+        uri: the URI or template that was registered; KeyError for an unknown one
         """
         is_fixed = uri in self._endpoint.registered["resources"]
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
@@ -7830,7 +7850,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource that it has changed.
 
-        uri: the resource's; of a template, the one that was read
+        uri: the URI of the resource; for a template, the URI that clients read
         """
         self._endpoint.notify(RESOURCE_UPDATE, uri)
 
@@ -7840,14 +7860,14 @@ class Server:
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
-            stderr, and input() finds nothing. "http" serves until a signal comes, and
-            says on stderr where
-        options: for "http" only: those of start_http, but port=8000 unless given; and
-            `grace`, the seconds that handlers get when SIGTERM comes
+            stderr, and input() reads nothing. "http" serves until a signal arrives, and
+            prints its URL to stderr
+        options: for "http" only: the options of start_http, with port=8000 by default;
+            and `grace`, the seconds that handlers have after SIGTERM
 
-        On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
-        a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
-        it returns. A second signal ends all waiting. Raises ValueError for another
+        On the main thread, Ctrl-C and SIGTERM end it, unless the program handles the
+        signal itself. Handlers are cancelled, and have a moment to clean up; then run()
+        returns. A second signal ends the wait for them. Raises ValueError for another
         transport, and for "stdio" with options, and OSError if it cannot listen.
         """
         signals = Signals()
@@ -7895,29 +7915,30 @@ class Server:
         """Serve HTTP in the background: basic/transports/streamable-http.md.
 
         Returns a handle with `url`, `port` and `close()`, which is a context manager,
-        too. The logger "mcp_lite.http" gets a line for each request.
+        too. Each request is logged to the logger "mcp_lite.http".
 
-        host: the address to listen at; "" or "0.0.0.0" is every one
-        port: 0 is a free one; OSError for one that is taken
-        path: where the endpoint is
-        sock: in place of host and port, a socket that listens already, such as
-            systemd's, socket.socket(fileno=3), or a Unix socket; close() closes it
+        host: the address to listen on; "" or "0.0.0.0" is every address
+        port: the port; 0 is a free one. OSError if it is taken
+        path: the path of the endpoint
+        sock: in place of host and port, a listening socket, such as systemd's,
+            socket.socket(fileno=3), or a Unix socket; close() closes it
         verify: verify(token) returns the claims of a bearer token, or None (401), or
             raises PermissionError(scope) (403); or a dict of tokens and their claims,
             such as {"sub": "ada"}; without it, no token is needed
-        resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
-            server's URL, "authorization_servers": [URLs], ...}
-        allowed_hosts: more names of this host, as clients call it; "*": any
-        allowed_origins: sites whose pages may call: "https://app.example"; "*": any
-        stateless: open no sessions: several processes with the same state_key can share
-            the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse, too
+        resource_metadata: the origin of tokens, by RFC 9728: {"resource": the URL of
+            this server, "authorization_servers": [URLs], ...}
+        allowed_hosts: further names of this host that clients use; "*" is any
+        allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
+        stateless: open no sessions, so that several processes with the same state_key
+            can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse
         health: a path, such as "/health", which answers 200 without a token
-        routes: more to GET: {"/path": fn}; fn(request) returns (status, headers, body),
-            and sees request.path, .query, .headers and .auth, the claims of its token
-        public_routes: the same for anybody: without a token, for any Host and Origin
-        max_connections: how many may be open; one more is refused (503)
-        max_body: the most bytes of a request; more are refused (413)
-        ssl_context: an ssl.SSLContext: serve https
+        routes: further paths for GET: {"/path": fn}; fn(request) returns (status,
+            headers, body), and reads request.path, .query, .headers and .auth, the
+            claims of the token
+        public_routes: the same without a token, for any Host and Origin
+        max_connections: the maximum number of open connections; more are refused (503)
+        max_body: the maximum size of a request in bytes; a larger one is refused (413)
+        ssl_context: an ssl.SSLContext, to serve https
         """
         path = "/" + path.lstrip("/")
         endpoint = HttpEndpoint(
@@ -7955,8 +7976,8 @@ class Server:
         It opens no sessions, so several processes with the same state_key can share the
         clients. A client that hangs up shows only as a failing write.
 
-        path: where the endpoint is; without one, it answers at whatever path the
-            application is mounted
+        path: the path of the endpoint; by default, any path at which the application is
+            mounted
         verify, resource_metadata, allowed_hosts, allowed_origins, health, routes,
             public_routes, max_body: as start_http takes them
         """
@@ -7999,12 +8020,12 @@ class Server:
             self.disconnect(connection)
 
     def connect(self, transport: Transport) -> Connection:
-        """Begin a conversation with one client, over a transport of your own.
+        """Begin a conversation with one client, over your own transport.
 
         transport: see Transport; only its write() and describe_end() are called
 
-        Its thread calls connection.feed(data) for what comes in, and
-        disconnect(connection) at the end.
+        The transport calls connection.feed(data) with the bytes that arrive, on one
+        thread, and disconnect(connection) at the end.
         """
         endpoint = self._endpoint
         connection = Connection(
@@ -8029,13 +8050,13 @@ class Server:
         connection.loop.close()
 
     def handle(self, message: Json) -> Json | None:
-        """Answer one modern message, on this thread: for serverless functions, say.
+        """Answer one modern message on this thread, in a serverless function, say.
 
         message: a decoded request, or notification
 
-        Returns the answer; None for a notification. The client gets no notifications of
-        progress or of changes. A tool's `timeout` cancels the function, but
-        the answer comes when that returns.
+        Returns the answer; None for a notification. The client receives no
+        notifications of progress or of changes. A tool's `timeout` cancels the
+        function, but the answer comes only when the function returns.
         """
         connection = self.connect(Transport())
         connection.carries_changes = False
@@ -8058,8 +8079,8 @@ class Server:
 
 
 def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Registered:
-    """Register a function, and return it; without one, return a decorator that does.
-    register(function, name) gets the name that stood in place of the function."""
+    """Register a function, and return it. Without one, return a decorator that does.
+    register(function, name) receives the name that was given instead of a function."""
     name = fn if isinstance(fn, str) else None
 
     def decorate(function: Any) -> Any:
@@ -8074,17 +8095,17 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 # 15. Client ##################################################################
 ###############################################################################
 
-# The client's side: a call and its rounds of questions, a subscription to changes, the
-# endpoint that receives notifications and answers questions, the targets, and Client, the
-# public class. The thread that makes a call does the work of that call: it waits for the
-# answer, runs the callbacks that answer a modern server's questions, and sends the call
-# again. Without a call, this section sends nothing but the handshake.
+# The client's side: a call and its rounds of questions; a subscription to changes; the
+# endpoint, which receives notifications and answers questions; the targets; and the
+# public class Client. The thread that makes a call does the work of that call: it waits
+# for the answer, runs the callbacks that answer a modern server's questions, and sends
+# the call again. Without a call, this section sends nothing but the handshake.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
-# What an old server writes to stderr when `server/discover` makes it exit.
+# The stderr of an old server that `server/discover` has made exit.
 _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
@@ -8115,9 +8136,9 @@ class Call:
         self.params = params
         self._connection = client._require_connection()
         self._on_progress = on_progress
-        # Returns the final result, or raises InvalidResponse.
+        # It returns the final result, or raises InvalidResponse.
         self._check = check
-        # For all rounds, by time.monotonic().
+        # The deadline for all rounds, by time.monotonic().
         self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
         # The final result, or the exception; None until result() has returned once.
@@ -8137,7 +8158,7 @@ class Call:
         )
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
-            # cancel() was called meanwhile, and has cancelled the previous round.
+            # Meanwhile, cancel() was called, and cancelled the previous round.
             self.cancel()
 
     def check_open(self) -> None:
@@ -8238,7 +8259,7 @@ class Call:
     def value(self, timeout: float | None = None) -> Any:
         """Block until the tool's value arrives; see Client.call().
 
-        timeout: as result() has it
+        timeout: as for result()
         """
         return value_of(self.result(timeout))
 
@@ -8255,7 +8276,7 @@ class Call:
 
     def done(self) -> bool:
         """Return whether result() need not wait for the server: the call has ended, or
-        the server waits for answers to questions, which result() gives."""
+        a modern server has asked questions, which result() answers."""
         return self._pending.done()
 
 
@@ -8344,8 +8365,8 @@ class Listening:
             raise NotFound(f"the server does not report {', '.join(refused)}")
 
     def receive(self, subscription: object, notification: Notification) -> None:
-        """Take a notification if it belongs to this subscription. Called on the reading
-        thread.
+        """Accept a notification if it belongs to this subscription. The reading thread
+        calls this.
 
         subscription: the subscription id in the notification, if there is one
         """
@@ -8359,14 +8380,14 @@ class Listening:
             self._take({"method": method, "params": params}, size)
 
     def _wants(self, method: str, params: Json) -> bool:
-        # It "might be a sub-resource of the one that the client actually subscribed
-        # to".
+        # The changed resource "might be a sub-resource of the one that the client
+        # actually subscribed to".
         uri = f"{params.get('uri')}/"
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
         return method in self._methods or is_inside
 
     def _end(self) -> None:
-        # Before the warning: a program that sees it may call subscribe() at once.
+        # Do this before the warning: a program that sees that may call subscribe().
         self._client._endpoint.listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
@@ -8389,12 +8410,13 @@ class Listening:
     def close(self) -> None:
         """Unsubscribe, and end the iteration. Idempotent, from any thread.
 
-        In a legacy session it blocks until the server answers, for some seconds at most.
+        In a legacy session, it blocks until the server answers, for a few seconds at
+        most.
         """
         if not self._pending.cancel(None) or self._is_modern:
             return
         others = [each._uris for each in self._client._endpoint.listenings]
-        # A failure changes nothing: no Listening takes this URI any more.
+        # Ignore a failure: no Listening accepts this URI any more.
         with suppress(ConnectionError, McpError, Timeout):
             for uri in set(self._uris).difference(*others):
                 params = {"uri": uri}
@@ -8422,12 +8444,12 @@ class ClientEndpoint(Endpoint):
     ) -> None:
         self._client = client
         self._callbacks = callbacks
-        # As Client has them.
+        # Roots as on the wire, or a function; None for none.
         self.roots = roots if callable(roots) else encode_roots(roots)
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # The set of open ones. Each step is one operation on a dict.
+        # The open subscriptions. Each step is one operation on a dict.
         self.listenings: dict[Listening, bool] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
@@ -8435,9 +8457,10 @@ class ClientEndpoint(Endpoint):
         self.schemas: dict[str, Schema] = {}
 
     def connected(self, connection: Connection) -> None:
-        """Prepare the thread for callbacks: one, so that they run in order."""
+        """Prepare for a new connection. Callbacks have one thread, so that they run in
+        order."""
         self.hearers = Workers("mcp-callbacks", 1)
-        # Calls of callbacks that wait. Each job of the thread makes the next one.
+        # The waiting calls of callbacks. Each job of the thread makes the next call.
         self._heard = Inbox("notifications")
         self.tools = None
 
@@ -8448,8 +8471,9 @@ class ClientEndpoint(Endpoint):
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback. Old revisions ignore what they do not
-        know. The server's counterpart is needed_capability(), in Questions."""
+        """Declare a capability for each callback. Old servers ignore members that their
+        revision does not have. The server's counterpart is needed_capability(), in
+        Questions."""
         declared: Json = {}
         if self._callbacks["on_elicit"]:
             declared["elicitation"] = {"form": {}}
@@ -8466,7 +8490,7 @@ class ClientEndpoint(Endpoint):
         return declared
 
     def add_meta(self, params: Json, version: str) -> Json:
-        """Add what every modern message carries: basic/index.md#meta."""
+        """Add the `_meta` that every modern message carries: basic/index.md#meta."""
         if version < FIRST_MODERN:
             return params
         meta = {
@@ -8489,8 +8513,7 @@ class ClientEndpoint(Endpoint):
 
         meta = object_or_empty(params.get("_meta"))
         # A server may end a subscription by cancelling the request that opened it.
-        ended = params.get("requestId") if row.cancels else None
-        subscription = meta.get(META_SUBSCRIPTION, ended)
+        subscription = meta.get(META_SUBSCRIPTION, params.get("requestId"))
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
@@ -8531,8 +8554,8 @@ class ClientEndpoint(Endpoint):
         connection.respond(request, message)
 
     def answer(self, method: str, params: Json) -> Json:
-        """Have a callback answer a question, and check its answer. Every failure is an
-        McpError."""
+        """Call the callback that answers a question, and check its answer. Every
+        failure is an McpError."""
         declared = self.capabilities()
         try:
             needed, _ = needed_capability(method, params, declared)
@@ -8610,8 +8633,8 @@ class MemoryTransport(_Handover):
 
 
 def read_target(target: Any) -> Any:
-    """Make {"url", "headers"}, {"command", "env", "cwd"} or a Transport of a client's
-    target. Raises TypeError and ValueError."""
+    """Turn a client's target into {"url", "headers"}, {"command", "env", "cwd"} or a
+    Transport. Raises TypeError and ValueError."""
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
@@ -8659,7 +8682,7 @@ def split_command(text: str) -> list[str]:
     import shlex
 
     if os.name == "nt":
-        # There, a backslash is part of a path.
+        # On Windows, a backslash is part of a path.
         text = text.replace("\\", "\\\\")
     return _words(shlex.split(text))
 
@@ -8677,11 +8700,11 @@ def _python() -> str:
 class Client:
     """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
-    It speaks every revision; "auto" finds out which one the server wants. Its calls
+    It speaks every revision; "auto" finds out which one the server speaks. Its calls
     block; once connect() has returned, any thread may make them. They raise McpError,
     ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and TypeError or
-    ValueError for arguments without a form in JSON. `timeout` and `total_timeout` may be
-    changed at any time.
+    ValueError for arguments that JSON cannot express. `timeout` and `total_timeout` may
+    be changed at any time.
 
     `server_info`, `server_capabilities` and `instructions` are the server's description
     of itself, unverified.
@@ -8720,37 +8743,38 @@ class Client:
         """Describe a connection, which `with` or connect() opens. Raises TypeError and
         ValueError for a wrong target, revision or list of roots.
 
-        target: where the server is: a URL; "server.py" or a command line; a command as
-            a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
-            Server in this process; (reader, writer), two binary streams; or an instance
-            of Transport, for any other way. A leading ~/ is the home folder
-        timeout: seconds for connecting, and for each request; those of a request
-            start anew with each progress notification, and while a session's
-            question is answered
+        target: the server: a URL; "server.py" or a command line; a command as a list;
+            {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a Server in
+            this process; (reader, writer), two binary streams; or an instance of a
+            Transport class of your own. A leading ~/ is the home folder
+        timeout: seconds for connecting, and for each request. Progress notifications,
+            and questions that a session's client is answering, restart the time of a
+            request
         total_timeout: seconds for a whole call, with its questions and progress; None
             for no limit. A callback that is answering a modern server's question is not
             interrupted: the call ends after it
         headers: for every HTTP request: a dict, or a function that returns one, called
             for each request
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
-            when the server wants it. It gets the parameters of WWW-Authenticate, and
+            with the parameters of WWW-Authenticate when the server asks for a login. It
             returns headers for the requests from then on, or None
         env: variables for a child process, a key that it needs, say. It inherits HOME,
             PATH, LANG and the like, but no keys or tokens; env=dict(os.environ) passes
             all
         cwd: the folder in which a child process runs. A script that is the target is
-            found from here, all other relative paths from there
+            relative to the current folder, all other paths are relative to this one
         protocol_version: the one revision to speak, or "auto"
-        name: what this client calls itself
-        version: the client's own, not the protocol's
-        roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
-            "name":}, or a function that returns one. When its result changes, call
-            notify("notifications/roots/list_changed") in a session
-        on_elicit: on_elicit(params) answers a question to the user by {"action":,
-            "content":}, where the form's defaults are filled in, or None for "cancel"
-        on_elicit_url: on_elicit_url(params) shows the user params["url"], and answers
-            likewise, without content
-        on_sample: on_sample(params) has a model answer: the wire's result, or its text
+        name: the name of this client
+        version: the version of this client, not of the protocol
+        roots: the folders that the server may work in: a list of paths, file: URIs, or
+            {"uri":, "name":}; or a function that returns one. When its result changes,
+            call notify("notifications/roots/list_changed") in a session
+        on_elicit: on_elicit(params) asks the user, and returns {"action":, "content":},
+            to which the form's defaults are added, or None for "cancel"
+        on_elicit_url: on_elicit_url(params) shows the user params["url"], and returns
+            {"action":}, or None for "cancel"
+        on_sample: on_sample(params) asks a model, and returns its text, or a result as
+            on the wire
         sampling_tools: whether on_sample can offer params["tools"] to the model
         on_log: on_log(level, data, logger) is called with each log message
         on_progress: on_progress(progress, total, message) is called for calls without
@@ -8758,20 +8782,21 @@ class Client:
         on_notification: on_notification(method, params) is called with all other
             notifications
         validate: whether a tool's structured results must match its outputSchema
-        trace: shows every message: a function (direction, line) gets "-->", from the
-            client to the server, or "<--", and bytes; True prints a line each to
-            stderr, a path appends them to that file. The default is the variable
-            MCP_LITE_TRACE, "1" for True; False disables it
-        stderr: where the lines go that a child process writes to its stderr. True: to
-            this process's, each after the name of its script, "[server.py] "; a
-            function stderr(line) is called with each, on a thread of its own; None
-            drops them. ConnectionClosed and Timeout quote the last ones in any case
+        trace: shows every message: a function (direction, line) is called with "-->",
+            from the client to the server, or "<--", and bytes; True prints one line for
+            each message to stderr, a path appends them to that file. The default is the
+            variable MCP_LITE_TRACE, "1" for True; False disables it
+        stderr: the destination of the lines that a child process writes to its stderr.
+            True: this process's stderr, each line after the name of the script,
+            "[server.py] "; a function stderr(line) is called with each line, on a
+            thread of its own; None drops them. ConnectionClosed and Timeout quote the
+            last lines in any case
         ssl_context: an ssl.SSLContext, for https
         extensions: the extensions to declare, with their settings:
             {"com.example/thing": {}}; request() and notify() send their messages
         result_types: for extensions, {"task": fn}: fn(call, result) turns a result of
-            this `resultType` into the final one, on the thread that waits for it. `call`
-            has `client`, `method`, `params` and check_open()
+            this `resultType` into the final one, on the thread that waits for it.
+            `call` has `client`, `method`, `params` and check_open()
 
         The client declares the capabilities for `roots`, `on_elicit`, `on_elicit_url`
         and `on_sample` that are given. In a session these callbacks run on workers, and
@@ -8833,8 +8858,8 @@ class Client:
         """Reach the server, and agree on a revision. Returns this client.
 
         Blocks for `timeout` at most, and a moment more to end a child that does not
-        answer; while a user logs in, no time runs. After close(), or when the server
-        has gone, it connects again. Raises RuntimeError when connected,
+        answer; the time of a user's login does not count. After close(), or when the
+        server has ended, it connects again. Raises RuntimeError if it is connected,
         ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and any other
         McpError with which the server answers.
         """
@@ -8845,8 +8870,8 @@ class Client:
         try:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers end when anything comes before `initialize`; their stderr
-            # names that, or is empty. `command` is set for a child that has ended.
+            # Some old servers exit if any message precedes `initialize`; their stderr
+            # names it, or is empty. `command` is set for a child that has ended.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
@@ -8873,17 +8898,17 @@ class Client:
             connection.close(closed)
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
-        # Callbacks that wait still run.
+        # Waiting callbacks still run.
         self._endpoint.hearers.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
         arrived.
 
-        Returns whether they have been. Do not call this from one of them. Raises
-        ConnectionClosed before connect() and after close(), which waits itself.
+        Returns whether they have been. Do not call this method in one of them. Raises
+        ConnectionClosed before connect() and after close(), which itself waits.
 
-        timeout: in seconds; None waits without end
+        timeout: in seconds; None for no limit
         """
         self._require_connection()
         is_done = threading.Event()
@@ -8964,7 +8989,8 @@ class Client:
             listening.renew()
 
     def _read(self, connection: Connection) -> None:
-        """Read until the server ends, then close the connection: the reading thread."""
+        """Read until the server ends, then close the connection. The reading thread
+        runs this."""
         connection.read_all()
         connection.close(
             connection.transport.describe_end("the server closed the connection")
@@ -8972,7 +8998,7 @@ class Client:
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
-        """Agree on a revision. Returns what the server says of itself."""
+        """Agree on a revision. Returns the server's description of itself."""
         if wanted in LEGACY_VERSIONS:
             return self._shake_hands(connection, wanted)
         until = self._connect_until
@@ -8981,7 +9007,7 @@ class Client:
             until = min(now + PROBE_SECONDS, (now + until) / 2)
         try:
             version, result = self._probe(connection, wanted, until)
-            # Anything longer was the user's login, which does not count.
+            # More time than that was the user's login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
@@ -8990,7 +9016,7 @@ class Client:
                 # "If the server does not respond [...], the server is legacy".
                 return self._shake_hands(connection, LAST_LEGACY)
             except UnsupportedVersion:
-                # It is modern, and was only slow to start.
+                # The server is modern, and was only slow to start.
                 return self._negotiate(connection, NEWEST)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version)
@@ -9061,7 +9087,7 @@ class Client:
         try:
             return pending.result(max(0.0, until - time.monotonic()))
         except Timeout:
-            # It names the time for all of connect(), of which this had a part.
+            # Name the time limit of connect(), of which this request had a part.
             why = f"{method}: no answer within {self.timeout:g} seconds"
             raise Timeout(why, connection.details()) from None
 
@@ -9109,8 +9135,8 @@ class Client:
         timeout: in seconds; the default is the client's
 
         Raises MethodNotFound if the server does not offer the method, the McpError that
-        it answers, InvalidResponse for an unknown resultType, Timeout, ConnectionClosed,
-        HttpFailure.
+        it answers, InvalidResponse for an unknown resultType, Timeout,
+        ConnectionClosed, HttpFailure.
         """
         return self._start(method, params).result(timeout)
 
@@ -9136,7 +9162,7 @@ class Client:
     def ping(self, timeout: float | None = None) -> None:
         """Raise unless the server answers.
 
-        timeout: in seconds, else the client's
+        timeout: in seconds; the default is the client's
         """
         is_modern = self.protocol_version >= FIRST_MODERN
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
@@ -9182,14 +9208,15 @@ class Client:
     def call(self, name: str, given: Json | None = None, /, **arguments: object) -> Any:
         """Call a tool for its value: structured content, else text, else blocks.
 
-        name: the tool's
-        given: arguments as a dict, for names that Python cannot write
-        arguments: as JSON has them
+        name: the name of the tool
+        given: arguments as a dict, for names that are not Python identifiers
+        arguments: the arguments, as in JSON
 
-        It takes the client's `timeout`. For another one, or progress: call_tool(), or
-        start_call(name, arguments).value(timeout).
+        The client's `timeout` applies. For another one, or for progress, use
+        call_tool(), or start_call(name, arguments).value(timeout).
 
-        Raises ToolError when the tool failed, with its text, and as call_tool does.
+        Raises ToolError, with the tool's text, if the tool failed, and the exceptions
+        of call_tool().
         """
         return self.start_call(name, {**(given or {}), **arguments}).value()
 
@@ -9203,12 +9230,12 @@ class Client:
     ) -> Json:
         """Call a tool for its result: {"content", "structuredContent", "isError"}.
 
-        name: the tool's
-        arguments: as JSON has them
-        timeout: in seconds, else the client's
+        name: the name of the tool
+        arguments: the arguments, as in JSON
+        timeout: in seconds; the default is the client's
         on_progress: on_progress(progress, total, message) runs in this thread; the
             default is the client's
-        meta: the request's `_meta`; that of every request is added
+        meta: the request's `_meta`, to which the members of every request are added
 
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and
         InvalidResponse, with the result as its `data`, for a structured result that the
@@ -9233,11 +9260,11 @@ class Client:
         value(). Over HTTP to a modern server, this blocks until the list of tools is
         read, unless it is known.
 
-        name: the tool's
-        arguments: as JSON has them
+        name: the name of the tool
+        arguments: the arguments, as in JSON
         on_progress: on_progress(progress, total, message) runs in result(); the default
             is the client's
-        meta: the request's `_meta`; that of every request is added
+        meta: the request's `_meta`, to which the members of every request are added
         """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         is_modern = self.protocol_version >= FIRST_MODERN
@@ -9271,7 +9298,7 @@ class Client:
         return tools
 
     def list_resources(self) -> list[Json]:
-        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools."""
+        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools()."""
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
@@ -9282,13 +9309,13 @@ class Client:
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
-        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
+        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools()."""
         return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
         """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
 
-        uri: the resource's, as listed, or made from a template
+        uri: the URI of the resource, as listed, or made from a template
 
         Raises NotFound.
         """
@@ -9300,7 +9327,7 @@ class Client:
         Of several contents it joins the texts; without any text, it takes the bytes of
         the first.
 
-        uri: the resource's, as listed, or made from a template
+        uri: the URI of the resource, as listed, or made from a template
 
         Raises NotFound.
         """
@@ -9317,8 +9344,8 @@ class Client:
     ) -> Json:
         """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
-        name: the prompt's
-        arguments: its arguments, all texts
+        name: the name of the prompt
+        arguments: its arguments, all of them texts
 
         Raises NotFound, InvalidParams.
         """
@@ -9357,9 +9384,9 @@ class Client:
         return values
 
     def _read_list(self, method: str) -> list[Json]:
-        """Read all pages of a list: server/utilities/pagination.md. The list is empty if
-        the server does not declare or implement it: many have resources, but no list of
-        templates."""
+        """Read all pages of a list: server/utilities/pagination.md. The list is empty
+        if the server does not declare or implement it: many have resources, but no list
+        of templates."""
         member = method_row(method).paged
         items: list[Json] = []
         params: Json = {}
@@ -9426,14 +9453,13 @@ class Client:
 
     # Changes
     def subscribe(self, uri: str) -> None:
-        """Have on_notification called when a resource changes. Blocks until the server
-        agrees.
+        """Have on_notification called whenever a resource changes. Blocks until the
+        server agrees.
 
-        uri: the resource's
+        uri: the URI of the resource
 
-        If a modern server ends the subscription, a warning is logged; another subscribe()
-        renews it.
-        Raises as listen().
+        If a modern server ends the subscription, a warning is logged; another
+        subscribe() renews it. Raises the exceptions of listen().
         """
         if self._subscriptions.get(uri) not in self._endpoint.listenings:
             # on_notification gets every notification, so none is queued here.
@@ -9442,7 +9468,7 @@ class Client:
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
-        uri: the resource's
+        uri: the URI of the resource
         """
         begun = self._subscriptions.pop(uri, None)
         if begun is not None:
