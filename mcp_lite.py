@@ -3819,9 +3819,9 @@ REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 
 # An ISO 8601 duration without years and months, as their length varies.
 _DURATION = (
-    r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?P<sign>-?)P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
-    r"(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?"
+    r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
 
 
@@ -3830,12 +3830,14 @@ def _parse_duration(cls: Any, wire: str) -> Any:
     if amounts is None:
         raise ValueError(wire)
     units = amounts.groupdict("0")
-    return cls(**{unit: float(units[unit]) for unit in units})
+    sign = units.pop("sign")
+    return cls(**{unit: float(sign + units[unit]) for unit in units})
 
 
 def _encode_duration(value: Any) -> str:
-    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
-    return f"PT{seconds}S"
+    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
+    sign = "-" if value.total_seconds() < 0 else ""
+    return f"{sign}PT{seconds}S"
 
 
 # How the wire represents a class whose values are no containers: `schema`; `expected`,
@@ -6982,11 +6984,17 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, **options: Any) -> None:
+    def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
         self.info = info
+        self.instructions = instructions
         # The options of Server.
-        self.options = options
+        self.max_workers: int = options["max_workers"]
         self.trace: Trace | None = options["trace"]
+        self._signer: Signer = options["signer"]
+        self._run_on: Callback = options["run_on"]
+        self._mask_errors: bool | None = options["mask_errors"]
+        self._page_size: int = options["page_size"]
+        self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Registration. Each step is one operation on a dict.
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
@@ -7004,7 +7012,7 @@ class ServerEndpoint(Endpoint):
         # A request takes a slot while the user's code runs for it. All connections
         # share the slots. A Semaphore costs ten times as much as this queue.
         self._slots: SimpleQueue[None] = SimpleQueue()
-        for _ in range(options["max_workers"]):
+        for _ in range(self.max_workers):
             self._slots.put(None)
 
     # Offers
@@ -7013,7 +7021,7 @@ class ServerEndpoint(Endpoint):
         its entry: now, not when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
-            registration = registration._replace(run_on=self.options["run_on"])
+            registration = registration._replace(run_on=self._run_on)
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
@@ -7127,7 +7135,7 @@ class ServerEndpoint(Endpoint):
             self._slots.put(None)
 
     def _serve(self, connection: Connection, request: Request) -> None:
-        ctx = Context(connection, request, self.options["signer"])
+        ctx = Context(connection, request, self._signer)
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
@@ -7194,7 +7202,7 @@ class ServerEndpoint(Endpoint):
         # A handler that stops because it was cancelled has not failed.
         if not (isinstance(error, Cancelled) and request.cancelled):
             log_line(WARNING, f"{request.about} failed", error)
-        is_masked = self.options["mask_errors"]
+        is_masked = self._mask_errors
         if is_masked is None:
             is_masked = connection.is_remote
         if is_masked:
@@ -7214,7 +7222,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cached and kind == "complete":
-                result.setdefault("ttlMs", self.options["cache_ttl_ms"])
+                result.setdefault("ttlMs", self._cache_ttl_ms)
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -7233,15 +7241,14 @@ class ServerEndpoint(Endpoint):
             "protocolVersion": ctx.protocol_version,
             "capabilities": self._declare(ctx),
         }
-        instructions = self.options["instructions"]
-        return add_given(answer, serverInfo=self.info, instructions=instructions)
+        return add_given(answer, serverInfo=self.info, instructions=self.instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
         answer = {
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": self._declare(ctx),
         }
-        return add_given(answer, instructions=self.options["instructions"])
+        return add_given(answer, instructions=self.instructions)
 
     def _ping(self, ctx: Context, params: Json) -> Json:
         return {}
@@ -7262,7 +7269,7 @@ class ServerEndpoint(Endpoint):
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        end = int(place[1]) + self.options["page_size"]
+        end = int(place[1]) + self._page_size
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
@@ -7361,7 +7368,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self.options["run_on"])
+        result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
         return {} if ctx._request.is_notification else result
 
     # Handlers: subscriptions
@@ -7426,14 +7433,11 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread that is the calling thread post its jobs. Returns
         whether there is one."""
-        places = [
-            each.run_on
-            for kind in self.registered.values()
-            for each in list(kind.values())
-        ]
+        kinds = self.registered.values()
+        places = [each.run_on for kind in kinds for each in list(kind.values())]
         mains = [
             each
-            for each in {self.options["run_on"], *places}
+            for each in {self._run_on, *places}
             if isinstance(each, MainThread) and each.is_current()
         ]
         for main in mains:
@@ -7503,6 +7507,7 @@ class Server:
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
         self.name = name
+        self.version = version
         info = add_given(
             {"name": name, "version": version},
             title=title,
@@ -7868,13 +7873,13 @@ class Server:
         On the main thread, Ctrl-C and SIGTERM end it, unless the program handles the
         signal itself. Handlers are cancelled, and have a moment to clean up; then run()
         returns. A second signal ends the wait for them. Raises ValueError for another
-        transport, and for "stdio" with options, and OSError if it cannot listen.
+        transport, and for "stdio" with options, and SystemExit if it cannot listen.
         """
         signals = Signals()
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self.start_http(**options) as http:
+            with stop_signals(signals), self._open_http(options) as http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 is_public = options.get("host") in ("", "0.0.0.0", "::")
                 if is_public and not options.get("verify"):
@@ -7892,6 +7897,15 @@ class Server:
             print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
+
+    def _open_http(self, options: Json) -> HttpServer:
+        try:
+            return self.start_http(**options)
+        except OSError as error:
+            if threading.current_thread() is not threading.main_thread():
+                raise
+            # A busy port is one line on stderr, no traceback.
+            sys.exit(printable(f"{self.name}: {error}"))
 
     def start_http(
         self,
@@ -8032,7 +8046,7 @@ class Server:
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            Workers("mcp-worker", endpoint.options["max_workers"]),
+            Workers("mcp-worker", endpoint.max_workers),
             transport=transport,
             trace=endpoint.trace,
         )
@@ -8103,6 +8117,7 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
+MAX_ITEMS = 100_000  # items of a list, all pages together
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
 # The stderr of an old server that `server/discover` has made exit.
@@ -8817,16 +8832,14 @@ class Client:
         self.result_types = result_types or {}
         self._target = read_target(target)
         # Each is read in one place.
-        self._options: Json = {
-            "validate": validate,
-            "on_progress": on_progress,
-            "env": env or {},
-            "cwd": cwd,
-            "stderr": stderr,
-            "headers": headers,
-            "auth": auth,
-            "ssl_context": ssl_context,
-        }
+        self._headers = headers
+        self._auth = auth
+        self._env = env or {}
+        self._cwd = cwd
+        self._stderr = stderr
+        self._on_progress = on_progress
+        self._ssl_context = ssl_context
+        self._validate = validate
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
@@ -8955,29 +8968,26 @@ class Client:
     def _open_transport(self) -> Transport:
         """Return the transport that carries messages to the target."""
         target = self._target
-        options = self._options
         if isinstance(target, Transport):
             return target
         if "command" in target:
-            env = {
-                **inherited_environment(),
-                **(target.get("env") or {}),
-                **options["env"],
-            }
-            cwd = options["cwd"] or target.get("cwd")
-            return Child(target["command"], env, cwd, options["stderr"])
+            env = inherited_environment()
+            env.update(target.get("env") or {})
+            env.update(self._env)
+            cwd = self._cwd or target.get("cwd")
+            return Child(target["command"], env, cwd, self._stderr)
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
-            authorizer_for(options["auth"]),
-            options["ssl_context"],
+            authorizer_for(self._auth),
+            self._ssl_context,
             self.timeout,
         )
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        more = self._options["headers"]
-        return {**headers, **((more() if callable(more) else more) or {})}
+        more = self._headers() if callable(self._headers) else self._headers
+        return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
@@ -9200,7 +9210,7 @@ class Client:
             if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
-        on_progress = on_progress or self._options["on_progress"]
+        on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
 
@@ -9401,6 +9411,8 @@ class Client:
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
                 return items
+            if len(items) > MAX_ITEMS:
+                raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
             params = {"cursor": result["nextCursor"]}
 
     def _check_result(self, tool: str, result: Json) -> Json:
@@ -9409,7 +9421,7 @@ class Client:
         if result.get("resultType", "complete") != "complete":
             return result
         _with_objects(result, "content")
-        if not self._options["validate"] or result.get("isError"):
+        if not self._validate or result.get("isError"):
             return result
         try:
             if self._endpoint.tools is None and "structuredContent" in result:

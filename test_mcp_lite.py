@@ -2596,7 +2596,7 @@ class TestSchema:
                 {"allOf": [{"propertyNames": {"type": "string"}}] * 500},
             ),
             lambda: (
-                [["x" * 100] * 100] * 10,
+                [["x" * 100] * 100 + [n] for n in range(10)],
                 {"allOf": [{"uniqueItems": True}] * 1000},
             ),
             lambda: (
@@ -4136,7 +4136,7 @@ class TestEveryday:
         with Client(server) as client:
             [tool] = client.list_tools()
             made = client.call("book", at="2026-01-02T03:04:05")
-        assert made == {"at": "2026-01-02T03:04:05", "long": "PT-0.5S"}
+        assert made == {"at": "2026-01-02T03:04:05", "long": "-PT0.5S"}
         assert tool["inputSchema"]["properties"]["at"]["format"] == "date-time"
         assert "format" not in json.dumps(tool["outputSchema"])
 
@@ -4181,15 +4181,21 @@ class TestEveryday:
         with Client(server) as client:
             assert client.call("same", x=wire) == wire
 
-    def test_lists_have_an_end(self):
-        """All pages of a list share one time-out."""
+    def test_lists_have_an_end(self, monkeypatch):
+        """All pages of a list share one time-out, and have 100,000 items at most."""
+        page = {"tools": [{"name": "x", "inputSchema": {}}] * 10, "nextCursor": "y"}
 
         def slow(message, read, write):
             threading.Event().wait(0.05)
-            return {"tools": [{"name": "x", "inputSchema": {}}] * 10, "nextCursor": "y"}
+            return page
 
         late = pytest.raises(Timeout)
         with talking_to(legacy_server(tools_list=slow), timeout=0.2) as client, late:
+            client.list_tools()
+        monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
+        long = pytest.raises(InvalidResponse, match="more than 25 items")
+        server = legacy_server(tools_list=lambda message, read, write: page)
+        with talking_to(server) as client, long:
             client.list_tools()
 
     def test_what_waits_for_a_program_is_bounded(self, monkeypatch, caplog):
@@ -5550,8 +5556,8 @@ class TestServerOnTheWire:
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
     def test_results_that_json_cannot_say_become_errors(self, wire, kind):
-        """Never invalid JSON on the wire: the result names the tool, and its place in
-        the program; an error answers what cannot be encoded at all."""
+        """Never invalid JSON on the wire: the result names the tool; an error answers
+        what cannot be encoded at all."""
         wire.send(call_tool("bad", kind=kind))
         answer = wire.read()
         assert answer["id"] == 1
@@ -5559,8 +5565,7 @@ class TestServerOnTheWire:
             assert answer["error"]["code"] == -32603
         else:
             assert answer["result"]["isError"]
-            place = r"bad: \w+: .*\(test_mcp_lite.py, line \d+\)"
-            assert re.fullmatch(place, text_of(answer["result"]))
+            assert re.fullmatch(r"bad: \w+: .+", text_of(answer["result"]))
 
     # Cancelling
     def test_cancellation_has_no_answer(self, wire):
@@ -8431,12 +8436,12 @@ class TestHttpServer:
             socket.create_connection(("127.0.0.1", http.port), SECONDS)
 
     def test_a_program_whose_port_is_taken(self):
-        """It ends with an error that names the port."""
+        """It ends with one line."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             code = f"import mcp_lite; mcp_lite.Server('x').run('http', port={port})"
             _, told = run(sys.executable, "-c", code, code=1)
-        assert "OSError" in told and str(port) in told.splitlines()[-1]
+        assert told.startswith("x: ") and told.count("\n") == 1
 
     def test_a_long_head(self, web):
         """It is refused at 64 KiB."""
