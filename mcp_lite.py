@@ -1746,7 +1746,7 @@ class Protocol:
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries                   close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
-#     LegacyHttp._is_answered       the endpoint's URL        the event; `timeout`
+#     LegacyHttp._is_answered        the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
 #     the store's lock file          one process writes        its end; LOCK_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
@@ -11379,40 +11379,39 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # 20. HTTP client #############################################################
 ###############################################################################
 
-# This section is a client's way to an HTTP server. It has URLs and proxies, a small
-# pool of connections, the challenges of a server that wants a login, and the two
-# Transports that POST messages. It feeds the Connection with what comes,
-# and looks at little of a message: its method, its ids, its revision, and what headers
-# mirror.
+# This section connects a client to an HTTP server. It handles URLs and proxies, a small
+# pool of connections, the challenges of a server that requires a login, and the two
+# Transports that POST messages. It feeds responses to the Connection. Of a message it
+# reads only the method, the ids, the revision, and the parts that headers mirror.
 #
-# An HTTP request is kept with its response, and sent again after a redirect or a login.
-# To abort one, look it up by its key, which mostly is the id of the JSON-RPC request in
-# it. A server that wants a login refuses with 401 or 403. Then the Authorizer gets what
-# lets the next try in, by a login, say. After too many refusals there is no next try.
+# An HTTP request is sent again after a redirect or a login. To abort one, look it up by
+# its key, which is usually the id of its JSON-RPC request. If the server refuses a
+# request by 401 or 403, the Authorizer gets headers for the next attempt, for example
+# by a login. The number of attempts is limited.
 
-KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
-REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
+KEEP_SECONDS = 3.0  # of idleness; after that, the server may be closing a connection
+REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
 # An established listening stream retries forever.
 MAX_FAILURES = 3
-MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
+MAX_BACKOFF = 5  # times that the delay between failures is doubled
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
-# The examples of SDKs say this, with status 400, where the specification says 404.
+# The SDKs' examples respond with this text and 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
 
 
 def parse_url(text: str) -> SplitResult:
-    """Return an HTTP URL without its fragment. Raises ValueError, which shows nothing
-    of the URL: it may hold secrets."""
+    """Parse an HTTP URL, and drop its fragment. Raises ValueError, whose text does not
+    show the URL, as that may hold secrets."""
     from urllib.parse import urlsplit
 
     with suppress(ValueError):
         url = urlsplit(text.strip())
         is_http = url.scheme in ("http", "https") and url.username is None
-        # To ask for a port is to have it checked.
+        # Reading the port checks it.
         if is_http and url.hostname and (url.port or True):
             return url._replace(fragment="")
     raise ValueError(
@@ -11422,8 +11421,8 @@ def parse_url(text: str) -> SplitResult:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with *** in place of each word of these secrets. The name of a
-    scheme, such as Bearer, stays, and so does a word of three characters or less."""
+    """Replace each word of these secrets in a text by ***. Names of schemes, such as
+    Bearer, stay, and so do words of up to three characters."""
     for word in " ".join(secrets).split():
         if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
             text = text.replace(word, "***")
@@ -11431,14 +11430,14 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def show_url(url: SplitResult) -> str:
-    """Return a URL for an error text: without its query, which may be a secret."""
+    """Return a URL for an error text, without its query, which may be secret."""
     return f"{url.scheme}://{url.netloc}{url.path}"
 
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers. If several have the same name, in upper or lower case, the last
-    one counts. Raises ValueError for a header that no request can have; the text leaves
-    its value out, which may be secret."""
+    """Merge headers. Of several with the same name, whatever its case, the last one
+    counts. Raises ValueError for an invalid header. The text does not show its value,
+    which may be secret."""
     every = [header for part in parts for header in part.items()]
     for name, value in every:
         if not re.fullmatch(_HEADER, f"{name}: {value}"):
@@ -11449,8 +11448,8 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
-    """Return the proxy that the environment, or the system's settings, have for a URL,
-    as host:port, and the headers that it wants; ("", {}) if there is none."""
+    """Return the proxy for a URL as host:port, and the headers for that proxy, or
+    ("", {}). The environment or the system's settings name it."""
     if url.hostname in _LOOPBACK:
         return "", {}
 
@@ -11467,9 +11466,8 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
-    """Return where a reference leads from a URL. Return None if it is no URL, or leads
-    to another scheme, host or port, which must not see our headers, as they may hold
-    secrets."""
+    """Resolve a reference against a URL. Returns None if the result is invalid, or has
+    another scheme, host or port, which must not see the headers with their secrets."""
     from urllib.parse import urljoin
 
     with suppress(ValueError):
@@ -11487,9 +11485,8 @@ def open_connection(
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
-    """Return a new connection; what is read from it has no timeout: the thread that
-    gives up has it shut. Raises OSError, and HTTPException if the proxy's address is
-    none."""
+    """Open a connection. Reads have no timeout; to abort one, shut the socket. Raises
+    OSError, and HTTPException for an invalid address of a proxy."""
     import http.client
 
     place = proxy or url.netloc
@@ -11506,25 +11503,25 @@ def open_connection(
 
 
 class _HttpRequest:
-    """One HTTP request on its way, its response, and the secrets that no text may
-    show. It is sent again after a redirect or a login."""
+    """One HTTP request, with its response, and the secrets that no text may show. It is
+    sent again after a redirect or a login."""
 
     connection: HTTPConnection | None = None
-    # Its head is read.
+    # Only the head has been read.
     response: Any = None
 
     def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
         self.url = url
-        # A thread that gives up the request knows it by this.
+        # HttpCaller.cut_off() finds the request by it.
         self.key = key
         self.secrets: list[str] = []
         # The statuses for which it was sent again.
         self.refused: list[int] = []
 
     def describe(self, text: str, reason: int | str) -> str:
-        """Return a text about this request, for an exception. `reason` is a status, or
-        the name of an exception; if there is a remedy for it, the text offers that."""
+        """Return the text of an exception about this request, with the remedy if there
+        is one. `reason` is a status, or the name of an exception."""
         text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
         return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
 
@@ -11534,7 +11531,7 @@ class _HttpRequest:
         words: str = "",
         kind: type[HttpFailure] = HttpFailure,
     ) -> HttpFailure:
-        """Return the exception for a response that is no answer."""
+        """Return the exception for a response without an answer."""
         response = self.response
         challenge = challenge_in(response.headers)
         location = response.headers.get("Location", "").partition("?")[0]
@@ -11551,19 +11548,18 @@ class _HttpRequest:
             show_url(self.url),
             response.status,
             challenge,
-            # It may be a date, too: few servers say one, and few clocks agree.
+            # Few servers send a date, and few clocks agree.
             float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
         )
 
 
 def content_type(response: HTTPResponse) -> str:
-    """Return the media type of a body, in lower case, without parameters; or ""."""
+    """Return the media type of a body in lower case, without parameters, or ""."""
     header: str = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
 
-# The remedy that an error text offers, by the status of a response, or the name of an
-# exception.
+# Remedies for error texts, by the status of a response or the name of an exception.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _NO_REDIRECT = "only 307 and 308 within the same host are followed: use that URL"
 _REMEDIES = {
@@ -11583,19 +11579,18 @@ _REMEDIES = {
 }
 
 
-# A parameter of a challenge: its name, and a quoted value or a bare one.
+# A parameter of a challenge: its name, and its quoted or bare value.
 _CHALLENGE_PART = (
     r"""(?<![\w-])([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
 )
 
 
 def challenge_in(headers: Any) -> dict[str, str]:
-    """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
-    11.6.1.
+    """Parse the Bearer or DPoP challenge of WWW-Authenticate: RFC 9110, section 11.6.1.
 
-    The dict has the challenge's "scheme", its parameters, by names in lower case, and
-    the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
-    unless it has them. Without a challenge, the dict has the nonce at most.
+    Returns a dict of the challenge's "scheme", its parameters, by names in lower case,
+    and the header DPoP-Nonce as "nonce". A parameter of a later challenge counts if
+    this one does not have it. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenge: dict[str, str] = {}
@@ -11608,30 +11603,30 @@ def challenge_in(headers: Any) -> dict[str, str]:
 
 
 class Authorizer:
-    """Has a client's requests let in: the seam between HTTP and OAuth.
+    """Authorizes a client's requests: the seam between HTTP and OAuth.
 
-        headers(method, url)    returns the headers that let a request in. The URL is
-                                that of the server, without its query
+        headers(method, url)    returns headers that authorize a request. `url` is the
+                                server's, without its query
         handle_unauthorized(refusal, shown, refused, asking)
-                                is called after a 401, or a 403 for want of scope, and
-                                returns whether to send the request again. `refusal` is
-                                the AuthorizationError that is raised if not; it has the
-                                server's `url`, and its `challenge`. `shown` are the
-                                headers that it had, `refused` the statuses that it got
-                                before. Inside `with asking():` the user thinks, and
-                                no call's timeout runs
-    Both are called on the thread of the request, and may raise AuthorizationError. This
-    class calls the program's function auth(challenge).
+                                is called after a 401, or a 403 for want of scope. It
+                                returns whether to send the request again. If not, the
+                                AuthorizationError `refusal` is raised, which has the
+                                server's `url` and `challenge`. `shown` are the
+                                headers that were refused, and `refused` the statuses
+                                of earlier attempts. Use `with asking():` while the user
+                                is asked; no timeout of a call runs inside
+    Both run on the thread of the request, and may raise AuthorizationError. This class
+    calls the program's function auth(challenge).
     """
 
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
-        # Held while the program's function is asked.
+        # Held while the program's function runs.
         self._turn = threading.Lock()
 
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that the program's function gave last."""
+        """Return the headers that the program's function returned last."""
         return self._headers
 
     def handle_unauthorized(
@@ -11641,7 +11636,7 @@ class Authorizer:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Ask the program's function, unless another thread has asked meanwhile."""
+        """Call the program's function, unless another thread has just called it."""
         with self._turn:
             if shown is not self._headers:
                 return True
@@ -11652,7 +11647,7 @@ class Authorizer:
 
 
 def authorizer_for(auth: Any) -> Any:
-    """Return the Authorizer that Client(auth=) stands for."""
+    """Return the Authorizer for the value of Client(auth=)."""
     if hasattr(auth, "handle_unauthorized"):
         return auth
     if auth is not None and not callable(auth):
@@ -11664,13 +11659,12 @@ def authorizer_for(auth: Any) -> Any:
 
 
 class HttpCaller:
-    """Sends HTTP requests to one server: over connections that are kept alive, with
-    what lets them in.
+    """Sends HTTP requests to one server, over connections that are kept alive.
 
-    headers() gives the program's headers for each request; authorizer is an Authorizer.
-    `timeout` bounds connecting, a notification, and the opening of a session. Any
-    thread may cut off a request by its key: the id of the JSON-RPC request in it, or
-    any other object.
+    headers() returns the program's headers for each request, and the Authorizer adds
+    its own. `timeout` bounds connecting, a notification, and the opening of a session.
+    Any thread may cut off a request by its key, which is the id of its JSON-RPC
+    request, or any other object.
     """
 
     connection: Connection
@@ -11683,24 +11677,24 @@ class HttpCaller:
         ssl_context: SSLContext | None,
         timeout: float,
     ) -> None:
-        # After a redirect that has led to a success, this is its target.
+        # After a redirect, this is its target.
         self.url = parse_url(url)
         self.timeout = timeout
         self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
-        # It takes the messages in turn.
+        # Its one thread handles messages in order.
         self.writer = Workers("mcp-writer", 1)
         self.closed = threading.Event()
         self._headers = headers
         self._authorizer = authorizer
         self._ssl_context = ssl_context
         self._proxy, self._proxy_headers = find_proxy(self.url)
-        # Guards what follows, so that no thread shuts the next request on the same
-        # connection.
+        # Guards `_idle` and `_busy`, so that no thread shuts a connection which the
+        # next request already uses.
         self._lock = threading.Lock()
-        # (since when, connection), the latest last.
+        # Idle connections, (since when, connection) each, the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # The HTTP requests that have a connection, each with its socket: http.client lets go of
-        # the socket when the server is going to close the connection.
+        # The requests that have a connection, with its socket, since http.client drops
+        # a socket that the server is going to close.
         self._busy: dict[_HttpRequest, Socket] = {}
 
     def close(self) -> None:
@@ -11722,14 +11716,14 @@ class HttpCaller:
                     shut(sock)
 
     def is_wanted(self, key: object) -> bool:
-        """Return whether the answer to a request is still waited for. For a key that is
-        no request's, return whether the client is open."""
+        """Return whether a thread still waits for the answer to this request. For any
+        other key, return whether the client is open."""
         is_request = isinstance(key, (int, str))
         is_over = is_request and key not in self.connection.protocol.pending
         return not is_over and not self.closed.is_set()
 
     def trace(self, direction: str, line: bytes) -> None:
-        """Give the trace, if there is one, what was sent or received."""
+        """Pass a line to the trace, if there is one."""
         if self.connection.trace is not None:
             self.connection.trace(direction, line)
 
@@ -11742,9 +11736,8 @@ class HttpCaller:
         key: object = None,
         url: SplitResult | None = None,
     ) -> Iterator[_HttpRequest]:
-        """Send an HTTP request, and yield it. The head of the response is read.
-        Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
-        an McpError, which passes."""
+        """Send an HTTP request, and yield it when the head of the response was read.
+        Any exception but McpError, also inside the `with`, becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, key)
         try:
             while not self._is_let_in(http_request, headers, body):
@@ -11753,10 +11746,9 @@ class HttpCaller:
         except (McpError, HttpFailure):
             raise
         except Exception as error:
-            # A response that breaks off looks like one that was read to its end.
+            # Else a response that broke off would look as if it was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
-            # http.client has exceptions of its own, beside OSError.
             text = error_text(error)[:500]
             if self._proxy:
                 text += f" (by the proxy {self._proxy})"
@@ -11771,8 +11763,8 @@ class HttpCaller:
         headers: dict[str, str],
         body: bytes | None,
     ) -> bool:
-        """Send a request. Return False if it is to be sent again: it was redirected, or
-        the Authorizer has got what may let it in. Raises AuthorizationError."""
+        """Send a request. Returns False if it must be sent again, after a redirect or a
+        login. Raises AuthorizationError."""
         given = self._headers()
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         words = map(str, [*given.values(), *shown.values()])
@@ -11784,8 +11776,8 @@ class HttpCaller:
         return False
 
     def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
-        """Do what a response asks for, if the request may be sent again then. Follow a
-        redirect once; after 401, or 403 for want of scope, ask the Authorizer."""
+        """Return whether to send a request again. Follow one redirect; after a 401, or
+        a 403 for want of scope, call the Authorizer."""
         response = http_request.response
         status = response.status
         if status in (307, 308) and status not in http_request.refused:
@@ -11796,7 +11788,7 @@ class HttpCaller:
             return target is not None
         error = challenge_in(response.headers).get("error")
         is_refused = status == 401 or (status == 403 and error == "insufficient_scope")
-        # A DELETE, which ends a session, asks no user to log in.
+        # A DELETE ends a session; the user need not log in for that.
         if not is_refused or http_request.method == "DELETE":
             return False
         refusal = http_request.failure(
@@ -11820,7 +11812,7 @@ class HttpCaller:
         target = url.path or "/"
         self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
         connection = self._take(http_request)
-        # A thread that gives up after this look finds it among the busy ones.
+        # If a thread cuts it off after this check, the socket is in `_busy`.
         if not self.is_wanted(http_request.key):
             raise ConnectionError("given up")
         if url.query:
@@ -11828,7 +11820,7 @@ class HttpCaller:
         if self._proxy and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
             headers = {**headers, **self._proxy_headers}
-        # A server that refuses a large body may answer before it has read it.
+        # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(http_request.method, target, body, headers)
         http_request.response = connection.getresponse()
@@ -11839,12 +11831,12 @@ class HttpCaller:
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
-        """Give a request the latest idle connection that still lives, else a new one."""
+        """Return the latest idle connection that is still open, or a new one."""
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
             while http_request.connection is None and self._idle:
                 since, http_request.connection = self._idle.pop()
-                # Between requests a server says nothing, unless it ends the connection.
+                # Between requests, a server only sends the end of the connection.
                 if since < oldest or is_ready(http_request.connection.sock):
                     http_request.connection.close()
                     http_request.connection = None
@@ -11857,15 +11849,15 @@ class HttpCaller:
         return connection
 
     def _give_back(self, http_request: _HttpRequest) -> None:
-        """Keep a connection whose response was read to its end; close any other."""
+        """Keep a connection whose response was read to its end, or else close it."""
         connection = http_request.connection
         if connection is None:
             return
         is_over = False
-        # If no response came, `response` is None. If the server closes the connection,
-        # or a response broke off, `sock` is None. Both raise here.
+        # `response` is None without a response. `sock` is None if the server closes the
+        # connection, or the response broke off. Both raise an exception here.
         with suppress(Exception), closing(http_request.response) as response:
-            # After the answer, a stream mostly has no more than its end.
+            # After the answer, a stream usually has nothing but its end.
             connection.sock.settimeout(REST_SECONDS)
             is_over = not response.read1(CHUNK)
             connection.sock.settimeout(None)
@@ -11879,8 +11871,8 @@ class HttpCaller:
 
 
 def read_answer(response: HTTPResponse) -> bytes:
-    """Return a body. Of one beyond the limit, the rest stays unread."""
-    # Old Pythons make room at once for all that read() may return.
+    """Return a body. If it is over MAX_MESSAGE, the rest stays unread."""
+    # Old versions of Python allocate at once all that one read() may return.
     body = bytearray()
     while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
         body += data
@@ -11890,7 +11882,7 @@ def read_answer(response: HTTPResponse) -> bytes:
 
 
 class _Post:
-    """A message on its way to the server."""
+    """A message for the server, with its parts that HTTP needs."""
 
     def __init__(self, message: Json) -> None:
         self.message = message
@@ -11898,24 +11890,24 @@ class _Post:
         self.params = object_or_empty(message.get("params"))
         self.row = method_row(message.get("method"))
         self.is_answer = "method" not in message
-        # None: the message is no request.
+        # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
         }
-        # The pool knows its connection by this.
+        # HttpCaller.cut_off() finds its HTTP request by it.
         self.key: object = self if self.request_id is None else self.request_id
 
 
 class HttpTransport(Transport, Outbox):
-    """POSTs each message to a URL, and feeds what comes back, JSON or events:
+    """POSTs each message to a URL, and feeds the response, JSON or events:
     basic/transports/streamable-http.md. The writer POSTs notifications itself, so that
-    nothing overtakes them, and gives any other message to a worker. A POST is never
-    sent twice, unless the server has refused it: else the tool may have run.
+    they stay in order, and gives all other messages to workers. A POST is never sent
+    twice, unless the server refused it, since the tool may have run.
 
-    What belongs to a session alone is in LegacyHttp.
+    LegacyHttp adds sessions.
     """
 
     feeds = True
@@ -11939,7 +11931,7 @@ class HttpTransport(Transport, Outbox):
     def send(self, message: Json) -> None:
         post = _Post(message)
         if post.row.cancels:
-            # In the modern era, this is the cancellation.
+            # In the modern era, the end of its connection cancels a request.
             self.caller.cut_off(post.params.get("requestId"))
         self.caller.writer.submit(partial(self._write, post))
 
@@ -11958,13 +11950,13 @@ class HttpTransport(Transport, Outbox):
             self.post_notification(post)
 
     def post_notification(self, post: _Post) -> None:
-        """POST what no other thread would give up: the timeout cuts it off. It does so
-        once: what is sent again, after a login, waits for its response without end."""
+        """POST a message that no other thread waits for. The timeout cuts it off once;
+        a second attempt, after a login, is not bounded."""
         with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
             self._send(post)
 
     def _send(self, post: _Post) -> None:
-        """POST a message. A request's failure is its answer."""
+        """POST a message. A failure ends the request in it."""
         try:
             self._post(post)
         except Exception as error:
@@ -11973,14 +11965,14 @@ class HttpTransport(Transport, Outbox):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
 
     def _post(self, post: _Post) -> None:
-        # "The client MUST NOT send JSON-RPC responses", and the end of its connection
-        # is what cancels a request.
+        # "The client MUST NOT send JSON-RPC responses". A cancellation needs no
+        # message.
         if not (post.row.cancels or post.is_answer):
             self.post(post, {})
 
     # One message
     def post(self, post: _Post, more_headers: dict[str, str]) -> None:
-        """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
+        """POST a message, and feed the response. Raises McpError, HttpFailure."""
         headers = {**post.headers, **more_headers, **self._mirrors(post)}
         stream = EventStream()
         body = b""
@@ -11997,7 +11989,7 @@ class HttpTransport(Transport, Outbox):
                 self.feed_events(response, post.request_id, stream)
             else:
                 body = read_answer(response)
-        # Only now, when the next call may have the connection.
+        # The next call may already use the connection.
         if body and content_type(response) == JSON_TYPE:
             self.connection.receive(body)
         self.resume(post, stream)
@@ -12005,15 +11997,15 @@ class HttpTransport(Transport, Outbox):
             raise http_request.failure(body, why)
 
     def begin(self, post: _Post, headers: Any) -> None:
-        """Take note of a response's headers, before anything of it is fed."""
+        """Read the headers of a response, before its body is fed."""
 
     def resume(self, post: _Post, stream: EventStream) -> None:
-        """Go on with a stream that has ended, if that can be."""
+        """Continue a stream that has ended, if possible."""
 
     def feed_events(
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventStream
     ) -> None:
-        """Feed events, until the response ends, or the request is answered."""
+        """Feed events until the response ends, or the request is answered."""
         for kind, text in stream.read(response):
             if kind == "message" and text:
                 self.connection.receive(text)
@@ -12028,7 +12020,7 @@ class HttpTransport(Transport, Outbox):
         with suppress(McpError):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
-        # An error without our id is for us if its status is 400: it is about the POST.
+        # With status 400, an error without our id is about the POST as well.
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return http_request.failure(body)
@@ -12038,8 +12030,8 @@ class HttpTransport(Transport, Outbox):
         return rejection
 
     def _mirrors(self, post: _Post) -> dict[str, str]:
-        """Return the headers that mirror a message. A value that no header can mirror,
-        or that is not there, is left to the server's judgement."""
+        """Return the headers that mirror a message. A value that is missing, or that no
+        header can mirror, has none."""
         values = mirrored_headers(
             post.message, self.connection.endpoint.header_parameters
         )
@@ -12050,23 +12042,25 @@ class HttpTransport(Transport, Outbox):
         )
 
 
-# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs
-# what follows: to drop the era, delete it, and have the client make an HttpTransport.
+# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. The code above does
+# not use it. To drop the era, delete the rest of the section, and have the client make
+# an HttpTransport.
 
 
 class LegacyHttp(HttpTransport):
-    """An HttpTransport that speaks of sessions, too, once an `initialize` was sent:
+    """An HttpTransport that also has sessions, once an `initialize` was sent:
 
         POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
         POST --> 404 --> initialize --> the same POST again
         POST --> 4xx to `initialize` --> GET --> HTTP+SSE, if there is such a stream
 
-    What the server says by itself is the answer to a GET, which is sent again as long
-    as the session lasts. Over HTTP+SSE (basic/transports.md of 2024-11-05), all that
-    the server says comes on one stream, whose first event says where to POST.
+    Messages that the server sends by itself arrive in response to a GET, which is sent
+    again as long as the session lasts. Over HTTP+SSE (basic/transports.md of
+    2024-11-05), all messages arrive on one stream, whose first event has the URL for
+    POSTs.
 
-    When a session is lost, one thread opens a new one for all. It passes the result of
-    `initialize` to set_server_info(), and a worker then calls on_new_session().
+    When a session is lost, one thread opens a new one. It passes the result of
+    `initialize` to set_server_info(), and then a worker calls on_new_session().
     """
 
     def __init__(
@@ -12078,21 +12072,21 @@ class LegacyHttp(HttpTransport):
         super().__init__(caller)
         self._set_server_info = set_server_info
         self._on_new_session = on_new_session
-        # The id of the session. None before `initialize` is answered, and where a
-        # server gives none.
+        # The id of the session. None before `initialize` is answered, and for a server
+        # without sessions.
         self._session: str | None = None
-        # The latest `initialize`; without one, this is the modern era.
+        # The latest `initialize`; {} in the modern era.
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
-        # Where to POST over HTTP+SSE. `_is_answered` is set when that is known, and
+        # The URL for POSTs over HTTP+SSE. `_is_answered` is set when it is known, and
         # when the stream has ended.
         self._place: SplitResult | None = None
         self._is_answered = threading.Event()
 
     def close(self) -> None:
-        """End the session, if there is one, then cut off every request. Blocks for
-        twice EXIT_SECONDS at most."""
+        """End the session, and cut off every request. Blocks for twice EXIT_SECONDS at
+        most."""
         if self._session is not None:
             start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
         super().close()
@@ -12104,12 +12098,12 @@ class LegacyHttp(HttpTransport):
             pass
 
     def _headers(self, session: str | None) -> dict[str, str]:
-        """Return the headers that every request has, but the first of a session."""
+        """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
         return add_given(headers, **{"Mcp-Session-Id": session})
 
     def _post(self, post: _Post) -> None:
-        """POST a message, in the session that there is."""
+        """POST a message, in the session if there is one."""
         if post.opens_session:
             self._opening = post.message
         if not self._opening:
@@ -12128,7 +12122,7 @@ class LegacyHttp(HttpTransport):
             elif not self._fall_back(post, error):
                 raise
         if post.row.handshake and post.request_id is None:
-            # "notifications/initialized": now the server may speak.
+            # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post, session: str | None) -> None:
@@ -12146,10 +12140,10 @@ class LegacyHttp(HttpTransport):
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
-        """Try HTTP+SSE, as servers of 2024-11-05 have it. Return whether it is
-        there."""
+        """Try HTTP+SSE, the transport of 2024-11-05. Returns whether the server has
+        it."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
-        # a GET request to the server URL". The old transport refuses without JSON-RPC.
+        # a GET request to the server URL".
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
             return False
@@ -12162,20 +12156,20 @@ class LegacyHttp(HttpTransport):
     def _is_lost(
         self, session: str | None, post: _Post, error: McpError | HttpFailure
     ) -> bool:
-        """Return whether a POST was rejected because its session is no more."""
+        """Return whether a POST was rejected because its session is lost."""
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
         is_lost = error.http_status == 404
         if error.http_status == 400:
             is_lost = re.search(_NO_SESSION, str(error)) is not None
-        # An answer is lost with its question's session.
+        # An answer belongs to its question's session.
         is_bound = post.row.handshake or post.is_answer
         return is_lost and session is not None and not is_bound
 
     def _renew(self, lost: str | None) -> None:
         """Open a session in place of a lost one, unless another thread has done so.
-        This thread sends `initialize` and reads the answer itself, as the workers may
-        all be waiting. Raises what came in place of a result."""
+        This thread sends `initialize` and reads the answer itself, since all workers
+        may be waiting. Raises the error of that request."""
         with self._renewing:
             if self._session != lost:
                 return
@@ -12198,7 +12192,7 @@ class LegacyHttp(HttpTransport):
 
     # Streams
     def _listen(self, session: str | None) -> None:
-        """Hear what the server says by itself, as long as a session lasts."""
+        """Receive what the server sends by itself, as long as a session lasts."""
         try:
             self._follow(EventStream(), session, None)
         except Exception as error:
@@ -12208,9 +12202,8 @@ class LegacyHttp(HttpTransport):
         self, stream: EventStream, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
-        its session is over. A server that is away is waited for; one that refuses is
-        left. More than MAX_FAILURES in a row raise the last one, unless this listens to
-        a session, and was heard before."""
+        its session is over. Returns if the server refuses. Raises the last of more than
+        MAX_FAILURES in a row, except for an established listening stream."""
         has_begun = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
@@ -12225,7 +12218,7 @@ class LegacyHttp(HttpTransport):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
                 elif status < 500:
-                    # It has no such stream, or has it no more.
+                    # The server does not have this stream.
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
@@ -12237,7 +12230,7 @@ class LegacyHttp(HttpTransport):
         headers = self._headers(self._session)
         headers["Accept"] = EVENT_TYPE
         if stream.last_id:
-            # As event sources send it: bytes of UTF-8.
+            # Event sources send it in UTF-8.
             headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
         with self.caller.send("GET", headers, key=request_id) as http_request:
             response = http_request.response
@@ -12247,13 +12240,10 @@ class LegacyHttp(HttpTransport):
 
     # HTTP+SSE
     def _hear_old(self) -> None:
-        """GET the stream, and feed its events until it ends; then so does the
-        conversation."""
+        """GET the stream, and feed its events. The conversation ends with it."""
         why = "the server closed the stream"
         try:
-            with self.caller.send(
-                "GET", {"Accept": EVENT_TYPE}, key=self
-            ) as http_request:
+            with self.caller.send("GET", {"Accept": EVENT_TYPE}) as http_request:
                 for kind, text in EventStream().read(http_request.response):
                     self._take_event(kind, text)
         except Exception as error:
