@@ -11459,10 +11459,10 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     is_direct = proxy_bypass(str(url.hostname))
     address = "" if is_direct else getproxies().get(url.scheme, "")
     login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
-    headers = {}
-    if login:
-        headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
-    return place, headers
+    if not login:
+        return place, {}
+    credentials = _base64(unquote(login).encode())
+    return place, {"Proxy-Authorization": f"Basic {credentials}"}
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -12245,20 +12245,17 @@ class LegacyHttp(HttpTransport):
         try:
             with self.caller.send("GET", {"Accept": EVENT_TYPE}) as http_request:
                 for kind, text in EventStream().read(http_request.response):
-                    self._take_event(kind, text)
+                    if kind == "message" and text:
+                        self.connection.receive(text)
+                    elif kind == "endpoint" and self._place is None:
+                        reference = text[:MAX_HEAD].decode("utf-8", "replace")
+                        self._place = follow_reference(self.caller.url, reference)
+                        self._is_answered.set()
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
         self._is_answered.set()
         if self._place is not None:
             self.connection.close(ConnectionClosed(why))
-
-    def _take_event(self, kind: str, text: bytes) -> None:
-        if kind == "message" and text:
-            self.connection.receive(text)
-        elif kind == "endpoint" and self._place is None:
-            reference = text[:MAX_HEAD].decode("utf-8", "replace")
-            self._place = follow_reference(self.caller.url, reference)
-            self._is_answered.set()
 
     def _post_old(self, post: _Post) -> None:
         with self.caller.send(
