@@ -1748,7 +1748,7 @@ class Protocol:
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries                   close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
-#     LegacyHttp._is_answered       the endpoint's URL        the event; `timeout`
+#     LegacyHttp._is_answered        the endpoint's URL        the event; `timeout`
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
 #
@@ -9511,14 +9511,13 @@ class Client:
 # 16. HTTP messages ###########################################################
 ###############################################################################
 
-# The parts of an HTTP message: a request's head, the sizes of chunks, the events of a
-# stream, and the headers of basic/transports/streamable-http.md that mirror what a
-# gateway would otherwise have to read in the body. Functions of bytes and values, and
-# one small parser.
+# This section parses and encodes the parts of HTTP messages: a request's head, the
+# sizes of chunks, the events of a stream, and the headers that repeat parts of the body
+# for gateways (basic/transports/streamable-http.md). It opens no connection.
 
 MAX_HEAD = 64 << 10  # bytes of a head
-# "Integer values MUST be within the safe range for JavaScript": beyond it, programs
-# that keep them as floats take two of them for one.
+# "Integer values MUST be within the safe range for JavaScript": larger ones lose digits
+# in programs that store them as floats.
 MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
@@ -9527,9 +9526,10 @@ _TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """Return the headers that mirror a message: {header: value, or None for none}.
+    """Return the headers that mirror a message, {name: value}. The value is None where
+    the message has none.
 
-    `parameters(tool)` gives a tool's header_parameters().
+    parameters: parameters(tool) returns the header_parameters() of a tool
     """
     row = method_row(message.get("method"))
     params = object_or_empty(message.get("params"))
@@ -9543,14 +9543,14 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     return headers
 
 
-# Printable ASCII that neither begins nor ends with a space goes as it is, unless it
-# looks like text that is encoded.
+# Printable ASCII without a space at either end is sent unencoded, unless it looks like
+# an encoded value.
 _PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
 _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
 def encode_header(value: object) -> str | None:
-    """Encode a value for a header; return None if no header can mirror it.
+    """Encode a value for a header. Returns None if no header can mirror it.
 
     See basic/transports/streamable-http.md#value-encoding.
     """
@@ -9566,13 +9566,13 @@ def encode_header(value: object) -> str | None:
 
 
 def is_mirrored(text: str, value: object) -> bool:
-    """Return whether Mcp-Name, or an Mcp-Param, says this value."""
+    """Return whether a header's text, of Mcp-Name or an Mcp-Param, means this value."""
     if text.startswith("=?base64?") and text.endswith("?="):
         try:
             text = _parse_base64(text[9:-2]).decode("utf-8")
         except ValueError:
             return False
-    # Raw bytes beyond ASCII are refused, even if the body has the same.
+    # "Header field values must consist of visible ASCII characters".
     elif not text.isascii():
         return False
     if isinstance(value, (str, bool)):
@@ -9584,7 +9584,7 @@ def is_mirrored(text: str, value: object) -> bool:
 
 
 class HttpError(InvalidRequest):
-    """A request that is refused for its HTTP side; `headers` go into the answer."""
+    """An HTTP request is refused. The response has this status and these headers."""
 
     def __init__(
         self,
@@ -9598,8 +9598,8 @@ class HttpError(InvalidRequest):
 
 
 def read_lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a response as they come, each without its LF or CR LF. A
-    response that breaks off, or has a line over the limit, ends like any other."""
+    """Yield the lines of a response as they arrive, without their LF or CR LF. The
+    lines end where the response breaks off, or has a line over MAX_MESSAGE."""
     line = bytearray()
     with suppress(Exception):
         while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
@@ -9611,9 +9611,9 @@ def read_lines(response: HTTPResponse) -> Iterator[bytes]:
 
 
 class EventStream:
-    """A stream of server-sent events, as the HTML standard defines them, which may take
-    several responses: the client asks for the next one after `retry` seconds, and sends
-    `last_id`. No MCP server ends a line by CR alone, so this does not."""
+    """A stream of server-sent events, as the HTML standard defines them. It may span
+    several responses: after `retry` seconds, the client requests the next one and sends
+    `last_id`. A CR alone ends no line here, as no MCP server sends one."""
 
     last_id = ""
     retry = 1.0
@@ -9621,7 +9621,7 @@ class EventStream:
     def read(self, response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
         """Yield the events of a response, (type, data) each, until it ends."""
         fields: dict[str, str] = {}
-        # With a line end behind each line.
+        # The lines of the event's data, each with its LF.
         data = bytearray()
         for line in read_lines(response):
             name, _, value = line.partition(b":")
@@ -9634,7 +9634,8 @@ class EventStream:
             elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
                 fields[field] = value.decode("utf-8", "replace")
             elif not line:
-                # Only now: a client that reconnects must not miss an unfinished event.
+                # The id counts only now. A client that reconnects earlier gets the
+                # unfinished event again.
                 self._end_event(fields)
                 if data:
                     yield fields.get("event", "message"), bytes(data[:-1])
@@ -9644,37 +9645,37 @@ class EventStream:
     def _end_event(self, fields: dict[str, str]) -> None:
         self.last_id = fields.get("id", self.last_id)
         if re.fullmatch("[0-9]{1,9}", fields.get("retry", "")):
-            # The delay is neither 0, which would be a busy loop, nor endless.
+            # A delay of 0 would be a busy loop.
             seconds = int(fields["retry"]) / 1000
             self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
 
 
-# The part of a request before its body: RFC 9112. The names of `fields` are in lower
-# case; `size` is the length of the body, None for one in chunks; `last` says that the
-# answer ends the connection.
+# The head of a request: RFC 9112. The names of `fields` are in lower case. `size` is
+# the length of the body; it is None if the body comes in chunks. `last` is whether the
+# connection ends after the response.
 Head = namedtuple("Head", "method target version fields size last")
 
-# A whole head. No control character but the tab is in a field.
+# A complete head. A field has no control character but the tab.
 _HEAD = (
     rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
-# These fields must not repeat: a proxy might use the other value. The values of any
-# other field are a list.
+# These fields must not repeat: a proxy might use the other value. The values of other
+# fields are joined to a list.
 _SINGLE = "host|origin|authorization|content-.*|transfer-encoding|mcp-.*"
 _LENGTH = "[0-9]{1,18}"
 
 
 def parse_head(data: bytes) -> Head:
-    """Parse the head of a request, the blank line included.
+    """Parse the head of a request, with its blank line.
 
-    Raises HttpError for whatever could be read in two ways. Its text quotes nothing: a
-    head that cannot be read may hold a token anywhere.
+    Raises HttpError for an ambiguous head. The error quotes nothing of it, as a
+    malformed head may have a token anywhere.
 
-    The standard library parses heads as those of e-mails. That takes 52 us a head, and
-    this 8; and it accepts folded lines, lines without CR and NUL, and drops all fields
-    behind a line that it does not like.
+    The standard library's parser is made for e-mail. It takes 52 us for a head, and
+    this one 8. It also accepts folded lines, lines without CR, and NUL, and it drops
+    all fields after a malformed line.
     """
     head = re.fullmatch(_HEAD, data)
     if head is None:
@@ -9702,15 +9703,15 @@ def parse_head(data: bytes) -> Head:
 
 
 def _body_size(fields: dict[str, str], version: str) -> int | None:
-    """Return the length of the body; None for one in chunks. Raises HttpError."""
+    """Return the length of a body, or None for a body in chunks. Raises HttpError."""
     coding = fields.get("transfer-encoding")
     if coding is None:
         length = fields.get("content-length", "0")
         if not re.fullmatch(_LENGTH, length):
             raise HttpError(400, f"Content-Length: {show(length)}")
         return int(length)
-    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how
-    # requests are smuggled.
+    # Request smuggling uses a length beside chunks, unknown codings, and chunks in
+    # HTTP/1.0.
     is_chunked = coding.lower() == "chunked" and version != "1.0"
     if "content-length" in fields or not is_chunked:
         raise HttpError(400, "expected one Content-Length, or chunks")
@@ -9721,16 +9722,16 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 # 17. HTTP streams ############################################################
 ###############################################################################
 
-# An Exchange is one HTTP request with its answer: JSON, or a stream of events. It is
-# the Outbox of the JSON-RPC request that it brings. An HttpConnection is the
-# conversation of one POST. Nothing here knows of sockets, of WSGI, or of sessions.
+# An Exchange is one HTTP request with its response: JSON, or a stream of events. It is
+# also the Outbox of the JSON-RPC request in its body. An HttpConnection is the
+# conversation of one POST. This section does not depend on sockets, WSGI or sessions.
 
-# A stream that its client does not read keeps its latest messages.
-MAX_EVENTS = 1_000
-# All large messages at work may hold so many bytes, by estimate: a body while it
-# arrives; four times that when it is decoded, and MEMBER_SIZE for each comma, since
-# what stands behind it becomes a Python object; an answer twice, until it is sent. For
-# a small body there is always room, and for a large one that is alone.
+MAX_EVENTS = 1_000  # that wait for a slow client; beyond that, the oldest are dropped
+# All large messages together may occupy this many bytes, by estimate. A body counts
+# with its size while it arrives. Decoded, it counts with four times its size, and
+# MEMBER_SIZE for each comma, since another Python object follows that. An answer counts
+# twice until it is sent. A body up to SMALL_BODY is always admitted, and so is a lone
+# large one.
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
@@ -9743,66 +9744,65 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# Made once: each modern request ends with it.
+# One instance serves all, since each modern request ends with it.
 _OVER = ConnectionClosed("the conversation is over")
 
 
 class Exchange(Outbox):
-    """One HTTP request, and its answer:
+    """One HTTP request and its response:
 
         OPENING --events--> STREAMING --the last event--> OVER
            +-------- reply(), or a lone answer ------------^
            +-------- client_left() ------------------------^
 
-    The answer to a JSON-RPC request is JSON if it comes alone; else events, the answer
-    last. Any thread may queue a message, and flush; one at a time writes. If the client
-    leaves, the rest is dropped.
+    If the answer to a JSON-RPC request is the only message, the response is JSON. Else
+    it is a stream of events that ends with the answer. Any thread may queue messages
+    and flush; one thread at a time writes. When the client has left, messages are
+    dropped.
 
-    The names of `headers` are in lower case. A carrier brings exchanges from an HTTP
-    server: it derives a class from this one, and implements these methods; hung_up()
-    may be left out. All but that raise OSError when the client is gone:
-        read_body()                   returns the whole body; it calls claim() before it
-                                      reads, and raises HttpError for a body that is not
-                                      whole
-        start(status, headers, body)  sends the answer; if `body` is None, only the head
-                                      that comes before events
-        put(events, ending)           sends events, without delay
-        hung_up()                     returns whether the client is gone, without
-                                      blocking
+    The names of `headers` are in lower case. A carrier connects exchanges to an HTTP
+    server. It is a subclass with the following methods, of which hung_up() is optional.
+    The others raise OSError when the client is gone:
+        read_body()                   returns the complete body. It calls claim() before
+                                      it reads, and raises HttpError if the body is
+                                      incomplete
+        start(status, headers, body)  sends the response; if `body` is None, it sends
+                                      only the head, and events follow
+        put(events, ending)           sends events at once
+        hung_up()                     returns whether the client is gone; never blocks
     """
 
     OPENING = "opening"
     STREAMING = "streaming"
     OVER = "over"
-    # The methods of a carrier
+    # The carrier's methods.
     read_body: Callable[[], bytes]
     start: Callable[[int, dict[str, str], bytes | None], None]
     put: Callable[[bytes, bool], None]
     state = OPENING
-    # The status of the answer; 0 until there is one.
+    # The status of the response; 0 before it begins.
     status = 0
-    # The reason why it was refused, if that is not in its body.
+    # Why the HTTP request was refused, for the access log.
     reason = ""
-    # Whether the TCP connection ends with this answer: its thread is busy until the
-    # handler returns, so no HTTP request can follow.
+    # Whether the TCP connection ends after this response.
     is_last = False
-    # The claims of its token.
+    # The claims of the request's token.
     auth: Json | None = None
-    # What its body says; None when that was taken.
+    # The decoded body, until it is served.
     message: Any = None
-    # The estimate of what it holds.
+    # The bytes that it occupies, by estimate: see MAX_LOAD.
     load = 0
-    # The id of the JSON-RPC request in its body.
+    # The id of the JSON-RPC request in the body.
     request_id: RequestId | None = None
-    # The parts of its message that its headers mirror.
+    # The headers that mirror the message.
     mirrored: Json = {}
-    # The status of an answer that comes alone.
+    # The status of an answer that is the only message.
     answer_status = 200
     # Whether the last message was queued.
     complete = False
-    # Whether its own thread waits, and writes what others queue.
+    # Whether the exchange's own thread waits, and writes what others queue.
     is_waiting = False
-    # Whether the answer came, or began, as events; and what these begin with.
+    # Whether the response is a stream of events, and the bytes with which that begins.
     is_stream = False
     primer = b""
 
@@ -9822,19 +9822,19 @@ class Exchange(Outbox):
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # Headers that its answer gets, whichever answer that is.
+        # Headers that every response to this request has.
         self.extra: dict[str, str] = {}
-        # The latest messages that wait, each behind the line of its id, if it has one.
+        # The messages that wait, each with the line of its event's id, if it has one.
         self.events: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
-        # Held by the thread that writes events.
+        # Held by the thread that writes.
         self._writing = threading.Lock()
-        # An item here wakes its thread, which then looks again.
+        # An item here wakes the exchange's own thread.
         self.bell: SimpleQueue[None] = SimpleQueue()
 
     # The request
     def read_message(self) -> None:
-        """Read the message, or batch. Raises InvalidRequest, of which HttpError is one,
-        ParseError, OSError."""
+        """Read and decode the body. Raises HttpError, InvalidRequest, ParseError, and
+        OSError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
@@ -9850,8 +9850,8 @@ class Exchange(Outbox):
             self.request_id = envelope["id"]
 
     def claim(self, size: int, load: int = 0) -> None:
-        """Make room for a body of `size` bytes; when it is decoded, it weighs `load`.
-        Raises HttpError."""
+        """Reserve memory for a body of `size` bytes, which takes `load` when it is
+        decoded. Raises HttpError if it is too large, or too much is in use."""
         if size > self.endpoint.max_body:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
         self.load = load or size
@@ -9865,12 +9865,12 @@ class Exchange(Outbox):
         headers: dict[str, str],
         body: bytes = b"",
     ) -> None:
-        """Answer with this and no more."""
+        """Send a complete response."""
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        # Rule 10: write first, be over afterwards. Its own thread closes the connection
-        # as soon as it is over. OSError: the client has left.
+        # Rule 10: write before the exchange is over, since its own thread then closes
+        # the connection. OSError: the client has left.
         with suppress(OSError):
             self._start(status, headers, body)
         self.state = self.OVER
@@ -9882,12 +9882,12 @@ class Exchange(Outbox):
         self.add(encode_message(message))
 
     def add(self, message: bytes, event_id: bytes = b"") -> None:
-        """Queue an encoded message. Beyond MAX_EVENTS, the oldest is dropped."""
+        """Queue an encoded message."""
         self.events.append((event_id, message))
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, the last event of a POST. Some errors set the HTTP status,
-        which counts if no event went before."""
+        """Queue an answer, which is the last message of a POST. Some errors set the
+        HTTP status, unless events were sent before."""
         if answer is not None:
             self.add(encode_answer(answer, request)[1])
             if request is not None and request.modern and "error" in answer:
@@ -9896,13 +9896,14 @@ class Exchange(Outbox):
         self.complete = self.method == "POST"
 
     def end(self) -> None:
-        """End the answer, whether it was given or not."""
+        """End the response, with or without an answer."""
         self.complete = True
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Have its own thread write. If that is in a handler, this one writes the end,
-        and so does the handler itself."""
+        """Wake the exchange's own thread, which writes. While that thread runs a
+        handler, it flushes by itself, and any other thread writes the end of the
+        response."""
         is_own = threading.get_ident() == self.thread
         if (self.complete or is_own) and not self.is_waiting:
             self.flush()
@@ -9910,10 +9911,10 @@ class Exchange(Outbox):
             self.bell.put(None)
 
     def flush(self, more: bytes = b"") -> None:
-        """Write the messages that wait; then `more`, raw bytes such as a comment. May
-        block for a slow client, whose deadline bounds that."""
-        # Checked twice: when the client has left, do not wait for a thread that still
-        # writes.
+        """Write the messages that wait, and then `more`, raw bytes such as a comment.
+        Blocks while the client is slow, until its deadline."""
+        # This is checked twice. If the client has left, do not wait for a thread that
+        # is still writing.
         if self.state == self.OVER:
             return
         try:
@@ -9924,8 +9925,8 @@ class Exchange(Outbox):
             self.connection.client_left(self)
 
     def _write_waiting(self, more: bytes) -> None:
-        # Rule 10: check `complete` first. If all was queued before, all is in the
-        # queue.
+        # Rule 10: check `complete` before emptying the queue, since the last message is
+        # queued before `complete` is set.
         ending = self.complete
         queue = self.events
         events = [queue.popleft() for _ in range(len(queue))]
@@ -9968,21 +9969,21 @@ class Exchange(Outbox):
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
-        """Write nothing more. Never blocks."""
+        """Drop all that is not written. Never blocks."""
         self.state = self.OVER
         self.is_last = True
         self.bell.put(None)
 
     def wait_until_over(self, comment_seconds: float) -> None:
-        """Write what others queue, until the answer is over. While nothing comes, a
-        comment keeps the stream open."""
+        """Write what other threads queue, until the response is over. Comments keep a
+        silent stream open."""
         self.is_waiting = True
         while self.state != self.OVER:
             comment = b""
             try:
                 get_within(self.bell, comment_seconds)
             except Empty:
-                # Before the answer begins, a comment would make events of it.
+                # Before the response begins, a comment would turn it into a stream.
                 comment = b":\n\n" if self.status else b""
             self.flush(comment)
 
@@ -9995,23 +9996,23 @@ ACCESS_LOGGER = "mcp_lite.http"
 
 
 def log_access(exchange: Exchange) -> None:
-    """Log a line for an exchange that is over, to the logger "mcp_lite.http":
+    """Log one line for a finished exchange, to the logger "mcp_lite.http":
 
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast ada
         127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
 
-    That is the client's address, method, path, status, milliseconds, the method and
-    name of the message, and the caller, as the claim `sub` of its token names it. The
-    level is INFO; it is WARNING for a status from 400 on. "-" stands for a part that is
-    missing, such as the status if the client left before it got one, or method and path
-    of a request that did not come whole. The line shows no query, no token, and nothing
-    else of a body. Nothing is logged while that logger has no handler.
+    The columns are the client's address, the HTTP method, the path, the status, the
+    milliseconds, the method and the name in the message, and the caller, which is the
+    claim `sub` of the token. A missing part is "-": the status if the client left
+    before the response, or method and path if the head is malformed. The level is INFO,
+    or WARNING for a status from 400 on. The line shows no query, no token, and nothing
+    else of the body. Without a handler for that logger, nothing is logged.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
     columns = [
-        # A socket for both families writes an address of IPv4 as ::ffff:192.0.2.1.
+        # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
         exchange.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
@@ -10024,28 +10025,27 @@ def log_access(exchange: Exchange) -> None:
         ],
         str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
     ]
-    # No peer adds another column, or line.
+    # A peer cannot add a column, or a line.
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
     log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
 
 
-# When a handler answers with one of these errors, the HTTP status says so as well. The
-# specification wants "404 Not Found and a JSON-RPC error with code -32601" for an
-# unknown method, and "400 Bad Request" for a missing capability.
+# A lone answer with one of these errors has the error's HTTP status. The specification
+# wants "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and
+# "400 Bad Request" for a missing capability.
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
 
 
 class HttpConnection(Connection):
-    """The conversation of one POST: its message, and the answer. The thread that brings
-    the exchange serves it, so there are no workers. If the client leaves, its request
-    is cancelled."""
+    """The conversation of one POST. The exchange's own thread serves the message, so
+    there are no workers. If the client leaves, its request is cancelled."""
 
     is_remote = True
-    # When it was used last, by time.monotonic().
+    # The time of its latest use, by time.monotonic().
     used = 0.0
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox) -> None:
@@ -10060,10 +10060,10 @@ class HttpConnection(Connection):
         self.http = http
 
     def take(self, exchange: Exchange) -> None:
-        """Serve the message of a POST, on its thread. A request gets its answer, a
-        refusal the status of its error; all else gets 202. Raises InvalidRequest."""
+        """Serve the message of a POST on this thread. The response is the answer to a
+        request, an error, or 202 without a body. Raises InvalidRequest."""
         event = self.protocol.receive(exchange.message)
-        # What stays open must not hold it.
+        # Free the memory, since a subscription stays open.
         exchange.message = None
         self.prepare(exchange, event)
         if isinstance(event, Request):
@@ -10075,7 +10075,7 @@ class HttpConnection(Connection):
             exchange.reply(202, {})
 
     def prepare(self, exchange: Exchange, event: Event) -> None:
-        """Tell a request who makes it."""
+        """Give a request the headers and the claims of its HTTP request."""
         if isinstance(event, Request):
             event.auth = exchange.auth
             event.headers = exchange.headers
@@ -10087,32 +10087,32 @@ class HttpConnection(Connection):
             exchange.reply(202, {})
         self.act(request, outbox)
         if request.row.stays_open:
-            # A subscription keeps nothing of its message but what it was granted.
+            # A subscription needs no part of its message any more.
             request.params = request.meta = {}
             request.capabilities = request.client_info = {}
             self.http.loads.pop(exchange, None)
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        """Return what takes the messages about a request. None: its POST gets 202."""
+        """Return the Outbox for messages about a request. None: its POST gets 202."""
         return None if request.is_notification else exchange
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
-        """Answer a message that was refused."""
+        """Respond to a message that the Protocol refused."""
         reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
         status = McpError.from_wire(reply["error"]).http_status
         exchange.reply(status, _JSON, encode_answer(reply, None)[1])
 
     def client_left(self, exchange: Exchange) -> None:
-        """Take note that the client of an exchange has hung up. Never blocks."""
+        """End an exchange whose client has hung up. Never blocks."""
         exchange.client_left()
         self.cancel_requests()
 
     def retire(self) -> None:
-        """End what only listens: the server closes."""
+        """End subscriptions, since the server closes."""
         self.http.server.input_ended(self)
 
     def end(self) -> None:
-        """End the conversation, and cancel what is at work in it."""
+        """End the conversation, and cancel its requests."""
         self.http.server.disconnected(self)
         self.lose(_OVER)
 
@@ -10121,10 +10121,10 @@ class HttpConnection(Connection):
 # 18. HTTP endpoint ###########################################################
 ###############################################################################
 
-# One endpoint for every revision (basic/transports/streamable-http.md and its
-# predecessors). HttpEndpoint judges who may ask, and serves the modern era: one POST,
-# one answer. All that only the legacy era has stands below it, from SessionStream on:
-# sessions, streams that a client comes back to, batches, and HTTP+SSE.
+# One endpoint serves every revision (basic/transports/streamable-http.md and its
+# predecessors). HttpEndpoint admits requests, and serves the modern era: one POST, one
+# answer. The legacy era follows, from SessionStream on: sessions, streams that a client
+# can resume, batches, and HTTP+SSE.
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -10140,7 +10140,7 @@ _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 class HttpEndpoint:
     """The HTTP side of a server: it answers exchanges. The options are start_http's."""
 
-    # Between the comments that keep a silent stream open.
+    # The time between the comments that keep a silent stream open.
     comment_seconds = 15.0
 
     def __init__(
@@ -10161,37 +10161,37 @@ class HttpEndpoint:
         self.server = server
         self.loop = EventLoop()
         self.max_body = max_body
-        # What large messages hold, up to MAX_LOAD in all. Here and below, each
+        # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
         # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
-        # Held by the thread that decodes a large body.
+        # Held by the thread that decodes a large body, as no other thread can run then.
         self.decoding = threading.Lock()
-        # Told of what is refused because there is no room for it.
+        # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
-        # For ctx.on_cancel(), as the thread of a request is in its handler.
+        # For ctx.on_cancel(), since the thread of a request is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
         if verify is not None and not callable(verify):
-            # A look-up compares hashes first, whose key is random: its time tells
-            # nothing.
+            # The time of a look-up reveals nothing about a token: it depends on hashes
+            # with a random key.
             self._verify = dict(verify).get
         more_hosts = map(_host_name, _check_names("allowed_hosts", allowed_hosts))
         self.hosts = {"localhost", "127.0.0.1", "[::1]", *more_hosts}
         self._origins = _check_names("allowed_origins", allowed_origins)
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
-        # {path: {method: what answers it}}; None is any path.
+        # {path: {method: the function that answers}}; the path None is any path.
         place = None if path is None else path.rstrip("/")
         self.routes: dict[str | None, Json] = {place: {"POST": self._post}}
         self.legacy = LegacyEndpoint(self, stateless, place)
-        # What any client may read: without a token, under any name of this host, from
-        # any page.
+        # Any client may read these: without a token, under any host name, from any
+        # page.
         public = dict(public_routes or {})
         if health is not None:
             public[health] = lambda request: (200, {"Cache-Control": "no-store"}, b"")
         self._metadata = resource_metadata or {}
         if resource_metadata:
-            # RFC 9728, section 3.1: it stands between the host and the path.
+            # RFC 9728, section 3.1: the well-known part is between host and path.
             url = re.sub(
                 "(?<=://)[^/]*",
                 rf"\g<0>{_WELL_KNOWN}",
@@ -10212,10 +10212,11 @@ class HttpEndpoint:
             self.routes[each.rstrip("/")] = {"GET": serve, "HEAD": serve}
 
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
-        """Answer one HTTP request, and return when nothing more will be written. An
-        `error` refuses it. Never raises."""
+        """Answer one HTTP request. Returns when the response is over. Never raises.
+
+        error: refuses the request, unless its path is public
+        """
         try:
-            # What any client may read, such as `health`, is told in any case.
             if error is not None and exchange.path.rstrip("/") not in self._public:
                 raise error
             line = f"{exchange.method} {exchange.path}"
@@ -10242,10 +10243,10 @@ class HttpEndpoint:
         if self.server.trace is not None:
             self.server.trace(direction, line)
 
-    # What there is room for
+    # Memory
     def has_room(self, exchange: Exchange, size: int) -> bool:
-        """Count how much an exchange holds from now on. Return False if there is no
-        room: then it must end."""
+        """Record how much memory an exchange occupies. Returns False if that is too
+        much; the exchange must end then."""
         self.loads[exchange] = size
         loads = list(self.loads.values())
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
@@ -10255,8 +10256,8 @@ class HttpEndpoint:
 
     # Admission: by the head alone, before a byte of the body is read
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
-        """Return the method that answers this request. Raises HttpError if the request
-        may not be made."""
+        """Return the function that answers this request. Raises HttpError if the
+        request is not admitted."""
         path = exchange.path.rstrip("/")
         route = self.routes.get(path) or self.routes.get(None, {})
         serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
@@ -10275,20 +10276,21 @@ class HttpEndpoint:
         raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
 
     def _check_place(self, exchange: Exchange) -> None:
-        """Raise HttpError unless this host is asked, and by no page of another one: "to
-        prevent DNS rebinding attacks"."""
+        """Raise HttpError if the request names another host, or comes from a page of
+        another site: "to prevent DNS rebinding attacks"."""
         headers = exchange.headers
         host = headers.get("host", "")
         if _host_name(host) not in self.hosts and "*" not in self.hosts:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
         origin = headers.get("origin", "").lower()
         if not origin:
-            # Browsers tell no origin for what a page only shows, such as an image.
+            # Browsers send no Origin for images and the like.
             site = headers.get("sec-fetch-site", "none")
             if site not in ("none", "same-origin"):
-                raise HttpError(403, f"a page elsewhere asks: {show(site)}")
+                raise HttpError(403, f"the request is from another site: {show(site)}")
         elif origin in self._origins or "*" in self._origins:
-            # Its pages may read what comes. No head has a line end inside a header.
+            # This allows the site's pages to read the response. parse_head() has
+            # refused line ends in a header.
             exchange.extra = {
                 "Access-Control-Allow-Origin": headers["origin"],
                 "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
@@ -10315,7 +10317,7 @@ class HttpEndpoint:
         try:
             claims: object = verify(bearer[1])
         except Exception as error:
-            # A PermissionError with a number is the system's: it tells no scope.
+            # A PermissionError with an errno is the system's, and has no scope.
             if isinstance(error, PermissionError) and error.errno is None:
                 raise self._challenge(403, "insufficient_scope", str(error)) from None
             log_line(ERROR, f"verify: {error_text(error)}", error)
@@ -10325,13 +10327,13 @@ class HttpEndpoint:
         return dict(claims)
 
     def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """Make the refusal that tells a client which token would do, and where to get
-        it."""
+        """Return the refusal whose challenge says which token is needed, and where to
+        get it."""
         parameters = {"error": problem}
         if self._metadata:
             parameters["resource_metadata"] = self._metadata_url
             scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
-        # RFC 6749, section 3.3, says which characters a scope has.
+        # RFC 6749, section 3.3, defines the characters of a scope.
         parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
         told = [f'{name}="{value}"' for name, value in parameters.items() if value]
         challenge = f"Bearer {', '.join(told)}".strip()
@@ -10344,7 +10346,7 @@ class HttpEndpoint:
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
         exchange.read_message()
-        # The era is that of the message, whatever its client has sent before.
+        # The era is that of the message, whatever the client sent before.
         told = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version", "")
@@ -10360,8 +10362,8 @@ class HttpEndpoint:
             connection.end()
 
     def _check_modern(self, exchange: Exchange, told: Any) -> None:
-        """Raise McpError unless the headers of a modern message are right; `told` is
-        the version in its `_meta`."""
+        """Raise McpError if the headers of a modern message are wrong. `told` is the
+        version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
         if told not in (None, header):
@@ -10382,7 +10384,7 @@ class HttpEndpoint:
         code: int = HeaderMismatch.code,
     ) -> None:
         """Raise HeaderMismatch, with this code, if headers contradict the message, or
-        are missing where they are `required`."""
+        if `required` ones are missing."""
         message = object_or_empty(exchange.message)
         exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
@@ -10402,8 +10404,8 @@ class HttpEndpoint:
         begin: Callable[..., object],
         *given: object,
     ) -> None:
-        """Begin an answer by begin(*given), and keep this thread until nothing more
-        will be written; meanwhile it writes what others queue."""
+        """Begin a response by begin(*given). Then this thread writes what others queue,
+        until the response is over."""
         exchange.connection = connection
         self.serving[exchange] = connection
         try:
@@ -10415,15 +10417,15 @@ class HttpEndpoint:
 
     # Looking after what is open
     def find_departed(self) -> None:
-        """Find clients that have hung up. The carrier calls this now and then. Never
-        blocks."""
+        """End the exchanges whose clients have hung up. The carrier calls this now and
+        then. Never blocks."""
         for exchange, connection in list(self.serving.items()):
             if exchange.state != exchange.OVER and exchange.hung_up():
                 connection.client_left(exchange)
 
     def close(self, final: bool) -> None:
-        """End what only listens; if `final`, also sessions and what still runs, but for
-        what this thread itself is in."""
+        """End subscriptions and streams that only listen. If `final`, also end sessions
+        and cancel requests, except the one that this thread serves."""
         serving = list(self.serving.items())
         mine = {
             connection
@@ -10439,9 +10441,9 @@ class HttpEndpoint:
 
 
 def _answer_route(fn: Route, exchange: Exchange) -> None:
-    """Answer with what a function of the program's says."""
+    """Respond with what a function of the program returns."""
     status, headers, body = fn(exchange)
-    # A text of a peer's, repeated here, makes no other header.
+    # If a value quotes a peer, that cannot add a header.
     headers = {name: printable(value) for name, value in headers.items()}
     exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
 
@@ -10459,31 +10461,33 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
     return {name.lower().rstrip("/") for name in names or ()}
 
 
-# The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. It stands
-# on what is above. Above, HttpEndpoint.legacy alone needs it: to drop the era, delete
-# from here to the end of the section, and each statement with that name.
+# The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. The code
+# above uses it only by HttpEndpoint.legacy. To drop the era, delete the rest of the
+# section, and each statement with that name.
 
 # "If the server does not receive an `MCP-Protocol-Version` header [...] the server
 # SHOULD assume protocol version `2025-03-26`": basic/transports.md.
 ASSUMED_VERSION = "2025-03-26"
 MAX_SESSIONS = 1_000  # open at once
-# The estimate of a message that opens a session: what it says is kept as long as that.
+# Bytes, by estimate, of an `initialize`, since its session keeps parts of it.
 MAX_HELLO = 256 << 10
-# Streams that are over are kept for clients that come back: the latest ones of all
-# sessions, at most so many, with at most so many bytes of events.
+# Finished streams are kept for clients that resume them: this many of all sessions,
+# with this many bytes of events. Beyond that, the oldest are dropped.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 
 
 class SessionStream(Outbox):
-    """A stream of a session, which a client may come back to: an event's id is the name
-    of the stream and the event's number, such as 2-7, and the latest MAX_EVENTS stay
-    here after they were sent. One exchange at a time carries it; while the client is
-    away, that is one which is over. The next exchange gets what the client has missed.
+    """A stream of a session, which a client can resume. The id of an event is the name
+    of the stream and the event's number, such as 2-7. The latest MAX_EVENTS are kept
+    after they were sent. One exchange at a time carries the stream; while the client is
+    away, that exchange is over. The next exchange begins with the events that were
+    missed.
     """
 
-    # Whether its last message was queued, and the number of that.
+    # Whether the last message was queued.
     complete = False
+    # The number of the latest message.
     added = 0
 
     def __init__(self, session: Session, exchange: Exchange) -> None:
@@ -10491,11 +10495,11 @@ class SessionStream(Outbox):
         self.exchange = exchange
         self.name = next(session.names)
         session.streams[self.name] = self
-        # It guards what follows, and which exchange gets it.
+        # Guards `kept`, `added` and `exchange`.
         self._lock = threading.Lock()
-        # (number, message) each.
+        # The latest messages, (number, message) each.
         self.kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)
-        # "to prime the client to reconnect", a stream begins with an id, since then.
+        # Since then, a stream begins with an id "to prime the client to reconnect".
         self._is_primed = session.protocol.version >= "2025-11-25"
         if self._is_primed:
             exchange.primer = self._line(0) + b"data: \n\n"
@@ -10515,8 +10519,8 @@ class SessionStream(Outbox):
                 self.complete = self.exchange.complete = True
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer. It is the last event, but of what a GET listens to. The
-        answer to a handshake names the session."""
+        """Queue an answer. It is the last message, except on the stream of a GET. The
+        answer to a handshake has the id of the session in a header."""
         if answer is None:
             self.complete = self is not self.connection.outbox
             self.exchange.complete = self.complete
@@ -10534,13 +10538,13 @@ class SessionStream(Outbox):
         self.exchange.flush_soon()
 
     def end(self) -> None:
-        """End it, whether its request was answered or not."""
+        """End the stream, with or without an answer."""
         self.complete = True
         self.exchange.end()
 
     def attach(self, exchange: Exchange, after: int | None) -> None:
-        """Write to this exchange from now on: all behind the event with the number
-        `after`; without one, what was not sent yet."""
+        """Continue on this exchange: with the events that follow number `after`, or, if
+        that is None, with those that were not sent yet."""
         with self._lock:
             before = self.exchange
             if after is None:
@@ -10554,8 +10558,8 @@ class SessionStream(Outbox):
         before.end()
 
     def leave(self, retry_ms: int) -> None:
-        """End the response, and have the client come back for the answer after
-        `retry_ms`. Do nothing if it has no id to come back to."""
+        """End the response, so that the client resumes the stream after `retry_ms`. A
+        no-op if the stream has no id by which to resume it."""
         if self._is_primed:
             self.exchange.is_last = True
             self.exchange.complete = True
@@ -10563,10 +10567,10 @@ class SessionStream(Outbox):
 
 
 class Session(HttpConnection):
-    """A conversation of the legacy era, which lasts for many POSTs. What is about a
-    request goes to the stream of its POST, all else to the session's outbox, which the
-    client hears by a GET. Where there are no sessions, this serves one POST, has no id,
-    and drops all else."""
+    """A conversation of the legacy era, which lasts for many POSTs. Messages about a
+    request go to the stream of its POST. The client gets all other messages by a GET,
+    from the session's outbox. A stateless endpoint makes one without an id for each
+    POST, and drops those messages."""
 
     outbox: Any
 
@@ -10578,22 +10582,22 @@ class Session(HttpConnection):
         # The principal that may use it.
         self.owner = principal(exchange.auth)
         self.used = time.monotonic()
-        # The streams that a client may come back to, and the names of the next ones.
+        # The streams that can be resumed, and the names for new ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
         nobody = Exchange(legacy.http, "GET", "", {}, "")
         nobody.client_left()
         super().__init__(legacy.http, nobody)
-        # The server's questions get ids that begin at a random number. Else a late
-        # answer to a question of a lost session could pass for one in its successor.
+        # The ids of the server's questions begin at a random number. A late answer to a
+        # question of a lost session thus matches none in the next session.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
             self.outbox = SessionStream(self, nobody)
 
     def take(self, exchange: Exchange) -> None:
-        """Serve what a POST brought, as HttpConnection does; or a batch, of which no
-        event has an id."""
+        """Serve the message of a POST, as HttpConnection does, or a batch. Events of a
+        batch have no ids."""
         if not isinstance(exchange.message, list):
             super().take(exchange)
             return
@@ -10608,8 +10612,8 @@ class Session(HttpConnection):
         return SessionStream(self, exchange)
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
-        """Answer what was refused: with the status 200 if that is the answer to a
-        request. An answer to no open question may just be late."""
+        """Respond to a refused message. An error that answers a request has the status
+        200. An unknown answer may only be late, and gets 202."""
         if refusal.is_late and self.session_id is not None:
             exchange.reply(202, {})
         elif "id" in (refusal.reply or {}) and self.protocol.version:
@@ -10618,9 +10622,8 @@ class Session(HttpConnection):
             super().refuse(refusal, exchange)
 
     def client_left(self, exchange: Exchange) -> None:
-        """Take note that the client has hung up. "Disconnection SHOULD NOT be
-        interpreted as the client cancelling": it may come back, where there is a
-        session."""
+        """End an exchange whose client has hung up. "Disconnection SHOULD NOT be
+        interpreted as the client cancelling": in a session, the client may resume."""
         exchange.client_left()
         if self.session_id is None:
             self.cancel_requests()
@@ -10628,7 +10631,7 @@ class Session(HttpConnection):
     def retire(self) -> None:
         super().retire()
         self.cancel_pending(ConnectionClosed("the server was closed"))
-        # HTTP+SSE sends the answers to what is in flight on the same stream.
+        # HTTP+SSE still needs this stream for the answers to requests in flight.
         if isinstance(self.outbox, SessionStream) or not self.protocol.in_flight:
             self.outbox.end()
 
@@ -10640,9 +10643,9 @@ class Session(HttpConnection):
 
 
 class SseSession(Session):
-    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. The answer to the GET
-    that opens it takes all that the server says; a POST that is taken gets 202. When
-    that answer ends, so does the session."""
+    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. A GET opens it, and its
+    response carries all messages of the server. Each POST gets 202. The session ends
+    with that response."""
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
         return None
@@ -10653,19 +10656,19 @@ class SseSession(Session):
 
 
 class LegacyEndpoint:
-    """The legacy era of an HttpEndpoint: it finds, opens and closes sessions."""
+    """The legacy era of an HttpEndpoint: it opens, finds and closes sessions."""
 
-    # An idle session may be closed after this.
+    # How long a session may be idle.
     session_seconds = SESSION_SECONDS
 
     def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
         self.http = http
         self._stateless = stateless
-        # -32001, as in drafts of 2026-07-28: what a session's client is told.
+        # Sessions use the code of the drafts of 2026-07-28.
         self._check_mirrors = partial(http.check_mirrors, code=-32001)
         # By id. Here and below, each operation on a dict is atomic.
         self.sessions: dict[str | None, Session] = {}
-        # The streams that are over, the oldest first, with the bytes of their events.
+        # The finished streams, the oldest first, with the bytes of their events.
         self._kept: dict[SessionStream, int] = {}
         if stateless:
             return
@@ -10677,8 +10680,8 @@ class LegacyEndpoint:
 
     # Sessions
     def _open(self, kind: type[Session], exchange: Exchange) -> Session:
-        """Open a session; close those that are idle for too long, and the one that is
-        idle for the longest time if there are too many."""
+        """Open a session. Close those that were idle for too long, and beyond
+        MAX_SESSIONS the one that was idle longest."""
         served = set(self.http.serving.copy().values())
         idle = [each for each in self.sessions.copy().values() if each not in served]
         oldest = time.monotonic() - self.session_seconds
@@ -10691,7 +10694,7 @@ class LegacyEndpoint:
         return session
 
     def _find(self, exchange: Exchange) -> Session:
-        """Find the session that a request names, if it is its own. Raises HttpError."""
+        """Return the session that a request names. Raises HttpError."""
         name = exchange.headers.get("mcp-session-id")
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
@@ -10713,8 +10716,8 @@ class LegacyEndpoint:
         return session
 
     def keep(self, stream: SessionStream) -> None:
-        """Keep a stream that is over for a client that comes back, if that has seen an
-        event of it. The oldest go."""
+        """Keep a finished stream for a client that resumes it, if the client has seen
+        an event of it."""
         if not stream.exchange.is_stream:
             self._drop(stream)
             return
@@ -10728,8 +10731,8 @@ class LegacyEndpoint:
 
     # Streamable HTTP: basic/transports.md of 2025-03-26 to 2025-11-25
     def post(self, exchange: Exchange) -> None:
-        """Serve what a POST brought: in the session that it names, or opens; where
-        there are no sessions, alone."""
+        """Serve the message of a POST, in the session that it names or opens. Without
+        sessions, serve it alone."""
         self._check_mirrors(exchange)
         row = method_row(object_or_empty(exchange.message).get("method"))
         opens = row.handshake and exchange.request_id is not None
@@ -10748,8 +10751,8 @@ class LegacyEndpoint:
                 session.end()
 
     def _get(self, exchange: Exchange) -> None:
-        """Listen; or, with Last-Event-ID, go on with the stream of that event."""
-        exchange.read_body()  # behind it, the end of the connection can be seen
+        """Serve a client that listens, or resumes the stream of its Last-Event-ID."""
+        exchange.read_body()  # unread, it would hide the end of the connection
         session = self._find(exchange)
         last_id = exchange.headers.get("last-event-id", "0-")
         name, _, number = last_id.rpartition("-")
@@ -10789,14 +10792,14 @@ class LegacyEndpoint:
 # 19. HTTP server #############################################################
 ###############################################################################
 
-# Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
+# Two carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This section knows no messages, and the endpoint knows no sockets.
+# This section does not depend on messages, nor the endpoint on sockets.
 
-MAX_PIECE = 1 << 20  # bytes that a client must take within a deadline
-MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
-TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
-# What stands for a head that could not be read.
+MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
+MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
+TICK_SECONDS = 0.1  # between a server's checks of deadlines and of clients that left
+# Stands for a head that could not be parsed.
 _NO_HEAD = Head("", "", "1.0", {}, None, True)
 
 
@@ -10818,7 +10821,7 @@ def answer_wsgi(
 
 class _WsgiExchange(Exchange):
     result = b""
-    # None where a host, such as Starlette, has no write().
+    # Some hosts, such as Starlette, provide no write().
     _writer: Write | None = None
 
     def __init__(
@@ -10848,8 +10851,8 @@ class _WsgiExchange(Exchange):
     def read_body(self) -> bytes:
         length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
         size = told = _body_size(length, "1.1") or 0
-        # Some servers mark the end of a body whose length they do not know; to read on
-        # behind the end of any other blocks.
+        # Some servers terminate the input of a body whose length is unknown. Reading
+        # past the end of any other input would block.
         if self._environ.get("wsgi.input_terminated") and size == 0:
             size = self.endpoint.max_body + 1
         self.claim(told)
@@ -10870,13 +10873,13 @@ class _WsgiExchange(Exchange):
 
     def put(self, events: bytes, ending: bool) -> None:
         if self._writer is None:
-            # They wait for the end.
+            # The events are sent together at the end.
             self.result += events
             return
         try:
             self._writer(events)
         except Exception as error:
-            # Each server has exceptions of its own for a client that has hung up.
+            # Each server has its own exceptions for a client that has hung up.
             raise OSError(error_text(error)) from error
 
 
@@ -10893,7 +10896,7 @@ class _SocketExchange(Exchange):
         self._size = head.size
         self._is_chunked = head.version == "1.1"
         self.is_last = head.last
-        # Whether nothing of the request is left to be read.
+        # Whether the whole request was read.
         self.is_read = head.size == 0
 
     def read_body(self) -> bytes:
@@ -10922,7 +10925,7 @@ class _SocketExchange(Exchange):
             size = int(chunk[1], 16)
             self.claim(len(body) + size)
             body += self._read(size)
-            # Trailers are refused, too: nobody sends any with a message.
+            # Trailers are refused as well.
             if self._read(2) != b"\r\n":
                 raise HttpError(400, "a chunk without an end")
         return bytes(body)
@@ -10935,7 +10938,7 @@ class _SocketExchange(Exchange):
     ) -> None:
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        # No request can follow a body that was not read, or while its own thread is in
+        # No request can follow an unread body, or while this exchange's own thread runs
         # a handler.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
         if self.is_last:
@@ -10952,14 +10955,14 @@ class _SocketExchange(Exchange):
         self._send(data, ending)
 
     def _send(self, data: bytes, ending: bool) -> None:
-        # The client must take each piece in time, and then send the next request.
+        # The client must read each piece in time, and then send the next request.
         handler = self._handler
         try:
             for start in range(0, len(data), MAX_PIECE):
                 handler.set_deadline(handler.server.idle_seconds)
                 handler.connection.sendall(data[start : start + MAX_PIECE])
         except OSError:
-            # No other answer can follow one that was half written.
+            # No response can follow one that was half written.
             self.is_last = True
             raise
         if not ending:
@@ -10974,7 +10977,7 @@ class _SocketExchange(Exchange):
         import socket
 
         if sys.platform == "linux":
-            # The end is seen behind what is still unread, such as that of TLS.
+            # This detects the end behind unread bytes, such as TLS's own end.
             poll = select.poll()
             poll.register(
                 self._handler.connection, 0x2000
@@ -10988,21 +10991,21 @@ class _SocketExchange(Exchange):
             return True
 
 
-# Their modules are slow to import, so listen_http() mixes them in.
+# Their modules are slow to import, so listen_http() adds these base classes.
 if not TYPE_CHECKING:
     BaseHTTPRequestHandler = ThreadingTCPServer = object
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads the requests of a connection, one after another, on a thread of its own:
+    """Reads the requests of one connection, on its own thread:
 
-        idle --a byte--> a request comes --all of it--> at work --answered--> idle
-          +-- idle_seconds --+-- request_seconds --+             |
-                             v                     v             v
-                          cut off               cut off     ended, if it is the last
+        idle --a byte--> receiving --the whole request--> serving --answered--> idle
+          | idle_seconds    | request_seconds               | the last one
+          v                 v                               v
+        cut off           cut off                         closed
 
-    It is mixed with http.server's BaseHTTPRequestHandler, but has its own parser of
-    heads: parse_head() says why. The server cuts it off at the `deadline`.
+    It is a BaseHTTPRequestHandler of http.server with another parser: see parse_head().
+    The server cuts it off at the `deadline`.
     """
 
     rfile: io.BufferedReader
@@ -11010,8 +11013,8 @@ class _Handler(BaseHTTPRequestHandler):
     _head = _NO_HEAD
     _head_bytes = b""
     _problem: HttpError | None = None
-    # When the server cuts the connection off, by time.monotonic(): the earlier of the
-    # two. `limit` is set when the server closes.
+    # The server cuts the connection off at the earlier of these two, by
+    # time.monotonic(). `limit` is set when the server closes.
     deadline = float("inf")
     limit = float("inf")
 
@@ -11026,8 +11029,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.endpoint.refusals.add(
                 "HTTP: too many connections: refused (503)"
             )
-        # A timeout of the socket's own would double the system calls; but on Windows, a
-        # thread may not notice the server's cut.
+        # A timeout of the socket itself would double the system calls. On Windows it is
+        # needed, as a thread may not notice that the server cuts it off.
         self.request.settimeout(
             None if os.name == "posix" else self.server.idle_seconds
         )
@@ -11037,11 +11040,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def set_deadline(self, seconds: float = float("inf")) -> None:
-        """Have the connection cut off in so many seconds, unless this is set anew."""
+        """Set the deadline to this many seconds from now."""
         self.deadline = time.monotonic() + seconds
 
     def handle_one_request(self) -> None:
-        """Read a request, and have it answered."""
+        """Read a request, and pass it to the endpoint."""
         self.close_connection = True
         if not self.rfile.peek(1):
             return
@@ -11056,16 +11059,16 @@ class _Handler(BaseHTTPRequestHandler):
         exchange.is_last |= problem is not None
         self.server.endpoint.answer(exchange, problem)
         if not exchange.is_read:
-            # If this end closed now, the client could lose the answer. So the client or
-            # the deadline ends it.
+            # If this side closed now, the client could lose the response. So wait for
+            # the client, or the deadline.
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
         self.close_connection = exchange.is_last or self.server.closing.is_set()
 
     def _read_head(self) -> Head:
-        # Mostly, all of it has come at once; else this reads 3 bytes, then lines. Lines
-        # alone would take 8 us more.
+        # Usually the whole head has arrived, and reading it at once saves 8 us. If not,
+        # this reads 3 bytes, and then lines.
         end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
         data = self.rfile.read(end + 4)
         while not data.endswith(b"\r\n\r\n"):
@@ -11075,7 +11078,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise HttpError(400, "the head ended early, or a line has no CR")
-        # A client says the same again and again.
+        # Most clients send the same head again and again.
         if data != self._head_bytes:
             self._head = parse_head(data)
             self._head_bytes = data
@@ -11085,20 +11088,20 @@ class _Handler(BaseHTTPRequestHandler):
 class HttpServer(ThreadingTCPServer):
     """A server on a port, as `Server.start_http` returns it; a context manager.
 
-        url, port   where clients find it
-        close()     take no more requests, and end what there is
-        request_seconds, idle_seconds   deadlines, to be changed before a client comes
+        url, port   the address for clients
+        close()     refuses new requests, and ends those that run
+        request_seconds, idle_seconds   deadlines; set them before a client connects
 
-    It is mixed with socketserver's ThreadingTCPServer: one thread accepts, and each
-    connection has its own. Every TICK_SECONDS the accepting thread cuts off the
-    connections that are late, and looks which clients have hung up. It goes on with
-    that until close() returns, which therefore needs no thread.
+    It is a ThreadingTCPServer of socketserver: one thread accepts, and each connection
+    has its own thread. Every TICK_SECONDS, the accepting thread cuts off late
+    connections, and checks which clients have hung up. It continues until close()
+    returns, so close() needs no other thread.
     """
 
     daemon_threads = True
     # All of a request must arrive within this time.
     request_seconds = 60.0
-    # A client must send a request, or take what is written, within this time.
+    # A client must send a request, or read a piece of a response, within this time.
     idle_seconds = 30.0
 
     def begin_serving(
@@ -11114,7 +11117,7 @@ class HttpServer(ThreadingTCPServer):
         self.max_connections = max_connections
         self.closing = threading.Event()
         self._is_closed = threading.Event()
-        # Each operation on it is atomic by itself.
+        # Each operation on it is atomic.
         self.connections: dict[Socket, _Handler] = {}
         start_thread("mcp-http", self._accept)
 
@@ -11122,15 +11125,15 @@ class HttpServer(ThreadingTCPServer):
         self.close()
 
     def serve_until(self, stop: Signals, grace: float) -> None:
-        """Block until a signal comes; then close, and wait for handlers."""
+        """Block until a signal arrives. Then close, and wait for handlers."""
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
             signal = stop.wait()
         self.close(0.0 if signal == "SIGINT" else grace, stop)
 
     def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
-        """Take no more requests, end what listens, and wait for handlers. Those that
-        still run after `grace` are cancelled. Idempotent, from any thread."""
+        """Refuse new requests, end subscriptions, and wait for handlers. Those that
+        still run after `grace` seconds are cancelled. Idempotent, from any thread."""
         if self.closing.is_set():
             return
         self.closing.set()
@@ -11139,7 +11142,7 @@ class HttpServer(ThreadingTCPServer):
         self.endpoint.close(False)
         me = threading.current_thread()
         cancel_at = time.monotonic() + grace
-        # A client that reads nothing holds up the end no longer than this.
+        # A client that reads nothing delays the end no longer than this.
         limit = cancel_at + TIDY_SECONDS
         handlers = self.connections.copy().values()
         others = [each for each in handlers if each.thread is not me]
@@ -11170,7 +11173,7 @@ class HttpServer(ThreadingTCPServer):
         try:
             sock, address = super().get_request()
         except OSError:
-            self.closing.wait(0.05)  # out of descriptors, say: until some are closed
+            self.closing.wait(0.05)  # the process may be out of descriptors
             raise
         return sock, address or ("", 0)
 
@@ -11217,11 +11220,11 @@ def listen_http(
             backlog=MAX_CONNECTIONS,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
         )
-    # Another process may share it, and take the connection that this one was told of.
+    # If another process shares the socket, that may accept the connection first.
     sock.setblocking(False)
     scheme = "http" if ssl_context is None else "https"
     if ssl_context is not None:
-        # The handshake is for the connection's own thread.
+        # The connection's own thread does the handshake.
         sock = ssl_context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
         )
@@ -11231,7 +11234,7 @@ def listen_http(
     port = 0
     if not is_unix:
         host, port = address[:2]
-        # For every address, one that is always there.
+        # For "every address", the URL has the loopback address.
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
@@ -11253,8 +11256,8 @@ def listen_http(
 
 
 def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
-    """In the child of a fork, close the sockets: they are of use to its parent alone. A
-    child that lives on would keep the port, and the connections, open."""
+    """In the child of a fork, close the sockets, which belong to the parent. A child
+    that lives on would keep the port and the connections open."""
     server = reference()
     for sock in (server.socket, *server.connections) if server else ():
         with suppress(OSError):
@@ -11265,40 +11268,39 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # 20. HTTP client #############################################################
 ###############################################################################
 
-# This section is a client's way to an HTTP server. It has URLs and proxies, a small
-# pool of connections, the challenges of a server that wants a login, and the two
-# Transports that POST messages. It feeds the Connection with what comes,
-# and looks at little of a message: its method, its ids, its revision, and what headers
-# mirror.
+# This section connects a client to an HTTP server. It handles URLs and proxies, a small
+# pool of connections, the challenges of a server that requires a login, and the two
+# Transports that POST messages. It feeds responses to the Connection. Of a message it
+# reads only the method, the ids, the revision, and the parts that headers mirror.
 #
-# An HTTP request is kept with its response, and sent again after a redirect or a login.
-# To abort one, look it up by its key, which mostly is the id of the JSON-RPC request in
-# it. A server that wants a login refuses with 401 or 403. Then the Authorizer gets what
-# lets the next try in, by a login, say. After too many refusals there is no next try.
+# An HTTP request is sent again after a redirect or a login. To abort one, look it up by
+# its key, which is usually the id of its JSON-RPC request. If the server refuses a
+# request by 401 or 403, the Authorizer gets headers for the next attempt, for example
+# by a login. The number of attempts is limited.
 
-KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
-REST_SECONDS = 0.1  # for the end of a response to come, behind the answer
+KEEP_SECONDS = 3.0  # of idleness; after that, the server may be closing a connection
+REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
 # An established listening stream retries forever.
 MAX_FAILURES = 3
-MAX_BACKOFF = 5  # times that the wait for a server that has gone is doubled
+MAX_BACKOFF = 5  # times that the delay between failures is doubled
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
-# The examples of SDKs say this, with status 400, where the specification says 404.
+# The SDKs' examples respond with this text and 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
 
 
 def parse_url(text: str) -> SplitResult:
-    """Return an HTTP URL without its fragment. Raises ValueError, which shows nothing
-    of the URL: it may hold secrets."""
+    """Parse an HTTP URL, and drop its fragment. Raises ValueError, whose text does not
+    show the URL, as that may hold secrets."""
     from urllib.parse import urlsplit
 
     with suppress(ValueError):
         url = urlsplit(text.strip())
         is_http = url.scheme in ("http", "https") and url.username is None
-        # To ask for a port is to have it checked.
+        # Reading the port checks it.
         if is_http and url.hostname and (url.port or True):
             return url._replace(fragment="")
     raise ValueError(
@@ -11308,8 +11310,8 @@ def parse_url(text: str) -> SplitResult:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with *** in place of each word of these secrets. The name of a
-    scheme, such as Bearer, stays, and so does a word of three characters or less."""
+    """Replace each word of these secrets in a text by ***. Names of schemes, such as
+    Bearer, stay, and so do words of up to three characters."""
     for word in " ".join(secrets).split():
         if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
             text = text.replace(word, "***")
@@ -11317,14 +11319,14 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def show_url(url: SplitResult) -> str:
-    """Return a URL for an error text: without its query, which may be a secret."""
+    """Return a URL for an error text, without its query, which may be secret."""
     return f"{url.scheme}://{url.netloc}{url.path}"
 
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers. If several have the same name, in upper or lower case, the last
-    one counts. Raises ValueError for a header that no request can have; the text leaves
-    its value out, which may be secret."""
+    """Merge headers. Of several with the same name, whatever its case, the last one
+    counts. Raises ValueError for an invalid header. The text does not show its value,
+    which may be secret."""
     every = [header for part in parts for header in part.items()]
     for name, value in every:
         if not re.fullmatch(_HEADER, f"{name}: {value}"):
@@ -11335,8 +11337,8 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
-    """Return the proxy that the environment, or the system's settings, have for a URL,
-    as host:port, and the headers that it wants; ("", {}) if there is none."""
+    """Return the proxy for a URL as host:port, and the headers for that proxy, or
+    ("", {}). The environment or the system's settings name it."""
     if url.hostname in _LOOPBACK:
         return "", {}
 
@@ -11346,16 +11348,15 @@ def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
     is_direct = proxy_bypass(str(url.hostname))
     address = "" if is_direct else getproxies().get(url.scheme, "")
     login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
-    headers = {}
-    if login:
-        headers["Proxy-Authorization"] = "Basic " + _base64(unquote(login).encode())
-    return place, headers
+    if not login:
+        return place, {}
+    credentials = _base64(unquote(login).encode())
+    return place, {"Proxy-Authorization": f"Basic {credentials}"}
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
-    """Return where a reference leads from a URL. Return None if it is no URL, or leads
-    to another scheme, host or port, which must not see our headers, as they may hold
-    secrets."""
+    """Resolve a reference against a URL. Returns None if the result is invalid, or has
+    another scheme, host or port, which must not see the headers with their secrets."""
     from urllib.parse import urljoin
 
     with suppress(ValueError):
@@ -11373,9 +11374,8 @@ def open_connection(
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
-    """Return a new connection; what is read from it has no timeout: the thread that
-    gives up has it shut. Raises OSError, and HTTPException if the proxy's address is
-    none."""
+    """Open a connection. Reads have no timeout; to abort one, shut the socket. Raises
+    OSError, and HTTPException for an invalid address of a proxy."""
     import http.client
 
     place = proxy or url.netloc
@@ -11392,25 +11392,25 @@ def open_connection(
 
 
 class _HttpRequest:
-    """One HTTP request on its way, its response, and the secrets that no text may
-    show. It is sent again after a redirect or a login."""
+    """One HTTP request, with its response, and the secrets that no text may show. It is
+    sent again after a redirect or a login."""
 
     connection: HTTPConnection | None = None
-    # Its head is read.
+    # Only the head has been read.
     response: Any = None
 
     def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
         self.url = url
-        # A thread that gives up the request knows it by this.
+        # HttpCaller.cut_off() finds the request by it.
         self.key = key
         self.secrets: list[str] = []
         # The statuses for which it was sent again.
         self.refused: list[int] = []
 
     def describe(self, text: str, reason: int | str) -> str:
-        """Return a text about this request, for an exception. `reason` is a status, or
-        the name of an exception; if there is a remedy for it, the text offers that."""
+        """Return the text of an exception about this request, with the remedy if there
+        is one. `reason` is a status, or the name of an exception."""
         text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
         return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
 
@@ -11420,7 +11420,7 @@ class _HttpRequest:
         words: str = "",
         kind: type[HttpFailure] = HttpFailure,
     ) -> HttpFailure:
-        """Return the exception for a response that is no answer."""
+        """Return the exception for a response without an answer."""
         response = self.response
         challenge = challenge_in(response.headers)
         location = response.headers.get("Location", "").partition("?")[0]
@@ -11437,19 +11437,18 @@ class _HttpRequest:
             show_url(self.url),
             response.status,
             challenge,
-            # It may be a date, too: few servers say one, and few clocks agree.
+            # Few servers send a date, and few clocks agree.
             float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
         )
 
 
 def content_type(response: HTTPResponse) -> str:
-    """Return the media type of a body, in lower case, without parameters; or ""."""
+    """Return the media type of a body in lower case, without parameters, or ""."""
     header: str = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
 
-# The remedy that an error text offers, by the status of a response, or the name of an
-# exception.
+# Remedies for error texts, by the status of a response or the name of an exception.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _NO_REDIRECT = "only 307 and 308 within the same host are followed: use that URL"
 _REMEDIES = {
@@ -11469,19 +11468,18 @@ _REMEDIES = {
 }
 
 
-# A parameter of a challenge: its name, and a quoted value or a bare one.
+# A parameter of a challenge: its name, and its quoted or bare value.
 _CHALLENGE_PART = (
     r"""(?<![\w-])([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
 )
 
 
 def challenge_in(headers: Any) -> dict[str, str]:
-    """Return the challenge of WWW-Authenticate that a token answers: RFC 9110, section
-    11.6.1.
+    """Parse the Bearer or DPoP challenge of WWW-Authenticate: RFC 9110, section 11.6.1.
 
-    The dict has the challenge's "scheme", its parameters, by names in lower case, and
-    the header DPoP-Nonce as "nonce". Parameters of challenges behind it count, too,
-    unless it has them. Without a challenge, the dict has the nonce at most.
+    Returns a dict of the challenge's "scheme", its parameters, by names in lower case,
+    and the header DPoP-Nonce as "nonce". A parameter of a later challenge counts if
+    this one does not have it. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenge: dict[str, str] = {}
@@ -11494,30 +11492,30 @@ def challenge_in(headers: Any) -> dict[str, str]:
 
 
 class Authorizer:
-    """Has a client's requests let in: the seam between HTTP and OAuth.
+    """Authorizes a client's requests: the seam between HTTP and OAuth.
 
-        headers(method, url)    returns the headers that let a request in. The URL is
-                                that of the server, without its query
+        headers(method, url)    returns headers that authorize a request. `url` is the
+                                server's, without its query
         handle_unauthorized(refusal, shown, refused, asking)
-                                is called after a 401, or a 403 for want of scope, and
-                                returns whether to send the request again. `refusal` is
-                                the AuthorizationError that is raised if not; it has the
-                                server's `url`, and its `challenge`. `shown` are the
-                                headers that it had, `refused` the statuses that it got
-                                before. Inside `with asking():` the user thinks, and
-                                no call's timeout runs
-    Both are called on the thread of the request, and may raise AuthorizationError. This
-    class calls the program's function auth(challenge).
+                                is called after a 401, or a 403 for want of scope. It
+                                returns whether to send the request again. If not, the
+                                AuthorizationError `refusal` is raised, which has the
+                                server's `url` and `challenge`. `shown` are the
+                                headers that were refused, and `refused` the statuses
+                                of earlier attempts. Use `with asking():` while the user
+                                is asked; no timeout of a call runs inside
+    Both run on the thread of the request, and may raise AuthorizationError. This class
+    calls the program's function auth(challenge).
     """
 
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
-        # Held while the program's function is asked.
+        # Held while the program's function runs.
         self._turn = threading.Lock()
 
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers that the program's function gave last."""
+        """Return the headers that the program's function returned last."""
         return self._headers
 
     def handle_unauthorized(
@@ -11527,7 +11525,7 @@ class Authorizer:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Ask the program's function, unless another thread has asked meanwhile."""
+        """Call the program's function, unless another thread has just called it."""
         with self._turn:
             if shown is not self._headers:
                 return True
@@ -11538,7 +11536,7 @@ class Authorizer:
 
 
 def authorizer_for(auth: Any) -> Any:
-    """Return the Authorizer that Client(auth=) stands for."""
+    """Return the Authorizer for the value of Client(auth=)."""
     if hasattr(auth, "handle_unauthorized"):
         return auth
     if auth is not None and not callable(auth):
@@ -11550,13 +11548,12 @@ def authorizer_for(auth: Any) -> Any:
 
 
 class HttpCaller:
-    """Sends HTTP requests to one server: over connections that are kept alive, with
-    what lets them in.
+    """Sends HTTP requests to one server, over connections that are kept alive.
 
-    headers() gives the program's headers for each request; authorizer is an Authorizer.
-    `timeout` bounds connecting, a notification, and the opening of a session. Any
-    thread may cut off a request by its key: the id of the JSON-RPC request in it, or
-    any other object.
+    headers() returns the program's headers for each request, and the Authorizer adds
+    its own. `timeout` bounds connecting, a notification, and the opening of a session.
+    Any thread may cut off a request by its key, which is the id of its JSON-RPC
+    request, or any other object.
     """
 
     connection: Connection
@@ -11569,24 +11566,24 @@ class HttpCaller:
         ssl_context: SSLContext | None,
         timeout: float,
     ) -> None:
-        # After a redirect that has led to a success, this is its target.
+        # After a redirect, this is its target.
         self.url = parse_url(url)
         self.timeout = timeout
         self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
-        # It takes the messages in turn.
+        # Its one thread handles messages in order.
         self.writer = Workers("mcp-writer", 1)
         self.closed = threading.Event()
         self._headers = headers
         self._authorizer = authorizer
         self._ssl_context = ssl_context
         self._proxy, self._proxy_headers = find_proxy(self.url)
-        # Guards what follows, so that no thread shuts the next request on the same
-        # connection.
+        # Guards `_idle` and `_busy`, so that no thread shuts a connection which the
+        # next request already uses.
         self._lock = threading.Lock()
-        # (since when, connection), the latest last.
+        # Idle connections, (since when, connection) each, the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # The HTTP requests that have a connection, each with its socket: http.client lets go of
-        # the socket when the server is going to close the connection.
+        # The requests that have a connection, with its socket, since http.client drops
+        # a socket that the server is going to close.
         self._busy: dict[_HttpRequest, Socket] = {}
 
     def close(self) -> None:
@@ -11608,14 +11605,14 @@ class HttpCaller:
                     shut(sock)
 
     def is_wanted(self, key: object) -> bool:
-        """Return whether the answer to a request is still waited for. For a key that is
-        no request's, return whether the client is open."""
+        """Return whether a thread still waits for the answer to this request. For any
+        other key, return whether the client is open."""
         is_request = isinstance(key, (int, str))
         is_over = is_request and key not in self.connection.protocol.pending
         return not is_over and not self.closed.is_set()
 
     def trace(self, direction: str, line: bytes) -> None:
-        """Give the trace, if there is one, what was sent or received."""
+        """Pass a line to the trace, if there is one."""
         if self.connection.trace is not None:
             self.connection.trace(direction, line)
 
@@ -11628,9 +11625,8 @@ class HttpCaller:
         key: object = None,
         url: SplitResult | None = None,
     ) -> Iterator[_HttpRequest]:
-        """Send an HTTP request, and yield it. The head of the response is read.
-        Raises HttpFailure for whatever goes wrong, inside the `with` as well, but for
-        an McpError, which passes."""
+        """Send an HTTP request, and yield it when the head of the response was read.
+        Any exception but McpError, also inside the `with`, becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, key)
         try:
             while not self._is_let_in(http_request, headers, body):
@@ -11639,10 +11635,9 @@ class HttpCaller:
         except (McpError, HttpFailure):
             raise
         except Exception as error:
-            # A response that breaks off looks like one that was read to its end.
+            # Else a response that broke off would look as if it was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
-            # http.client has exceptions of its own, beside OSError.
             text = error_text(error)[:500]
             if self._proxy:
                 text += f" (by the proxy {self._proxy})"
@@ -11657,8 +11652,8 @@ class HttpCaller:
         headers: dict[str, str],
         body: bytes | None,
     ) -> bool:
-        """Send a request. Return False if it is to be sent again: it was redirected, or
-        the Authorizer has got what may let it in. Raises AuthorizationError."""
+        """Send a request. Returns False if it must be sent again, after a redirect or a
+        login. Raises AuthorizationError."""
         given = self._headers()
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         words = map(str, [*given.values(), *shown.values()])
@@ -11670,8 +11665,8 @@ class HttpCaller:
         return False
 
     def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
-        """Do what a response asks for, if the request may be sent again then. Follow a
-        redirect once; after 401, or 403 for want of scope, ask the Authorizer."""
+        """Return whether to send a request again. Follow one redirect; after a 401, or
+        a 403 for want of scope, call the Authorizer."""
         response = http_request.response
         status = response.status
         if status in (307, 308) and status not in http_request.refused:
@@ -11682,7 +11677,7 @@ class HttpCaller:
             return target is not None
         error = challenge_in(response.headers).get("error")
         is_refused = status == 401 or (status == 403 and error == "insufficient_scope")
-        # A DELETE, which ends a session, asks no user to log in.
+        # A DELETE ends a session; the user need not log in for that.
         if not is_refused or http_request.method == "DELETE":
             return False
         refusal = http_request.failure(
@@ -11706,7 +11701,7 @@ class HttpCaller:
         target = url.path or "/"
         self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
         connection = self._take(http_request)
-        # A thread that gives up after this look finds it among the busy ones.
+        # If a thread cuts it off after this check, the socket is in `_busy`.
         if not self.is_wanted(http_request.key):
             raise ConnectionError("given up")
         if url.query:
@@ -11714,7 +11709,7 @@ class HttpCaller:
         if self._proxy and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
             headers = {**headers, **self._proxy_headers}
-        # A server that refuses a large body may answer before it has read it.
+        # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(http_request.method, target, body, headers)
         http_request.response = connection.getresponse()
@@ -11725,12 +11720,12 @@ class HttpCaller:
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
-        """Give a request the latest idle connection that still lives, else a new one."""
+        """Return the latest idle connection that is still open, or a new one."""
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
             while http_request.connection is None and self._idle:
                 since, http_request.connection = self._idle.pop()
-                # Between requests a server says nothing, unless it ends the connection.
+                # Between requests, a server only sends the end of the connection.
                 if since < oldest or is_ready(http_request.connection.sock):
                     http_request.connection.close()
                     http_request.connection = None
@@ -11743,15 +11738,15 @@ class HttpCaller:
         return connection
 
     def _give_back(self, http_request: _HttpRequest) -> None:
-        """Keep a connection whose response was read to its end; close any other."""
+        """Keep a connection whose response was read to its end, or else close it."""
         connection = http_request.connection
         if connection is None:
             return
         is_over = False
-        # If no response came, `response` is None. If the server closes the connection,
-        # or a response broke off, `sock` is None. Both raise here.
+        # `response` is None without a response. `sock` is None if the server closes the
+        # connection, or the response broke off. Both raise an exception here.
         with suppress(Exception), closing(http_request.response) as response:
-            # After the answer, a stream mostly has no more than its end.
+            # After the answer, a stream usually has nothing but its end.
             connection.sock.settimeout(REST_SECONDS)
             is_over = not response.read1(CHUNK)
             connection.sock.settimeout(None)
@@ -11765,8 +11760,8 @@ class HttpCaller:
 
 
 def read_answer(response: HTTPResponse) -> bytes:
-    """Return a body. Of one beyond the limit, the rest stays unread."""
-    # Old Pythons make room at once for all that read() may return.
+    """Return a body. If it is over MAX_MESSAGE, the rest stays unread."""
+    # Old versions of Python allocate at once all that one read() may return.
     body = bytearray()
     while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
         body += data
@@ -11776,7 +11771,7 @@ def read_answer(response: HTTPResponse) -> bytes:
 
 
 class _Post:
-    """A message on its way to the server."""
+    """A message for the server, with its parts that HTTP needs."""
 
     def __init__(self, message: Json) -> None:
         self.message = message
@@ -11784,24 +11779,24 @@ class _Post:
         self.params = object_or_empty(message.get("params"))
         self.row = method_row(message.get("method"))
         self.is_answer = "method" not in message
-        # None: the message is no request.
+        # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
         }
-        # The pool knows its connection by this.
+        # HttpCaller.cut_off() finds its HTTP request by it.
         self.key: object = self if self.request_id is None else self.request_id
 
 
 class HttpTransport(Transport, Outbox):
-    """POSTs each message to a URL, and feeds what comes back, JSON or events:
+    """POSTs each message to a URL, and feeds the response, JSON or events:
     basic/transports/streamable-http.md. The writer POSTs notifications itself, so that
-    nothing overtakes them, and gives any other message to a worker. A POST is never
-    sent twice, unless the server has refused it: else the tool may have run.
+    they stay in order, and gives all other messages to workers. A POST is never sent
+    twice, unless the server refused it, since the tool may have run.
 
-    What belongs to a session alone is in LegacyHttp.
+    LegacyHttp adds sessions.
     """
 
     feeds = True
@@ -11825,7 +11820,7 @@ class HttpTransport(Transport, Outbox):
     def send(self, message: Json) -> None:
         post = _Post(message)
         if post.row.cancels:
-            # In the modern era, this is the cancellation.
+            # In the modern era, the end of its connection cancels a request.
             self.caller.cut_off(post.params.get("requestId"))
         self.caller.writer.submit(partial(self._write, post))
 
@@ -11844,13 +11839,13 @@ class HttpTransport(Transport, Outbox):
             self.post_notification(post)
 
     def post_notification(self, post: _Post) -> None:
-        """POST what no other thread would give up: the timeout cuts it off. It does so
-        once: what is sent again, after a login, waits for its response without end."""
+        """POST a message that no other thread waits for. The timeout cuts it off once;
+        a second attempt, after a login, is not bounded."""
         with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
             self._send(post)
 
     def _send(self, post: _Post) -> None:
-        """POST a message. A request's failure is its answer."""
+        """POST a message. A failure ends the request in it."""
         try:
             self._post(post)
         except Exception as error:
@@ -11859,14 +11854,14 @@ class HttpTransport(Transport, Outbox):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
 
     def _post(self, post: _Post) -> None:
-        # "The client MUST NOT send JSON-RPC responses", and the end of its connection
-        # is what cancels a request.
+        # "The client MUST NOT send JSON-RPC responses". A cancellation needs no
+        # message.
         if not (post.row.cancels or post.is_answer):
             self.post(post, {})
 
     # One message
     def post(self, post: _Post, more_headers: dict[str, str]) -> None:
-        """POST a message, and feed what comes back. Raises McpError, HttpFailure."""
+        """POST a message, and feed the response. Raises McpError, HttpFailure."""
         headers = {**post.headers, **more_headers, **self._mirrors(post)}
         stream = EventStream()
         body = b""
@@ -11883,7 +11878,7 @@ class HttpTransport(Transport, Outbox):
                 self.feed_events(response, post.request_id, stream)
             else:
                 body = read_answer(response)
-        # Only now, when the next call may have the connection.
+        # The next call may already use the connection.
         if body and content_type(response) == JSON_TYPE:
             self.connection.receive(body)
         self.resume(post, stream)
@@ -11891,15 +11886,15 @@ class HttpTransport(Transport, Outbox):
             raise http_request.failure(body, why)
 
     def begin(self, post: _Post, headers: Any) -> None:
-        """Take note of a response's headers, before anything of it is fed."""
+        """Read the headers of a response, before its body is fed."""
 
     def resume(self, post: _Post, stream: EventStream) -> None:
-        """Go on with a stream that has ended, if that can be."""
+        """Continue a stream that has ended, if possible."""
 
     def feed_events(
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventStream
     ) -> None:
-        """Feed events, until the response ends, or the request is answered."""
+        """Feed events until the response ends, or the request is answered."""
         for kind, text in stream.read(response):
             if kind == "message" and text:
                 self.connection.receive(text)
@@ -11914,7 +11909,7 @@ class HttpTransport(Transport, Outbox):
         with suppress(McpError):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
-        # An error without our id is for us if its status is 400: it is about the POST.
+        # With status 400, an error without our id is about the POST as well.
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return http_request.failure(body)
@@ -11924,8 +11919,8 @@ class HttpTransport(Transport, Outbox):
         return rejection
 
     def _mirrors(self, post: _Post) -> dict[str, str]:
-        """Return the headers that mirror a message. A value that no header can mirror,
-        or that is not there, is left to the server's judgement."""
+        """Return the headers that mirror a message. A value that is missing, or that no
+        header can mirror, has none."""
         values = mirrored_headers(
             post.message, self.connection.endpoint.header_parameters
         )
@@ -11936,23 +11931,25 @@ class HttpTransport(Transport, Outbox):
         )
 
 
-# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. Nothing above needs
-# what follows: to drop the era, delete it, and have the client make an HttpTransport.
+# The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. The code above does
+# not use it. To drop the era, delete the rest of the section, and have the client make
+# an HttpTransport.
 
 
 class LegacyHttp(HttpTransport):
-    """An HttpTransport that speaks of sessions, too, once an `initialize` was sent:
+    """An HttpTransport that also has sessions, once an `initialize` was sent:
 
         POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
         POST --> 404 --> initialize --> the same POST again
         POST --> 4xx to `initialize` --> GET --> HTTP+SSE, if there is such a stream
 
-    What the server says by itself is the answer to a GET, which is sent again as long
-    as the session lasts. Over HTTP+SSE (basic/transports.md of 2024-11-05), all that
-    the server says comes on one stream, whose first event says where to POST.
+    Messages that the server sends by itself arrive in response to a GET, which is sent
+    again as long as the session lasts. Over HTTP+SSE (basic/transports.md of
+    2024-11-05), all messages arrive on one stream, whose first event has the URL for
+    POSTs.
 
-    When a session is lost, one thread opens a new one for all. It passes the result of
-    `initialize` to set_server_info(), and a worker then calls on_new_session().
+    When a session is lost, one thread opens a new one. It passes the result of
+    `initialize` to set_server_info(), and then a worker calls on_new_session().
     """
 
     def __init__(
@@ -11964,21 +11961,21 @@ class LegacyHttp(HttpTransport):
         super().__init__(caller)
         self._set_server_info = set_server_info
         self._on_new_session = on_new_session
-        # The id of the session. None before `initialize` is answered, and where a
-        # server gives none.
+        # The id of the session. None before `initialize` is answered, and for a server
+        # without sessions.
         self._session: str | None = None
-        # The latest `initialize`; without one, this is the modern era.
+        # The latest `initialize`; {} in the modern era.
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
-        # Where to POST over HTTP+SSE. `_is_answered` is set when that is known, and
+        # The URL for POSTs over HTTP+SSE. `_is_answered` is set when it is known, and
         # when the stream has ended.
         self._place: SplitResult | None = None
         self._is_answered = threading.Event()
 
     def close(self) -> None:
-        """End the session, if there is one, then cut off every request. Blocks for
-        twice EXIT_SECONDS at most."""
+        """End the session, and cut off every request. Blocks for twice EXIT_SECONDS at
+        most."""
         if self._session is not None:
             start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
         super().close()
@@ -11990,12 +11987,12 @@ class LegacyHttp(HttpTransport):
             pass
 
     def _headers(self, session: str | None) -> dict[str, str]:
-        """Return the headers that every request has, but the first of a session."""
+        """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
         return add_given(headers, **{"Mcp-Session-Id": session})
 
     def _post(self, post: _Post) -> None:
-        """POST a message, in the session that there is."""
+        """POST a message, in the session if there is one."""
         if post.opens_session:
             self._opening = post.message
         if not self._opening:
@@ -12014,7 +12011,7 @@ class LegacyHttp(HttpTransport):
             elif not self._fall_back(post, error):
                 raise
         if post.row.handshake and post.request_id is None:
-            # "notifications/initialized": now the server may speak.
+            # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post, session: str | None) -> None:
@@ -12032,10 +12029,10 @@ class LegacyHttp(HttpTransport):
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
-        """Try HTTP+SSE, as servers of 2024-11-05 have it. Return whether it is
-        there."""
+        """Try HTTP+SSE, the transport of 2024-11-05. Returns whether the server has
+        it."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
-        # a GET request to the server URL". The old transport refuses without JSON-RPC.
+        # a GET request to the server URL".
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
             return False
@@ -12048,20 +12045,20 @@ class LegacyHttp(HttpTransport):
     def _is_lost(
         self, session: str | None, post: _Post, error: McpError | HttpFailure
     ) -> bool:
-        """Return whether a POST was rejected because its session is no more."""
+        """Return whether a POST was rejected because its session is lost."""
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
         is_lost = error.http_status == 404
         if error.http_status == 400:
             is_lost = re.search(_NO_SESSION, str(error)) is not None
-        # An answer is lost with its question's session.
+        # An answer belongs to its question's session.
         is_bound = post.row.handshake or post.is_answer
         return is_lost and session is not None and not is_bound
 
     def _renew(self, lost: str | None) -> None:
         """Open a session in place of a lost one, unless another thread has done so.
-        This thread sends `initialize` and reads the answer itself, as the workers may
-        all be waiting. Raises what came in place of a result."""
+        This thread sends `initialize` and reads the answer itself, since all workers
+        may be waiting. Raises the error of that request."""
         with self._renewing:
             if self._session != lost:
                 return
@@ -12084,7 +12081,7 @@ class LegacyHttp(HttpTransport):
 
     # Streams
     def _listen(self, session: str | None) -> None:
-        """Hear what the server says by itself, as long as a session lasts."""
+        """Receive what the server sends by itself, as long as a session lasts."""
         try:
             self._follow(EventStream(), session, None)
         except Exception as error:
@@ -12094,9 +12091,8 @@ class LegacyHttp(HttpTransport):
         self, stream: EventStream, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
-        its session is over. A server that is away is waited for; one that refuses is
-        left. More than MAX_FAILURES in a row raise the last one, unless this listens to
-        a session, and was heard before."""
+        its session is over. Returns if the server refuses. Raises the last of more than
+        MAX_FAILURES in a row, except for an established listening stream."""
         has_begun = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
@@ -12111,7 +12107,7 @@ class LegacyHttp(HttpTransport):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
                 elif status < 500:
-                    # It has no such stream, or has it no more.
+                    # The server does not have this stream.
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
@@ -12123,7 +12119,7 @@ class LegacyHttp(HttpTransport):
         headers = self._headers(self._session)
         headers["Accept"] = EVENT_TYPE
         if stream.last_id:
-            # As event sources send it: bytes of UTF-8.
+            # Event sources send it in UTF-8.
             headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
         with self.caller.send("GET", headers, key=request_id) as http_request:
             response = http_request.response
@@ -12133,28 +12129,22 @@ class LegacyHttp(HttpTransport):
 
     # HTTP+SSE
     def _hear_old(self) -> None:
-        """GET the stream, and feed its events until it ends; then so does the
-        conversation."""
+        """GET the stream, and feed its events. The conversation ends with it."""
         why = "the server closed the stream"
         try:
-            with self.caller.send(
-                "GET", {"Accept": EVENT_TYPE}, key=self
-            ) as http_request:
+            with self.caller.send("GET", {"Accept": EVENT_TYPE}) as http_request:
                 for kind, text in EventStream().read(http_request.response):
-                    self._take_event(kind, text)
+                    if kind == "message" and text:
+                        self.connection.receive(text)
+                    elif kind == "endpoint" and self._place is None:
+                        reference = text[:MAX_HEAD].decode("utf-8", "replace")
+                        self._place = follow_reference(self.caller.url, reference)
+                        self._is_answered.set()
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
         self._is_answered.set()
         if self._place is not None:
             self.connection.close(ConnectionClosed(why))
-
-    def _take_event(self, kind: str, text: bytes) -> None:
-        if kind == "message" and text:
-            self.connection.receive(text)
-        elif kind == "endpoint" and self._place is None:
-            reference = text[:MAX_HEAD].decode("utf-8", "replace")
-            self._place = follow_reference(self.caller.url, reference)
-            self._is_answered.set()
 
     def _post_old(self, post: _Post) -> None:
         with self.caller.send(

@@ -46,8 +46,9 @@ NAMES = {
         "StreamTransport Deputy read_plainly serve_stream wait_for".split(), {"stdio"}
     ),
     **dict.fromkeys("private_wire Child inherited_environment".split(), {"stdio"}),
-    "Client": {"client"},
-    "ClientEndpoint": {"client"},
+    **dict.fromkeys(
+        "Client ClientEndpoint HttpFailure AuthorizationError".split(), {"client"}
+    ),
     "MemoryTransport": {"server", "client", "stdio"},
     "LegacyEndpoint": {"legacy"},
     "LegacyHttp": {"legacy"},
