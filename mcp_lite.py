@@ -13148,8 +13148,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
         def error(self, message: str) -> Any:
             raise ValueError(f"{message} ({_PROGRAM} --help says more)")
 
-        def format_help(self) -> str:
-            return _HELP
+        def print_help(self, file: object = None) -> None:
+            print(_HELP, end="")
 
     parser = Parser(allow_abbrev=False)
     parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND")
