@@ -6763,8 +6763,7 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
 
 def _show_line(label: str, text: str) -> None:
     """Print a line of a child's stderr."""
-    shown = printable(text[:MAX_STDERR_LINE])
-    print_to_stderr(f"[{label}] {shown}".rstrip())
+    print_to_stderr(f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip())
 
 
 class Child(StreamTransport):
@@ -12657,16 +12656,15 @@ class OAuth:
         state = secrets.token_urlsafe(32)
         with self._redirect_listener(state) as (redirect_uri, visit):
             plan["client"] = self._identify(server, record, redirect_uri)
-            query = {
-                "response_type": "code",
-                "client_id": plan["client"]["client_id"],
-                "redirect_uri": redirect_uri,
-                "state": state,
-                "code_challenge": digest.translate(str.maketrans("+/", "-_", "=")),
-                "code_challenge_method": "S256",
-            }
-            add_given(
-                query,
+            query = add_given(
+                {
+                    "response_type": "code",
+                    "client_id": plan["client"]["client_id"],
+                    "redirect_uri": redirect_uri,
+                    "state": state,
+                    "code_challenge": digest.translate(str.maketrans("+/", "-_", "=")),
+                    "code_challenge_method": "S256",
+                },
                 scope=" ".join(plan["scopes"]) or None,
                 resource=plan["resource"],
             )
@@ -12911,8 +12909,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
         def error(self, message: str) -> Any:
             raise ValueError(f"{message} ({_PROGRAM} --help says more)")
 
-        def format_help(self) -> str:
-            return _HELP
+        def print_help(self, file: object = None) -> None:
+            print(_HELP, end="")
 
     parser = Parser(allow_abbrev=False)
     parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND")
@@ -13127,8 +13125,8 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
-        for name, text in _read_pairs(pairs, "=").items():
-            given[name] = _coerce(name, text, schema)
+        words = _read_pairs(pairs, "=")
+        given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result))
 
