@@ -2815,8 +2815,8 @@ class Connection:
 # 8. JSON Schema ##############################################################
 ###############################################################################
 
-# This section validates values against JSON Schema, draft 2020-12. Schemas of the older
-# drafts 2019-09 and draft-07 work, too: the validator recognises their keywords, and a
+# This section validates values against JSON Schema, draft 2020-12. Most schemas of the
+# older drafts 2019-09 and draft-07 work, too: the validator knows their keywords, and a
 # list in `items`, which is called `prefixItems` today. A Schema surveys its parts once;
 # a _Validator then checks one value, along one table of keywords. Schemas, patterns and
 # values may come from a stranger, so each step has a price, and the _Validator adds the
@@ -3357,6 +3357,7 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
+            # `{2,}` has no upper limit, and `{2}` twice the same.
             most = most or (1 << 30 if comma else least)
             repeated = sequence.pop()
             sequence.append(partial(_repeat, repeated, int(least), int(most)))
@@ -4140,11 +4141,17 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
     if isinstance(value, _Media):
-        mime_type = mime_type or value["mimeType"]
-        return {"uri": uri, "mimeType": mime_type, "blob": value["data"]}
+        return {
+            "uri": uri,
+            "mimeType": mime_type or value["mimeType"],
+            "blob": value["data"],
+        }
     if isinstance(value, bytes):
-        mime_type = mime_type or "application/octet-stream"
-        return {"uri": uri, "mimeType": mime_type, "blob": _base64(value)}
+        return {
+            "uri": uri,
+            "mimeType": mime_type or "application/octet-stream",
+            "blob": _base64(value),
+        }
     usual = "text/plain" if isinstance(value, str) else "application/json"
     text = encode_text(to_plain(value))
     return {"uri": uri, "mimeType": mime_type or usual, "text": text}

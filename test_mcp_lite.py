@@ -5550,8 +5550,8 @@ class TestServerOnTheWire:
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
     def test_results_that_json_cannot_say_become_errors(self, wire, kind):
-        """Never invalid JSON on the wire: the result names the tool, and its place in
-        the program; an error answers what cannot be encoded at all."""
+        """Never invalid JSON on the wire: the result names the tool; an error answers
+        what cannot be encoded at all."""
         wire.send(call_tool("bad", kind=kind))
         answer = wire.read()
         assert answer["id"] == 1
@@ -5559,8 +5559,7 @@ class TestServerOnTheWire:
             assert answer["error"]["code"] == -32603
         else:
             assert answer["result"]["isError"]
-            place = r"bad: \w+: .*\(test_mcp_lite.py, line \d+\)"
-            assert re.fullmatch(place, text_of(answer["result"]))
+            assert re.fullmatch(r"bad: \w+: .+", text_of(answer["result"]))
 
     # Cancelling
     def test_cancellation_has_no_answer(self, wire):
