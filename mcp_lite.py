@@ -5287,9 +5287,9 @@ _FORM = {
 
 def fit_question(params: Json, version: str) -> Json:
     """Return the parameters of a question in the form of this revision. In a session, a
-    question with a URL has an id. Before 2025-11-25, choices with titles have their own
-    keywords. Raises ValueError for content or fields that the revision does not have.
-    """
+    question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
+    and `enumNames`. Raises ValueError for content or fields that the revision does not
+    have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
     if version >= "2025-11-25":
@@ -5323,7 +5323,9 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         return schema, lambda content: content
     reader = HintReader({})
     form = reader.root(reader.describe(schema))
-    simplify(form)
+    for field in form.get("properties", {}).values():
+        # A form has no null: the user may leave Optional[X] empty.
+        drop_null(field)
     # As a plain dict, the schema lets the content have unknown members.
     return dict(form), form.convert
 
