@@ -2821,8 +2821,8 @@ class Connection:
 # 8. JSON Schema ##############################################################
 ###############################################################################
 
-# This section validates values against JSON Schema, draft 2020-12. Schemas of the older
-# drafts 2019-09 and draft-07 work, too: the validator recognises their keywords, and a
+# This section validates values against JSON Schema, draft 2020-12. Most schemas of the
+# older drafts 2019-09 and draft-07 work, too: the validator knows their keywords, and a
 # list in `items`, which is called `prefixItems` today. A Schema surveys its parts once;
 # a _Validator then checks one value, along one table of keywords. Schemas, patterns and
 # values may come from a stranger, so each step has a price, and the _Validator adds the
@@ -3363,6 +3363,7 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
+            # `{2,}` has no upper limit, and `{2}` twice the same.
             most = most or (1 << 30 if comma else least)
             repeated = sequence.pop()
             sequence.append(partial(_repeat, repeated, int(least), int(most)))
@@ -4148,11 +4149,17 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
     if isinstance(value, _Media):
-        mime_type = mime_type or value["mimeType"]
-        return {"uri": uri, "mimeType": mime_type, "blob": value["data"]}
+        return {
+            "uri": uri,
+            "mimeType": mime_type or value["mimeType"],
+            "blob": value["data"],
+        }
     if isinstance(value, bytes):
-        mime_type = mime_type or "application/octet-stream"
-        return {"uri": uri, "mimeType": mime_type, "blob": _base64(value)}
+        return {
+            "uri": uri,
+            "mimeType": mime_type or "application/octet-stream",
+            "blob": _base64(value),
+        }
     usual = "text/plain" if isinstance(value, str) else "application/json"
     text = encode_text(to_plain(value))
     return {"uri": uri, "mimeType": mime_type or usual, "text": text}
@@ -5288,9 +5295,9 @@ _FORM = {
 
 def fit_question(params: Json, version: str) -> Json:
     """Return the parameters of a question in the form of this revision. In a session, a
-    question with a URL has an id. Before 2025-11-25, choices with titles have their own
-    keywords. Raises ValueError for content or fields that the revision does not have.
-    """
+    question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
+    and `enumNames`. Raises ValueError for content or fields that the revision does not
+    have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
     if version >= "2025-11-25":
@@ -5324,7 +5331,9 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         return schema, lambda content: content
     reader = HintReader({})
     form = reader.root(reader.describe(schema))
-    simplify(form)
+    for field in form.get("properties", {}).values():
+        # A form has no null: the user may leave Optional[X] empty.
+        drop_null(field)
     # As a plain dict, the schema lets the content have unknown members.
     return dict(form), form.convert
 
