@@ -271,7 +271,7 @@ def add_lasting_tools(server):
             time.sleep(0.01)
         return sorted(ended)
 
-    @server.tool(timeout=0.02)
+    @server.tool(timeout=0.01)
     def slow(ctx: Context) -> str:
         ctx.sleep(60)
         return "never"
@@ -2084,7 +2084,7 @@ class TestThreads:
         sys.setswitchinterval(1e-6)
         try:
             with client_at(server, True, protocol_version=era) as client:
-                results = [client.call_tool("late") for _ in range(150)]
+                results = [client.call_tool("late") for _ in range(100)]
         finally:
             sys.setswitchinterval(interval)
         assert all(result["isError"] for result in results)
@@ -4007,14 +4007,14 @@ class TestEveryday:
 
         @server.tool
         def work(ctx: Context) -> int:
-            for step in range(4):
+            for step in range(3):
                 ctx.progress(step)
                 ctx.sleep(0.3)
-            return 4
+            return 3
 
         def call(era):
-            with Client(server, protocol_version=era, timeout=0.9) as client:
-                assert client.call("work") == 4
+            with Client(server, protocol_version=era, timeout=0.8) as client:
+                assert client.call("work") == 3
 
         at_once(call, [("2025-11-25",), (MODERN,)])
 
@@ -11415,7 +11415,7 @@ class TestEverywhere:
             said = "a: expected integer, got true; c: unknown"
             with pytest.raises(wrong, match=said):
                 client.call("add", a=True, c=1)
-            with pytest.raises(ToolError, match="timed out after 0.02 seconds"):
+            with pytest.raises(ToolError, match="timed out after 0.01 seconds"):
                 client.call("slow")
             client.ping()
 
@@ -11537,8 +11537,8 @@ class TestEverywhere:
             with pytest.raises(Cancelled):
                 call.result()
             assert "cancelled" in str(client.call("waited"))
-            with pytest.raises(Timeout, match="tools/call: no answer within 0.02 s"):
-                client.call_tool("wait", timeout=0.02)
+            with pytest.raises(Timeout, match="tools/call: no answer within 0.01 s"):
+                client.call_tool("wait", timeout=0.01)
             client.ping()
 
     @pytest.mark.parametrize("over_a_stream", [False, True])
@@ -11580,12 +11580,12 @@ class TestEverywhere:
     def test_calls_at_once(self, target):
         """Many calls in flight, from one thread and from several."""
         with Client(target) as client:
-            calls = [client.start_call("add", {"a": n}) for n in range(200)]
-            assert [call.value() for call in calls] == list(range(1, 201))
+            calls = [client.start_call("add", {"a": n}) for n in range(100)]
+            assert [call.value() for call in calls] == list(range(1, 101))
 
             def work(n):
-                got = [client.call("add", a=n * 100 + k) for k in range(20)]
-                return got == [n * 100 + k + 1 for k in range(20)]
+                got = [client.call("add", a=n * 100 + k) for k in range(10)]
+                return got == [n * 100 + k + 1 for k in range(10)]
 
             assert at_once(work, zip(range(8))) == [True] * 8
 
@@ -11603,7 +11603,7 @@ class TestEverywhere:
                 # Two changes are told as one if the first was still waiting.
                 assert set(found[:-1]) == {"notifications/tools/list_changed"}
                 assert len(found) <= 3
-                closer = threading.Timer(0.02, events.close)
+                closer = threading.Timer(0.005, events.close)
                 closer.start()
                 assert list(events) == []
                 closer.join()
@@ -11684,7 +11684,7 @@ class TestEverywhere:
         client = Client(target, protocol_version=version)
         client.connect()
         call = client.start_call("wait")
-        closer = threading.Timer(0.02, client.close)
+        closer = threading.Timer(0.005, client.close)
         closer.start()
         with pytest.raises(ConnectionClosed):
             call.result()
@@ -11871,7 +11871,7 @@ class TestFaults:
             assert all("result" in each or "error" in each for each in came)
 
     def test_what_many_calls_leave(self):
-        """Five thousand calls leave nothing in memory, at either end."""
+        """Two thousand calls leave nothing in memory, at either end."""
         with Client(build_server()) as client:
 
             def objects_after(rounds):
@@ -11882,7 +11882,7 @@ class TestFaults:
                 return len(gc.get_objects())
 
             before = objects_after(5)
-            assert objects_after(50) - before < 1_000
+            assert objects_after(20) - before < 500
 
     @pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="it has another memory")
     def test_what_a_failed_call_leaves(self):
@@ -13184,8 +13184,8 @@ class TestReadme:
         assert "lines  mcp_lite.py" in self.run(*shlex.split(first))
 
     def test_every_python_block_runs(self, tmp_path):
-        """Each as a program of its own, beside a copy of the file."""
-        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
+        """Each as a program of its own, which finds the file."""
+        env = {**os.environ, "PYTHONPATH": HERE}
         blocks = self.blocks("python")
         assert len(blocks) >= 8
         names = []
@@ -13194,7 +13194,8 @@ class TestReadme:
             names.append(name.group(1) if name else f"block{number}.py")
             (tmp_path / names[-1]).write_text(block, encoding="utf-8")
         # One of them is the server of another.
-        at_once(lambda name: run(sys.executable, name, cwd=tmp_path), zip(names))
+        options = {"cwd": tmp_path, "env": env}
+        at_once(lambda name: run(sys.executable, name, **options), zip(names))
 
     def test_a_server_in_a_minute(self, tmp_path):
         """In a fresh folder, a copy of the file and the first two programs do what the
@@ -13292,9 +13293,9 @@ class TestReadme:
             except (ToolError, McpError, OSError) as error:
                 print(type(error).__name__, error)
         """
-        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
         program = [sys.executable, "-c", textwrap.dedent(client)]
-        assert shown in "".join(run(*program, cwd=tmp_path))
+        env = {**os.environ, "PYTHONPATH": HERE}
+        assert shown in "".join(run(*program, cwd=tmp_path, env=env))
 
     def test_the_commands_of_a_terminal(self):
         """Each line of the block about the command line does what it says."""
@@ -14563,8 +14564,9 @@ class TestVendor:
                 messages = client.get_prompt("ask", {"what": "why?"})["messages"]
                 assert messages[0]["content"]["text"] == "why?"
 
+    @pytest.fixture(scope="class")
     def whole(self):
-        """Return how many statements mcp_lite.py has."""
+        """How many statements mcp_lite.py has."""
         text = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
         return self.statements(ast.parse(text))
 
@@ -14598,22 +14600,22 @@ class TestVendor:
         told, _ = run(*self.program(self.CALL, **values))
         assert told.splitlines() == [f"{each} 2 Ada note" for each in versions]
 
-    def test_a_stdio_server(self, make):
+    def test_a_stdio_server(self, make, whole):
         """It serves clients of both eras, and opens no port."""
         count = self.show("server", make("server"))
         self.serves(self.program(self.ON_STDIO), ["2025-06-18", MODERN])
         self.refuses("mcp_lite.Server('x').start_http()", "server", "stdio", "http")
         self.refuses("mcp_lite.Client('x.py')", "server", "stdio", "client")
-        assert count < 0.6 * self.whole()
+        assert count < 0.6 * whole
 
-    def test_a_stdio_client(self, make):
+    def test_a_stdio_client(self, make, whole):
         """It starts servers of both eras, and knows no URLs and no Server."""
         count = self.show("client", make("client"))
         self.calls(SERVE, ["2025-06-18", MODERN])
         url = "mcp_lite.Client('http://127.0.0.1:1/mcp').connect()"
         self.refuses(url, "client", "stdio", "http")
         self.refuses("mcp_lite.Server('x')", "client", "stdio", "server")
-        assert count < 0.45 * self.whole()
+        assert count < 0.45 * whole
 
     def test_without_a_command_line(self, make):
         """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1."""
@@ -14697,7 +14699,7 @@ class TestVendor:
                     node.body = node.body[1:] or [ast.Pass()]
             return ast.dump(tree)
 
-        words = ["client", "http"]
+        words = ["client"]
         full = make(*words)
         text = make(*words, "--no-comments")
         self.show(f"{' '.join(words)} --no-comments", text)
