@@ -13510,6 +13510,8 @@ class TestLessons:
             exit code 0""",
         "02_handshake.py": """
             "tools/list": not initialized
+            "method": "server/discover"
+            its modern revisions: ['2026-07-28']
             its tools: ['count_lines', 'search']
             agreed on: 2025-06-18
             the same tools: ['count_lines', 'search']
@@ -13517,9 +13519,12 @@ class TestLessons:
         "03_tool.py": """
             A Python function: forecast(city: str, days: int = 3) -> list
             "default": 3
+            "method": "tools/call", "params": { "name": "forecast", "arguments": {
             sun over Oslo
             city: required; days: expected integer, got""",
         "04_errors.py": """
+            --> 2 tools/list
+            --> 3 tools/call price {"arguments": {"item": "tea"}}
             value: 300
             ToolError, for the model: no coal here; there is tea
             ToolError, for the model: price: ZeroDivisionError
@@ -13548,6 +13553,8 @@ class TestLessons:
             *** value: Fjords, waffles.
             Modern, 2026-07-28: a question to the user
             *** the function begins
+            {"resultType": "input_required"
+            "requestState":
             This is a question in place of a result
             *** the user is asked
             --> 3 tools/call book
@@ -15000,7 +15007,10 @@ class TestExplainedPages:
         told, _ = run(sys.executable, "examples/explain.py", "--sheet")
         lines = told.splitlines()
         shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]
-        assert set(mcp_lite.METHODS) <= set(shown)
+        ours = set(example("explain").IN_NO_REVISION)
+        assert set(mcp_lite.METHODS) - set(shown) == ours & set(mcp_lite.METHODS)
+        assert ours <= {*mcp_lite.METHODS, *mcp_lite.ERRORS}
+        assert not any(str(each) in told.split() for each in ours)
         assert len(lines) <= 75
         assert max(map(len, lines)) <= 120
         assert "--> LM tools/call?" in told and "<-- L  roots/list?" in told
@@ -15028,13 +15038,21 @@ class TestExplainedPages:
         assert f"[{version}/server/tools]" in text
 
     def test_a_plan_for_a_teacher(self):
-        """The lessons that are named for 90 minutes take 90; each exercise is solved."""
+        """The lessons that are named for 90 minutes take 90, with half of the last one,
+        the words and questions; each exercise is solved."""
         folder = pathlib.Path(HERE, "examples", "lessons")
         text = (folder / "README.md").read_text("utf-8")
         minutes = re.findall(r"^\| .*\.py\S+ \| (\d+) \|", text, re.M)
         (chosen,) = re.findall(r"In 90 minutes: ([\d, ]+)\.", text)
         assert len(minutes) == 11
-        assert sum(int(minutes[int(each) - 1]) for each in chosen.split(", ")) == 90
+        chosen = [int(minutes[int(each) - 1]) for each in chosen.split(", ")]
+        half, total, words, questions = re.search(
+            r"the first half, in (\d+) minutes: that makes (\d+)\.\s(\d+) more.*\n"
+            r".* and (\d+) for questions",
+            text,
+        ).groups()
+        assert int(total) == sum(chosen[:-1]) + int(half)
+        assert int(total) + int(words) + int(questions) == 90
         solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
         wanted = []
         for path in sorted(folder.glob("*.py")):
