@@ -14881,8 +14881,9 @@ class TestSmallServers:
             assert client.protocol_version == version
             (tool,) = client.list_tools()
             assert client.call("add", a=1, b=2.5) == "3.5"
-            with pytest.raises(ToolError, match="a and b must be numbers"):
-                client.call("add", a=1, b="two")
+            for b in ("2", True, None):
+                with pytest.raises(ToolError, match="a and b must be numbers"):
+                    client.call("add", a=1, b=b)
             for code, method, params in (
                 (-32601, "prompts/list", {}),
                 (-32602, "tools/call", {"name": "subtract"}),
@@ -14892,14 +14893,25 @@ class TestSmallServers:
                 assert caught.value.code == code
 
     def test_the_raw_server_on_the_wire(self):
-        """It answers no notification, and names what it speaks."""
+        """It answers neither notifications nor answers, names what it speaks, and says
+        how long a modern list holds."""
         with Wire([*PYTHON, self.RAW]) as wire:
             wire.send(notice("initialized"), notice("cancelled", {"requestId": 1}))
+            wire.send({"jsonrpc": "2.0", "id": 1, "result": {}})
             assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
             params = {"_meta": {META_VERSION: "2030-01-01", META_CAPABILITIES: {}}}
             error = wire.ask("tools/list", params)["error"]
             assert error["code"] == -32022
             assert error["data"] == {"supported": [MODERN], "requested": "2030-01-01"}
+            params = {"_meta": {META_VERSION: MODERN}}
+            assert wire.ask("tools/list", params)["error"]["code"] == -32602
+            params["_meta"][META_CAPABILITIES] = {}
+            assert wire.ask("ping", params)["error"]["code"] == -32601
+            listed = wire.ask("tools/list", params)["result"]
+            assert listed.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
+            called = {**params, "name": "add", "arguments": {"a": 1, "b": 2}}
+            called = wire.ask("tools/call", called)["result"]
+            assert called.keys() == {"content", "isError", "resultType"}
             assert wire.end() == ([], 0)
 
     @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
