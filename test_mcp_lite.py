@@ -14924,13 +14924,50 @@ class TestSmallServers:
             assert client.read("note://tea") == "This is about tea."
             messages = client.get_prompt("review", {"code": "x = 1"})["messages"]
             assert messages[0]["content"]["text"].endswith("x = 1")
-            with pytest.raises(ToolError, match="a: expected integer"):
-                client.call("add", a="one")
+            for a in ("one", True):
+                with pytest.raises(ToolError, match="a: expected integer"):
+                    client.call("add", a=a)
+            done = []
+            listening = client.listen() if version == MODERN else None
+            with listening or contextlib.nullcontext() as changes:
+                told = {"on_progress": lambda *told: done.append(told[:2])}
+                client.call_tool("alias", {"name": "look"}, **told)
+                if changes:
+                    change = next(changes)["method"]
+                    assert change == "notifications/prompts/list_changed"
+            assert done == [(1, 2)]
+            assert {each["name"] for each in client.list_prompts()} == {
+                "review",
+                "look",
+            }
+            for method, params in (
+                ("prompts/get", {"name": "review"}),
+                ("prompts/get", {"name": "review", "arguments": {"code": 7}}),
+                ("resources/read", {}),
+            ):
+                with pytest.raises(InvalidParams):
+                    client.request(method, params)
             with pytest.raises(InvalidParams, match="unknown: nothing"):
                 client.call("nothing")
             with pytest.raises(McpError, match="unknown: note:") as caught:
                 client.read("note://a/b")
             assert caught.value.code == (-32602 if version == MODERN else -32002)
+
+    def test_the_small_server_on_the_wire(self):
+        """What is no message gets an error, with no id, and ends nothing."""
+        with Wire([*PYTHON, self.SMALL]) as wire:
+            for text, code in (
+                ("hello", -32700),
+                ("7", -32600),
+                ("[]", -32600),
+                ('{"id": 1, "method": "ping", "params": 7}', -32600),
+                ('{"id": 1, "method": "ping", "params": {"_meta": 7}}', -32600),
+            ):
+                wire.send(text.encode() + b"\n")
+                answer = wire.read()
+                assert answer["error"]["code"] == code and "id" not in answer
+            assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+            assert wire.end() == ([], 0)
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_the_small_server_over_http(self, small_http, version):
