@@ -13577,17 +13577,30 @@ class TestLessons:
             *** drink tea
             *** to the model: Make a plan of the day. This is to be done: bake bread.""",
         "08_http.py": """
-            <-- 200 application/json
-            <-- 400 application/json
+            PART 1, MODERN
+            --> POST /mcp Accept: application/json
+            Mcp-Method: tools/list
+            <-- 200 Content-Type: application/json
+            <-- 400 Content-Type: application/json
             "code":-32020
-            'Mcp-Session-Id': '
-            <-- 200 text/event-stream
-            ":1,"total":2}
+            PART 2, LEGACY
+            "method": "initialize"
+            <-- 200
+            Mcp-Session-Id:
+            <-- 202
+            Mcp-Session-Id:
+            <-- 200 Content-Type: text/event-stream
+            id: 2-1 event: message data: {
+            "progress":1, "total":2}}
             the connection breaks
-            ":2,"total":2}
+            --> GET /mcp
+            Last-Event-ID: 2-1
+            id: 2-2 event: message data: {
+            "progress":2, "total":2}}
+            id: 2-3
             "text":"counted"
             --> DELETE
-            <-- 404 application/json""",
+            <-- 404 Content-Type: application/json""",
         "09_two_processes.py": """
             --> 1 tools/call book, to process A
             "resultType": "input_required"
