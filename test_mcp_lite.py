@@ -13478,6 +13478,8 @@ class TestLessons:
             exit code 0""",
         "02_handshake.py": """
             "tools/list": not initialized
+            "method": "server/discover"
+            its modern revisions: ['2026-07-28']
             its tools: ['count_lines', 'search']
             agreed on: 2025-06-18
             the same tools: ['count_lines', 'search']
@@ -13485,9 +13487,12 @@ class TestLessons:
         "03_tool.py": """
             A Python function: forecast(city: str, days: int = 3) -> list
             "default": 3
+            "method": "tools/call", "params": { "name": "forecast", "arguments": {
             sun over Oslo
             city: required; days: expected integer, got""",
         "04_errors.py": """
+            --> 2 tools/list
+            --> 3 tools/call price {"arguments": {"item": "tea"}}
             value: 300
             ToolError, for the model: no coal here; there is tea
             ToolError, for the model: price: ZeroDivisionError
@@ -13516,6 +13521,8 @@ class TestLessons:
             *** value: Fjords, waffles.
             Modern, 2026-07-28: a question to the user
             *** the function begins
+            {"resultType": "input_required"
+            "requestState":
             This is a question in place of a result
             *** the user is asked
             --> 3 tools/call book
@@ -13538,17 +13545,30 @@ class TestLessons:
             *** drink tea
             *** to the model: Make a plan of the day. This is to be done: bake bread.""",
         "08_http.py": """
-            <-- 200 application/json
-            <-- 400 application/json
+            PART 1, MODERN
+            --> POST /mcp Accept: application/json
+            Mcp-Method: tools/list
+            <-- 200 Content-Type: application/json
+            <-- 400 Content-Type: application/json
             "code":-32020
-            'Mcp-Session-Id': '
-            <-- 200 text/event-stream
-            ":1,"total":2}
+            PART 2, LEGACY
+            "method": "initialize"
+            <-- 200
+            Mcp-Session-Id:
+            <-- 202
+            Mcp-Session-Id:
+            <-- 200 Content-Type: text/event-stream
+            id: 2-1 event: message data: {
+            "progress":1, "total":2}}
             the connection breaks
-            ":2,"total":2}
+            --> GET /mcp
+            Last-Event-ID: 2-1
+            id: 2-2 event: message data: {
+            "progress":2, "total":2}}
+            id: 2-3
             "text":"counted"
             --> DELETE
-            <-- 404 application/json""",
+            <-- 404 Content-Type: application/json""",
         "09_two_processes.py": """
             --> 1 tools/call book, to process A
             "resultType": "input_required"
@@ -14859,8 +14879,9 @@ class TestSmallServers:
             assert client.protocol_version == version
             (tool,) = client.list_tools()
             assert client.call("add", a=1, b=2.5) == "3.5"
-            with pytest.raises(ToolError, match="a and b must be numbers"):
-                client.call("add", a=1, b="two")
+            for b in ("2", True, None):
+                with pytest.raises(ToolError, match="a and b must be numbers"):
+                    client.call("add", a=1, b=b)
             for code, method, params in (
                 (-32601, "prompts/list", {}),
                 (-32602, "tools/call", {"name": "subtract"}),
@@ -14870,14 +14891,25 @@ class TestSmallServers:
                 assert caught.value.code == code
 
     def test_the_raw_server_on_the_wire(self):
-        """It answers no notification, and names what it speaks."""
+        """It answers neither notifications nor answers, names what it speaks, and says
+        how long a modern list holds."""
         with Wire([*PYTHON, self.RAW]) as wire:
             wire.send(notice("initialized"), notice("cancelled", {"requestId": 1}))
+            wire.send({"jsonrpc": "2.0", "id": 1, "result": {}})
             assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
             params = {"_meta": {META_VERSION: "2030-01-01", META_CAPABILITIES: {}}}
             error = wire.ask("tools/list", params)["error"]
             assert error["code"] == -32022
             assert error["data"] == {"supported": [MODERN], "requested": "2030-01-01"}
+            params = {"_meta": {META_VERSION: MODERN}}
+            assert wire.ask("tools/list", params)["error"]["code"] == -32602
+            params["_meta"][META_CAPABILITIES] = {}
+            assert wire.ask("ping", params)["error"]["code"] == -32601
+            listed = wire.ask("tools/list", params)["result"]
+            assert listed.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
+            called = {**params, "name": "add", "arguments": {"a": 1, "b": 2}}
+            called = wire.ask("tools/call", called)["result"]
+            assert called.keys() == {"content", "isError", "resultType"}
             assert wire.end() == ([], 0)
 
     @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
@@ -14890,13 +14922,50 @@ class TestSmallServers:
             assert client.read("note://tea") == "This is about tea."
             messages = client.get_prompt("review", {"code": "x = 1"})["messages"]
             assert messages[0]["content"]["text"].endswith("x = 1")
-            with pytest.raises(ToolError, match="a: expected integer"):
-                client.call("add", a="one")
+            for a in ("one", True):
+                with pytest.raises(ToolError, match="a: expected integer"):
+                    client.call("add", a=a)
+            done = []
+            listening = client.listen() if version == MODERN else None
+            with listening or contextlib.nullcontext() as changes:
+                told = {"on_progress": lambda *told: done.append(told[:2])}
+                client.call_tool("alias", {"name": "look"}, **told)
+                if changes:
+                    change = next(changes)["method"]
+                    assert change == "notifications/prompts/list_changed"
+            assert done == [(1, 2)]
+            assert {each["name"] for each in client.list_prompts()} == {
+                "review",
+                "look",
+            }
+            for method, params in (
+                ("prompts/get", {"name": "review"}),
+                ("prompts/get", {"name": "review", "arguments": {"code": 7}}),
+                ("resources/read", {}),
+            ):
+                with pytest.raises(InvalidParams):
+                    client.request(method, params)
             with pytest.raises(InvalidParams, match="unknown: nothing"):
                 client.call("nothing")
             with pytest.raises(McpError, match="unknown: note:") as caught:
                 client.read("note://a/b")
             assert caught.value.code == (-32602 if version == MODERN else -32002)
+
+    def test_the_small_server_on_the_wire(self):
+        """What is no message gets an error, with no id, and ends nothing."""
+        with Wire([*PYTHON, self.SMALL]) as wire:
+            for text, code in (
+                ("hello", -32700),
+                ("7", -32600),
+                ("[]", -32600),
+                ('{"id": 1, "method": "ping", "params": 7}', -32600),
+                ('{"id": 1, "method": "ping", "params": {"_meta": 7}}', -32600),
+            ):
+                wire.send(text.encode() + b"\n")
+                answer = wire.read()
+                assert answer["error"]["code"] == code and "id" not in answer
+            assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+            assert wire.end() == ([], 0)
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_the_small_server_over_http(self, small_http, version):
@@ -14985,7 +15054,10 @@ class TestExplainedPages:
         told, _ = run(sys.executable, "examples/explain.py", "--sheet")
         lines = told.splitlines()
         shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]
-        assert set(mcp_lite.METHODS) <= set(shown)
+        ours = set(example("explain").IN_NO_REVISION)
+        assert set(mcp_lite.METHODS) - set(shown) == ours & set(mcp_lite.METHODS)
+        assert ours <= {*mcp_lite.METHODS, *mcp_lite.ERRORS}
+        assert not any(str(each) in told.split() for each in ours)
         assert len(lines) <= 75
         assert max(map(len, lines)) <= 120
         assert "--> LM tools/call?" in told and "<-- L  roots/list?" in told
@@ -15013,13 +15085,21 @@ class TestExplainedPages:
         assert f"[{version}/server/tools]" in text
 
     def test_a_plan_for_a_teacher(self):
-        """The lessons that are named for 90 minutes take 90; each exercise is solved."""
+        """The lessons that are named for 90 minutes take 90, with half of the last one,
+        the words and questions; each exercise is solved."""
         folder = pathlib.Path(HERE, "examples", "lessons")
         text = (folder / "README.md").read_text("utf-8")
         minutes = re.findall(r"^\| .*\.py\S+ \| (\d+) \|", text, re.M)
         (chosen,) = re.findall(r"In 90 minutes: ([\d, ]+)\.", text)
         assert len(minutes) == 11
-        assert sum(int(minutes[int(each) - 1]) for each in chosen.split(", ")) == 90
+        chosen = [int(minutes[int(each) - 1]) for each in chosen.split(", ")]
+        half, total, words, questions = re.search(
+            r"the first half, in (\d+) minutes: that makes (\d+)\.\s(\d+) more.*\n"
+            r".* and (\d+) for questions",
+            text,
+        ).groups()
+        assert int(total) == sum(chosen[:-1]) + int(half)
+        assert int(total) + int(words) + int(questions) == 90
         solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
         wanted = []
         for path in sorted(folder.glob("*.py")):

@@ -7,7 +7,7 @@ Run: python3 examples/explain.py TARGET        a URL, a script, or a command in 
      python3 examples/explain.py --sheet       all that can be said, on a page
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
-Each explanation is given once, when its message first comes. `direction` is "-->" from
+Each explanation is given once, where it first fits. `direction` is "-->" from
 the client to the server, whichever of them has the trace, and "<--" back.
 """
 
@@ -29,8 +29,8 @@ from mcp_lite import ERRORS, METHODS, Client, McpError, ToolError  # noqa: E402
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
 WIDTH = 90
-# Members that say nothing by themselves, or are explained below.
-NOT_SHOWN = ("_meta", "requestState", "resultType")
+# What mcp_lite understands, though no revision has it.
+IN_NO_REVISION = ("initialized", "$/cancelRequest", -32800)
 LONGEST = 1_000  # characters of a message: the rest is left out
 FIRST_MODERN = "2026-07-28"
 
@@ -59,7 +59,7 @@ MEMBERS = (
     (
         ("result", "inputRequests"),
         "This is a question in place of a result: {}. The client answers it, and sends "
-        "the request again.",
+        "the request again: a multi round-trip request (MRTR).",
         "basic/patterns/mrtr",
     ),
     (
@@ -92,6 +92,12 @@ MEMBERS = (
         "The client may rely on this result for {} milliseconds.",
         "server/utilities/caching",
     ),
+    (
+        ("result", "cacheScope"),
+        "Who may get this result from a cache: {}. Private is this client, public is "
+        "anybody.",
+        "server/utilities/caching",
+    ),
 )
 # Where a message says which revision it is about.
 VERSION_PLACES = (
@@ -118,6 +124,10 @@ BESIDE = (
         "The revision, and what the client can be asked",
     ),
 )
+# Errors whose docstring says it in two sentences.
+SHEET_ERRORS = {
+    -32002: "Nothing has this URI (-32602 for tools, and in the modern era)"
+}
 # What HTTP says around the messages: how the line begins, and what that means.
 HTTP = {
     "POST": "A message travels in the body of a POST.",
@@ -134,10 +144,9 @@ HTTP = {
 
 def place_of(page, version):
     """Return where the specification of a revision has a page, behind SPECIFICATION."""
-    is_modern = version >= FIRST_MODERN
-    page = (MODERN_PAGES if is_modern else LEGACY_PAGES).get(page, page)
+    pages = MODERN_PAGES if version >= FIRST_MODERN else LEGACY_PAGES
     # The first page of a folder is found by the folder's name.
-    return f"{version}/{page}".replace("/index", "")
+    return f"{version}/{pages.get(page, page)}".replace("/index", "")
 
 
 def look_up(message, path):
@@ -147,6 +156,14 @@ def look_up(message, path):
             return None
         message = message.get(name)
     return message
+
+
+def visible(members):
+    """Return the members of params, or of a result, that are shown."""
+    state = shorten(members.get("requestState", ""))[:20] + "..."
+    shown = {**members, "requestState": state}
+    hidden = ["_meta"] + ["resultType"] * (members.get("resultType") == "complete")
+    return {key: shown[key] for key in members if key not in hidden}
 
 
 def shorten(value):
@@ -162,7 +179,8 @@ class Explainer:
 
     write: takes the lines, each with its end; sys.stderr.write by default. It is called
         on the thread that sends or receives, one call at a time.
-    without: methods that are passed over, and their answers
+    without: methods that are passed over, with their answers; and members, such as
+        "progressToken", that are not explained
     """
 
     is_silent = False
@@ -206,9 +224,11 @@ class Explainer:
             self.explain_answer(direction, message)
         for path, text, page in MEMBERS:
             value = look_up(message, path)
-            if value:
+            # What is false or empty says nothing, but a 0 does.
+            is_passed_over = value is False or path[-1] in self.without
+            if (value or value == 0) and not is_passed_over:
                 words = ", ".join(value) if isinstance(value, dict) else value
-                self.note(text.format(shorten(words)), page)
+                self.note(text, page, shorten(words))
 
     def learn(self, message):
         """Notice which revision is spoken: the pages differ."""
@@ -223,22 +243,19 @@ class Explainer:
         params = message.get("params") or {}
         if message.get("id") is not None:
             self.waiting[direction, str(message["id"])] = (name, time.monotonic())
-        shown = {key: params[key] for key in params if key not in NOT_SHOWN}
+        shown = visible(params)
         row = METHODS.get(name)
         # The parameter that says what a request is about comes first.
         about = shown.pop(row.mirrored, "") if row and row.mirrored else ""
-        if list(shown) == ["arguments"]:
-            shown = shown["arguments"]
         rest = shorten(shown) if shown else ""
         self.show(direction, f"{name} {shorten(about)} {rest}", message)
-        if row is None:
-            self.note("The specification does not have this method.", "basic/index")
-        else:
-            self.note(row.purpose, row.page)
+        self.note(
+            row.purpose if row else "The specification does not have this method.",
+            row.page if row else "basic/index",
+        )
 
     def explain_answer(self, direction, message):
-        asked = "<--" if direction == "-->" else "-->"
-        key = (asked, str(message.get("id")))
+        key = ("<--" if direction == "-->" else "-->", str(message.get("id")))
         name, began = self.waiting.pop(key, ("", time.monotonic()))
         self.is_silent = name in self.without
         took = f"  (after {1000 * (time.monotonic() - began):.1f} ms)"
@@ -250,8 +267,7 @@ class Explainer:
             self.note(row.setback if row else "", row.page if row else "")
             return
         result = message.get("result") or {}
-        shown = {key: result[key] for key in result if key not in NOT_SHOWN}
-        self.show(direction, f"{name}: {shorten(shown)}{took}", message)
+        self.show(direction, f"{name}: {shorten(visible(result))}{took}", message)
         is_outcome = not result.get("isError") and "inputRequests" not in result
         if row and is_outcome:
             self.note(row.outcome, row.page)
@@ -262,22 +278,19 @@ class Explainer:
             return
         request_id = (message or {}).get("id")
         number = "" if request_id is None else f"{shorten(request_id)} "
-        line = textwrap.fill(
-            f"{direction} {number}{text}".replace("  ", " "),
-            WIDTH,
-            subsequent_indent="    ",
-        )
-        self.write(line + "\n")
+        line = f"{direction} {number}{text}".replace("  ", " ")
+        self.write(textwrap.fill(line, WIDTH, subsequent_indent="    ") + "\n")
 
-    def note(self, text, page):
-        """Print an explanation with its page, unless it was given before."""
+    def note(self, text, page, value=""):
+        """Print an explanation with its page, unless it was given before, be it of
+        another value. The value fills the {} in the text."""
         if self.is_silent or not text or text in self.told:
             return
         if not self.told:
             self.write(f"Pages in brackets are at {SPECIFICATION}\n")
         self.told.add(text)
-        place = place_of(page, self.version)
-        for line in textwrap.wrap(f"{text} [{place}]", WIDTH, break_on_hyphens=False):
+        text = f"{text.replace('{}', value)} [{place_of(page, self.version)}]"
+        for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False):
             self.write(f"      {line}\n")
 
 
@@ -286,19 +299,23 @@ def sheet():
     lines = [
         "--> to the server, <-- to the client; L legacy, M modern; ? wants an answer"
     ]
-    for page in dict.fromkeys(row.page for row in METHODS.values()):
+    rows = [row for row in METHODS.values() if row.name not in IN_NO_REVISION]
+    for page in dict.fromkeys(row.page for row in rows):
         lines.append(page)
-        for row in [row for row in METHODS.values() if row.page == page]:
+        for row in [row for row in rows if row.page == page]:
             arrow = {"client": "-->", "server": "<--"}.get(row.sender, "<->")
-            era = "L" if row.since < FIRST_MODERN else " "
-            era += "M" if row.until >= FIRST_MODERN else " "
+            legacy = "L" if row.since < FIRST_MODERN else " "
+            era = legacy + ("M" if row.until >= FIRST_MODERN else " ")
             name = row.name + "?" * (row.kind == "request")
             lines += sheet_row(f"{arrow} {era} {name}", row.purpose)
     for place, words, text in BESIDE:
         lines += [place, *sheet_row(words, text)]
     lines.append("errors")
-    for code, error in sorted(ERRORS.items(), reverse=True):
-        lines += sheet_row(f"{code:8} {error.__name__}", error.__doc__)
+    for code in sorted(ERRORS.keys() - set(IN_NO_REVISION), reverse=True):
+        lines += sheet_row(
+            f"{code:8} {ERRORS[code].__name__}",
+            SHEET_ERRORS.get(code, ERRORS[code].__doc__),
+        )
     return lines
 
 

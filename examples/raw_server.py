@@ -1,15 +1,15 @@
 """A server without mcp_lite: the protocol in 40 statements.
 
-Teaches: what every server does, and how little of it there is when it has one tool. A
-line comes in, a line goes out. Of a session it has the handshake; a request of
-2026-07-28 says in `_meta` what a handshake would have said, and needs none.
+Teaches: the core of a server, and how little that is when there is one tool. A line comes
+in, a line goes out. Of a session it has the handshake; a request of 2026-07-28 says in
+`_meta` what a handshake would have said, and needs none.
 
 Run: echo '{"jsonrpc": "2.0", "id": 1, "method": "ping"}' | python3 examples/raw_server.py
      python3 -m mcp_lite call examples/raw_server.py add a=1 b=2
 
 Whatever else a server may need, small_server.py has: HTTP, questions to the user,
-resources, prompts. This one ends with the first line that is not JSON, and a tool that
-takes long blocks it.
+resources, prompts; a check that a session was opened before it is used. This one ends
+with the first line that is not a message, and a tool that takes long blocks it.
 """
 
 import json
@@ -18,6 +18,7 @@ import sys
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = ("2026-07-28",)
 VERSION = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 TOOL = {
     "name": "add",
     "description": "Add two numbers.",
@@ -27,61 +28,73 @@ TOOL = {
         "required": ["a", "b"],
     },
 }
-ABOUT = {
-    "capabilities": {"tools": {}},  # what a client may ask for
-    "serverInfo": {"name": "raw", "version": "1.0"},
-}
+# What modern results have besides.
+COMPLETE = {"resultType": "complete"}
+# Caching: zero milliseconds, and private to this client.
+CACHED = {**COMPLETE, "ttlMs": 0, "cacheScope": "private"}
 
 
 def initialize(params):
     asked = params["protocolVersion"]
-    return {"protocolVersion": asked if asked in LEGACY else LEGACY[-1], **ABOUT}
+    return {
+        "protocolVersion": asked if asked in LEGACY else LEGACY[-1],
+        "capabilities": {"tools": {}},  # what a client may ask for
+        "serverInfo": {"name": "raw", "version": "1.0"},
+    }
 
 
 def call_tool(params):
     if params["name"] != TOOL["name"]:
         raise LookupError(f"there is no tool {params['name']}")
-    try:
-        text = str(params["arguments"]["a"] + params["arguments"]["b"])
-        is_error = False
-    except (KeyError, TypeError) as error:
-        # A result, no error of the protocol: the model reads it, and may try again.
-        text = f"a and b must be numbers: {type(error).__name__}: {error}"
-        is_error = True
+    numbers = [params.get("arguments", {}).get(name) for name in ("a", "b")]
+    # To Python, True is an int; to JSON, true is no number.
+    is_error = not all(type(each) in (int, float) for each in numbers)
+    # A result, no error of the protocol: the model reads it, and may try again.
+    text = "a and b must be numbers" if is_error else str(sum(numbers))
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
 METHODS = {
-    "initialize": initialize,
-    "ping": lambda params: {},
-    "server/discover": lambda params: {"supportedVersions": MODERN, **ABOUT},
-    "tools/list": lambda params: {"tools": [TOOL]},
-    "tools/call": call_tool,
+    "legacy": {
+        "initialize": initialize,
+        "ping": lambda params: {},
+        "tools/list": lambda params: {"tools": [TOOL]},
+        "tools/call": call_tool,
+    },
+    "modern": {
+        "server/discover": lambda params: {
+            "supportedVersions": MODERN,
+            "capabilities": {"tools": {}},
+            **CACHED,
+        },
+        "tools/list": lambda params: {"tools": [TOOL], **CACHED},
+        "tools/call": lambda params: {**call_tool(params), **COMPLETE},
+    },
 }
 
 
 def answer(request):
     """Return the answer to a request: its result, or an error."""
     params = request.get("params") or {}
-    version = params.get("_meta", {}).get(VERSION)
-    if version not in (None, *MODERN):
-        error = {"code": -32022, "message": "this revision is not spoken here"}
-        return {"error": {**error, "data": {"supported": MODERN, "requested": version}}}
-    if request["method"] not in METHODS:
+    meta = params.get("_meta") or {}
+    if VERSION in meta and meta[VERSION] not in MODERN:
+        data = {"supported": MODERN, "requested": meta[VERSION]}
+        return {"error": {"code": -32022, "message": "not spoken here", "data": data}}
+    if VERSION in meta and CAPABILITIES not in meta:
+        return {"error": {"code": -32602, "message": f"{CAPABILITIES} is required"}}
+    methods = METHODS["modern" if VERSION in meta else "legacy"]
+    if request["method"] not in methods:
         return {"error": {"code": -32601, "message": f"no method {request['method']}"}}
     try:
-        result = METHODS[request["method"]](params)
-    except (LookupError, TypeError) as error:
+        return {"result": methods[request["method"]](params)}
+    except (LookupError, TypeError, AttributeError) as error:
         return {"error": {"code": -32602, "message": f"wrong parameters: {error}"}}
-    if version is not None:
-        # It may stand in a cache: not at all, and for this client alone.
-        result.update(resultType="complete", ttlMs=0, cacheScope="private")
-    return {"result": result}
 
 
 if __name__ == "__main__":
     for line in sys.stdin:
         message = json.loads(line)
-        if "id" in message:  # the others are notifications, which want no answer
+        # The others are notifications, which want no answer.
+        if message.keys() >= {"id", "method"}:
             reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
             print(json.dumps(reply), flush=True)

@@ -298,7 +298,7 @@ def test_input_required_result_prompt(ctx: Context):
 
 if __name__ == "__main__":
     # The suite calls the first tool without arguments.
-    for name in ("add", "book"):
+    for name in ("add", "alias", "book"):
         TOOLS[name] = TOOLS.pop(name)
     address = ("127.0.0.1", int(sys.argv[1]))
     http.server.ThreadingHTTPServer(address, Handler).serve_forever()

@@ -56,12 +56,8 @@ TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object"}
 
 def offer(table, name=None):
     """Return a decorator that puts a function into one of these tables."""
-
-    def register(function):
-        table[name or function.__name__] = function
-        return function
-
-    return register
+    # setdefault returns the function.
+    return lambda function: table.setdefault(name or function.__name__, function)
 
 
 def parameters_of(function):
@@ -85,7 +81,8 @@ def schema_of(function):
 def run(function, arguments, ctx):
     """Call a function with arguments that came as JSON. Raises TypeError."""
     for each in parameters_of(function):
-        if not isinstance(arguments.get(each.name, each.default), each.annotation):
+        # No isinstance: to Python True is an int, to JSON true is no number.
+        if type(arguments.get(each.name, each.default)) is not each.annotation:
             raise TypeError(f"{each.name}: expected {TYPES[each.annotation]}")
     if "ctx" in inspect.signature(function).parameters:
         arguments = {**arguments, "ctx": ctx}
@@ -133,8 +130,8 @@ class Context:
     def __init__(self, message, session, send):
         self.id = message["id"]
         self.method = message["method"]
-        self.params = message.get("params") or {}
-        self.meta = self.params.get("_meta") or {}
+        self.params = message.get("params", {})
+        self.meta = self.params.get("_meta", {})
         self.session = session  # None in the modern era
         self.send = send
 
@@ -166,8 +163,10 @@ class Context:
         if self.session:
             return {name: self.request(**questions[name]) for name in questions}
         given = self.params.get("inputResponses") or {}
-        answers = unseal(self)
-        answers.update({n: given[n] for n in given if isinstance(given[n], dict)})
+        answers = {
+            **unseal(self),
+            **{name: given[name] for name in given if isinstance(given[name], dict)},
+        }
         if not questions.keys() <= answers.keys():
             raise Question(questions, answers)
         return answers
@@ -213,12 +212,14 @@ def initialize(ctx):
 
 
 def discover(ctx):
-    told = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
-    return {"supportedVersions": MODERN, "capabilities": {**OFFERED, **told}}
-
-
-def ping(ctx):
-    return {}
+    return {
+        "supportedVersions": MODERN,
+        "capabilities": {
+            "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {},
+        },
+    }
 
 
 def list_tools(ctx):
@@ -297,16 +298,17 @@ def read_resource(ctx):
 
 
 def listen(ctx):
+    # Of what the client wants, what it will get.
+    wanted = {
+        name: True
+        for name in ("toolsListChanged", "promptsListChanged")
+        if ctx.params["notifications"].get(name)
+    }
     # It has no result: it stays open, and changes come under its id.
     LISTENERS.append(ctx)
     ctx.notify(
         "subscriptions/acknowledged",
-        # Of what the client wants, what it will get.
-        notifications={
-            name: True
-            for name in ("toolsListChanged", "promptsListChanged")
-            if ctx.params["notifications"].get(name)
-        },
+        notifications=wanted,
         _meta={SUBSCRIPTION: ctx.id},
     )
 
@@ -328,7 +330,7 @@ LISTENERS = []
 # The handler of each method, and the eras that have it.
 METHODS = {
     "initialize": (initialize, "legacy"),
-    "ping": (ping, "legacy"),
+    "ping": (lambda ctx: {}, "legacy"),
     "server/discover": (discover, "modern"),
     "subscriptions/listen": (listen, "modern"),
     "tools/list": (list_tools, "legacy, modern"),
@@ -347,9 +349,8 @@ CACHED = re.compile("server/discover|resources/read|.*/list")
 
 def is_modern(message, header=""):
     """Return whether a message says that it is modern: in `_meta`, or in a header."""
-    meta = (message.get("params") or {}).get("_meta") or {}
     return (
-        VERSION in meta
+        VERSION in message.get("params", {}).get("_meta", {})
         or header not in ("", *LEGACY)
         or message.get("method") == "server/discover"
     )
@@ -369,9 +370,8 @@ def admit(ctx, headers):
 
 def check_modern(ctx, headers):
     """Raise Refused unless `_meta` says all that it must, and the headers the same."""
-    for name in (VERSION, CAPABILITIES):
-        if name not in ctx.meta:
-            raise Refused(-32602, f"_meta: {name} is required", 400)
+    if not {VERSION, CAPABILITIES} <= ctx.meta.keys():
+        raise Refused(-32602, f"_meta wants {VERSION} and {CAPABILITIES}", 400)
     expected = {"MCP-Protocol-Version": ctx.meta[VERSION], "Mcp-Method": ctx.method}
     if ctx.method in NAMING:
         expected["Mcp-Name"] = ctx.params.get(NAMING[ctx.method])
@@ -389,19 +389,36 @@ def check_modern(ctx, headers):
         )
 
 
-def serve(message, session, send, headers=None):
-    """Serve one message; send(message) is for what comes before the answer.
+def parse(text):
+    """Return the message in a text. Raises Refused if there is none."""
+    try:
+        message = json.loads(text)
+    except ValueError:
+        raise Refused(-32700, "not JSON", 400) from None
+    params = message.get("params", {}) if isinstance(message, dict) else None
+    if not isinstance(params, dict) or not isinstance(params.get("_meta", {}), dict):
+        raise Refused(-32600, "not a message", 400)
+    return message
+
+
+def serve(text, find_session, send, headers=None):
+    """Serve the message in a text; find_session(message) returns its session, or None
+    in the modern era, and send(message) is for what comes before the answer.
 
     Returns HTTP's status for it, and the answer; None where there is none.
     """
-    if "method" not in message:
-        # The answer to a question of ours.
-        session.waiting.pop(message.get("id"), queue.Queue()).put(message)
-    if not {"method", "id"} <= message.keys():
-        return 202, None
-    ctx = Context(message, session, send)
-    answer = {"jsonrpc": "2.0", "id": ctx.id}
+    answer = {"jsonrpc": "2.0"}
+    session = None
     try:
+        message = parse(text)
+        session = find_session(message)
+        if session and "method" not in message:
+            # The answer to a question of ours.
+            session.waiting.pop(message.get("id"), queue.Queue()).put(message)
+        if not {"method", "id"} <= message.keys():
+            return 202, None
+        answer["id"] = message["id"]
+        ctx = Context(message, session, send)
         result = admit(ctx, headers)(ctx)
     except Question as question:
         asked, known = question.args
@@ -415,8 +432,9 @@ def serve(message, session, send, headers=None):
     except Refused as refusal:
         return 200 if session else refusal.status, {**answer, "error": refusal.error}
     except Exception as error:
-        failure = {"code": -32603, "message": f"{type(error).__name__}: {error}"}
-        return 200, {**answer, "error": failure}
+        # A parameter is missing, or of another type; or it is our failure.
+        code = -32602 if isinstance(error, (KeyError, TypeError)) else -32603
+        return 200, {**answer, "error": {"code": code, "message": repr(error)}}
     if session is None and result:
         about = {"resultType": "complete", "_meta": {SERVER_INFO: INFO}}
         if CACHED.fullmatch(ctx.method):
@@ -442,16 +460,13 @@ def serve_stdio():
         wire.write(json.dumps(message) + "\n")
         wire.flush()
 
-    def work(message):
-        _, answer = serve(message, None if is_modern(message) else session, send)
+    def work(line):
+        _, answer = serve(line, lambda each: None if is_modern(each) else session, send)
         if answer:
             send(answer)
 
     for line in sys.stdin:
-        try:
-            threading.Thread(target=work, args=(json.loads(line),)).start()
-        except ValueError:
-            send({"jsonrpc": "2.0", "error": {"code": -32700, "message": "not JSON"}})
+        threading.Thread(target=work, args=(line,)).start()
 
 
 ###############################################################################
@@ -468,15 +483,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     is_stream = False
 
     def do_POST(self):
-        try:
-            size = int(self.headers.get("Content-Length", 0))
-            message = json.loads(self.rfile.read(size))
-            session = self.find_session(message)
-            status, answer = serve(message, session, self.send_event, self.headers)
-        except (ValueError, AttributeError, Refused) as error:
-            no_json = {"code": -32700, "message": "no JSON object"}
-            status = getattr(error, "status", 400)
-            answer = {"jsonrpc": "2.0", "error": getattr(error, "error", no_json)}
+        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, answer = serve(text, self.find_session, self.send_event, self.headers)
         if not self.is_stream:
             self.respond(status, answer)
         elif answer:
@@ -540,10 +548,21 @@ def add(a: int, b: int = 1):
 
 
 @offer(TOOLS)
+def alias(name: str, ctx: Context):
+    """Offer the prompt `review` under another name, too."""
+    ctx.progress(1, 2)
+    PROMPTS[name] = review
+    changed("prompts")
+    return f"review is {name}, too"
+
+
+@offer(TOOLS)
 def book(city: str, ctx: Context):
     """Book a journey, on a day that the user chooses."""
-    days = {"type": "string", "enum": ["Monday", "Friday"]}
-    form = {"type": "object", "properties": {"day": days}}
+    form = {
+        "type": "object",
+        "properties": {"day": {"type": "string", "enum": ["Monday", "Friday"]}},
+    }
     question = {"message": f"To {city}, on which day?", "requestedSchema": form}
     answers = ctx.ask(day={"method": "elicitation/create", "params": question})
     return f"{city}: {json.dumps(answers['day'])}"

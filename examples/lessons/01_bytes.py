@@ -13,8 +13,10 @@ import sys
 
 
 def server():
-    """Be the server: a loop is all of it. It answers the first request last."""
+    """Be the server: a loop is all of it. It holds its first result back, until it has
+    sent another one."""
     held_back = None
+    is_first = True
     for line in sys.stdin:
         try:
             message = json.loads(line)
@@ -30,10 +32,12 @@ def server():
             answer({"id": message["id"], "error": error})
             continue
         result = {"id": message["id"], "result": sum(message["params"])}
-        if held_back is None:
+        if is_first:
+            is_first = False
             held_back = result
-        else:
-            answer(result)
+            continue
+        answer(result)
+        if held_back is not None:
             answer(held_back)
             held_back = None
 
@@ -82,7 +86,8 @@ else:
     client()
 
 # Exercises
-# 1. Let the server print("debug") before it answers. What does the client read? Then
-#    print it to sys.stderr. That is why a server must print nothing else to stdout.
+# 1. Let answer() print("debug") before it answers. What does the client read, and when
+#    does it read the answers? Then print it to sys.stderr. That is why a server must
+#    print nothing else to stdout.
 # 2. Send a message with a line break inside its JSON, and read() more often. How many
 #    errors come back, and why does JSON need no line breaks, not even within texts?

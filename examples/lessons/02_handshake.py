@@ -2,8 +2,10 @@
 
 Teaches: up to the revision 2025-11-25, `initialize` opens a session: both sides agree on
 a revision, and say what they can (their capabilities). Since 2026-07-28 there is no
-session: every request carries that in its `_meta` (lesson 9 shows what for). No mcp_lite
-on this side of the pipe; the server is the one of the quickstart, and speaks both.
+session: every request carries that in its `_meta`. A session lives in the memory of one
+process; a request that says everything can be answered by any process, so a server may
+run as many (lesson 9 shows it). No mcp_lite on this side of the pipe; the server is the
+one of the quickstart, and speaks both.
 
 Run: python3 examples/lessons/02_handshake.py
 """
@@ -24,21 +26,22 @@ child = subprocess.Popen(
 )
 
 
-# Messages are printed in lines that fit on a screen.
-fill = textwrap.TextWrapper(96, subsequent_indent="    ").fill
+def show(arrow, message):
+    """Print a message, in lines that fit on a screen. On the pipe it has one line."""
+    text = f"{arrow} {json.dumps(message)}"
+    print(textwrap.fill(text, 96, subsequent_indent="    ", break_on_hyphens=False))
 
 
 def send(**members):
-    line = json.dumps({"jsonrpc": "2.0", **members})
-    print(fill("--> " + line))
-    child.stdin.write(line + "\n")
+    message = {"jsonrpc": "2.0", **members}
+    show("-->", message)
+    child.stdin.write(json.dumps(message) + "\n")
     child.stdin.flush()
 
 
 def read():
-    line = child.stdout.readline().strip()
-    print(fill("<-- " + line))
-    message = json.loads(line)
+    message = json.loads(child.stdout.readline())
+    show("<--", message)
     if "error" in message:
         print("     refused:", message["error"]["message"])
     return message.get("result", {})
@@ -48,29 +51,40 @@ print("Too early: without a handshake, and without _meta, nothing is known.")
 send(id=1, method="tools/list")
 read()
 
-print("\nModern: a request that says everything, and stands alone.")
+print(
+    "\nModern: a request that says everything, and stands alone. Clients send this one"
+)
+print("first, to learn which revisions the server speaks, and what it offers.")
 meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientCapabilities": {},  # this client answers no questions
 }
-send(id=2, method="tools/list", params={"_meta": meta})
+send(id=2, method="server/discover", params={"_meta": meta})
+print("     its modern revisions:", read().get("supportedVersions"))
+print(
+    "\nThe next one says it all again. Its result is complete (lesson 6 has one that is"
+)
+print(
+    "not), stays fresh for 0 milliseconds (ttlMs), and no cache may share it (private)."
+)
+send(id=3, method="tools/list", params={"_meta": meta})
 print("     its tools:", [tool["name"] for tool in read().get("tools", [])])
 
 print(
-    "\nLegacy: first `initialize`, with a revision that the client knows, its newest ..."
+    "\nLegacy: first `initialize`, with the newest revision that *this* client knows ..."
 )
 params = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},  # nothing that the server might ask of this client
     "clientInfo": {"name": "lesson", "version": "1"},
 }
-send(id=3, method="initialize", params=params)
+send(id=4, method="initialize", params=params)
 session = read()
 print("     agreed on:", session["protocolVersion"])
 print("     it offers (its capabilities):", sorted(session["capabilities"]))
 print("... then the client says that it has understood, and the session is open.")
 send(method="notifications/initialized")
-send(id=4, method="tools/list")
+send(id=5, method="tools/list")
 print("     the same tools:", [tool["name"] for tool in read()["tools"]])
 
 child.stdin.close()
@@ -79,5 +93,6 @@ print("\nThe server left with exit code", child.wait())
 # Exercises
 # 1. Ask for the protocolVersion "1999-12-31", in either way. One era refuses it, and says
 #    what it could be; the other one has a counter-offer. What must the client do then?
-# 2. Leave out clientCapabilities in the modern request. What is the error's code, and
-#    where does the specification (of 2026-07-28, basic/index) want it?
+# 2. "fields marked as required MUST be included on every request", says the specification
+#    (2026-07-28, basic/index) of `_meta`. Leave out clientCapabilities in a modern request:
+#    which code has the error, and what does its message name?

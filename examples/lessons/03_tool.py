@@ -63,12 +63,17 @@ def call(function, arguments):
     text = json.dumps(value)
     return {
         "content": [{"type": "text", "text": text}],  # which the model reads
-        "structuredContent": {"result": value},  # always an object, for programs
+        "structuredContent": {"result": value},  # for programs; legacy: an object
     }
 
 
-def show(why, request, result):
-    print(f"{why}\n--> {request}\n<-- {json.dumps(result, indent=2)}\n")
+def show(why, number, request, result):
+    """Print a request and its answer, whole. On the wire each would be one line."""
+    print(why)
+    for arrow, members in (("-->", request), ("<--", {"result": result})):
+        message = {"jsonrpc": "2.0", "id": number, **members}
+        print(arrow, json.dumps(message, indent=1))
+    print()
 
 
 GOOD = {"city": "Oslo", "days": 2}
@@ -79,13 +84,14 @@ tool = {
 }
 print(f"A Python function: {tool['name']}{inspect.signature(forecast)}\n")
 why = "What the model reads of it: its name, its docstring, and its hints as a schema."
-show(why, "tools/list", {"tools": [tool]})
-for why, arguments in (
-    ("A call that fits: the value, as text for the model, and for programs.", GOOD),
-    ("A call that does not: nothing is run, and the model reads why.", {"days": "two"}),
+show(why, 1, {"method": "tools/list"}, {"tools": [tool]})
+for number, why, arguments in (
+    (2, "A call that fits: the value, as text for the model, and for programs.", GOOD),
+    (3, "A call that does not: nothing is run; the model reads why.", {"days": "two"}),
 ):
-    request = f"tools/call forecast {json.dumps(arguments)}"
-    show(why, request, call(forecast, arguments))
+    params = {"name": "forecast", "arguments": arguments}
+    request = {"method": "tools/call", "params": params}
+    show(why, number, request, call(forecast, arguments))
 
 # Exercises
 # 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (To Python, a

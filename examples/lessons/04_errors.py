@@ -6,7 +6,8 @@ that is for the model, which may read it and try again with other arguments. Fro
 on mcp_lite has the conversation, and explains it, each thing once; lines that begin
 with *** are of the programs themselves. Client(server) keeps both sides in this one
 process: the messages are the same, without a pipe. The transcript leaves out `_meta`,
-and the opening that lesson 2 has shown; with trace=print you see every message whole.
+and the opening that lesson 2 has shown. Put trace=print in place of trace=explainer,
+and you see every message whole.
 
 Run: python3 examples/lessons/04_errors.py
 """
@@ -26,9 +27,9 @@ from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, McpError, Server, ToolError  # noqa: E402
 
-explainer = Explainer(
-    without=("initialize", "notifications/initialized", "server/discover")
-)
+# Lesson 2 has shown these. The token is in each request; lesson 5 is about it.
+OPENING = ("initialize", "notifications/initialized", "server/discover")
+explainer = Explainer(without=(*OPENING, "progressToken"))
 server = Server("shop", version="1")
 log = queue.Queue()
 
@@ -66,8 +67,9 @@ def call(what, *arguments, **named):
 
 print("In a session:")
 with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
-    why = "It does well. (The client also reads the list: has the tool promised a schema?)"
-    call(why, "price", item="tea")
+    print("The client reads the list: has a tool promised a schema of its values?")
+    client.list_tools()
+    call("It does well: a result", "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
     record = log.get(timeout=10)
@@ -79,15 +81,13 @@ with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
     call("Arguments that do not fit: in this revision, an error ...", "price", item=7)
 
 print("\n" + "-" * 72)
-print(
-    "In the newest revision, every request says who asks. Bad arguments are a result:"
-)
+print("Since 2025-11-25, bad arguments are a result. (Here it is the newest revision.)")
 with Client(server, trace=explainer) as client:
     call("... but here the model reads what was wrong", "price", item=7)
 
 # Exercises
 # 1. Server("shop", mask_errors=True) hides what the bug said. From whom, and why would
 #    you want that? Where do you read it instead?
-# 2. Give the shop a resource: @server.resource("shop://hours"). Which code has then the
-#    error of an unknown one, client.read("no://where"), in each of the two revisions? And
+# 2. Give the shop a resource: @server.resource("shop://hours"). Which code does an
+#    unknown URI then give, client.read("no://where"), in each of the two revisions? And
 #    what is the error without any resource?

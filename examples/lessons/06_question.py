@@ -23,7 +23,7 @@ from mcp_lite import Client, Context, Server  # noqa: E402
 
 # Lesson 2 has shown these.
 OPENING = ("initialize", "notifications/initialized", "server/discover")
-explainer = Explainer(without=OPENING)
+explainer = Explainer(without=(*OPENING, "progressToken"))
 server = Server("travel", version="1")
 FORM = {
     "type": "object",
@@ -38,7 +38,7 @@ def book(ctx: Context, city: str) -> str:
     print("*** the function begins")
     number = ctx.once("number", reserve)  # once, however often the function runs
     answer = ctx.elicit(f"To {city}, on which day?", FORM)
-    if answer["action"] != "accept":  # or "decline", or "cancel": ask no more
+    if answer["action"] != "accept":  # the others are "decline" and "cancel"
         return "not booked"
     print("*** the function goes on")
     return f"number {number}: {city}, {answer['content']['day']}"
@@ -80,8 +80,9 @@ print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
 
 # Exercises
 # 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?
-# 2. With "trace": print you see the requestState, which the client sends back: decode by
-#    base64 what stands before the dot. It says that the place is reserved, so a client
-#    would like to write it. Send one of your own, in the modern era:
+# 2. Put trace=print in place of trace=explainer, and you see the whole requestState,
+#    which the client sends back. Decode by base64 what stands before its dot. It says
+#    that the place is reserved, so a cheating client might forge it. Send one of your
+#    own, in the modern era:
 #    client.request("tools/call", {"name": "book", "arguments": {"city": "Oslo"},
 #    "requestState": "x"}). Why is it refused? See Signer in mcp_lite.py.

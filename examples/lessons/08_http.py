@@ -1,8 +1,9 @@
-"""Lesson 8: HTTP by hand, then sessions, streams, and resuming.
+"""Lesson 8: HTTP by hand, first modern; then sessions, streams, and resuming.
 
-Teaches: over HTTP every message is a POST to one URL. Headers mirror what a gateway wants
-to know. The answer is JSON, or a stream of events when there is more to tell. In a
-session a stream that broke can be taken up again after the last event that was read.
+Teaches: over HTTP every message of the client is a POST to one URL; those of the server
+come in the responses. Part 1: headers mirror what a gateway wants to know. Part 2: one
+header is the session; a response may be a stream of events, and when that breaks, it can
+be taken up after the last event that was read.
 
 Run: python3 examples/lessons/08_http.py
 """
@@ -22,7 +23,6 @@ from mcp_lite import Context, Server  # noqa: E402
 
 server = Server("counter", version="1")
 go_on = threading.Event()
-fill = textwrap.TextWrapper(90, subsequent_indent="    ").fill  # to fit on a screen
 
 
 @server.tool
@@ -34,68 +34,72 @@ def count(ctx: Context) -> str:
     return "counted"
 
 
+def show(arrow, *lines):
+    """Print lines of HTTP. Long ones are broken after a comma, to fit on a screen."""
+    for line in lines:
+        pieces = textwrap.wrap(line.replace(',"', ', "'), 84, break_on_hyphens=False)
+        print(arrow, "\n      ".join(pieces))
+        arrow = "   "
+
+
 def ask(verb, headers, **message):
     """Send one HTTP request. Returns the response, whose body is still to be read."""
     body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
-    print(fill(f"--> {verb} {headers}"), "\n   ", fill(body))
     headers = {"Accept": "application/json, text/event-stream", **headers}
-    headers["Content-Type"] = "application/json"
+    if body:
+        headers["Content-Type"] = "application/json"
+    show("-->", f"{verb} /mcp", *map(": ".join, headers.items()), "", body)
     connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
     connection.request(verb, "/mcp", body, headers)
     response = connection.getresponse()
-    print("<--", response.status, response.getheader("Content-Type", ""))
+    show("<--", str(response.status), *map(": ".join, response.headers.items()))
     return response
 
 
-def read_event(response):
-    """Read an event, lines of "name: value", up to its data; returns its id."""
-    event = {}
-    while "data" not in event:
-        name, _, event[name] = next(response).decode().strip().partition(": ")
-    print("   ", event.get("id", ""), fill(event["data"]))
-    return event.get("id")
-
-
 with server.start_http() as url:
-    print("Modern: the request stands alone, and its headers say what is in it.")
+    print("PART 1, MODERN: the request stands alone, and headers say what is in it.")
     key = "io.modelcontextprotocol/"
     meta = {f"{key}protocolVersion": "2026-07-28", f"{key}clientCapabilities": {}}
     tools = {"method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
-    response = ask("POST", headers, id=1, **tools)
-    print("   ", fill(response.read().decode()))
+    show("   ", "", ask("POST", headers, id=1, **tools).read().decode())
 
     print("\nHeaders that contradict the body are refused: gateways rely on them.")
     headers["Mcp-Method"] = "ping"
-    print("   ", fill(ask("POST", headers, id=2, **tools).read().decode()))
+    show("   ", "", ask("POST", headers, id=2, **tools).read().decode())
 
-    print("\nLegacy: `initialize` gives the session an id, a header from now on.")
+    print("\nPART 2, LEGACY: the answer to `initialize` has the id of a session.")
     params = {"protocolVersion": "2025-06-18", "capabilities": {}}
     params["clientInfo"] = {"name": "lesson", "version": "1"}
     response = ask("POST", {}, id=3, method="initialize", params=params)
-    session = {"Mcp-Session-Id": response.getheader("Mcp-Session-Id")}
+    session = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
     session["MCP-Protocol-Version"] = "2025-06-18"
+    print("\nBoth are headers from now on. A notification has no answer: 202.")
     ask("POST", session, method="notifications/initialized")
 
     print("\nA call with progress is answered by a stream of events:")
     params = {"name": "count", "_meta": {"progressToken": "p"}}
     response = ask("POST", session, id=4, method="tools/call", params=params)
-    last = read_event(response)
+    # An event is lines, up to an empty one.
+    event = list(iter(lambda: response.readline().decode().strip(), ""))
+    show("   ", "", *event)
+    last = dict(line.split(": ", 1) for line in event).get("id")
     response.close()
-    print("    ... and here the connection breaks. The tool goes on without it.")
+    print("    ... and here the connection breaks. The tool goes on.")
     go_on.set()
 
-    print("\nResuming: a GET with the id of the last event that was read.")
+    print("\nResuming: a GET with the id of the last event. A line `:` is a comment.")
     response = ask("GET", {**session, "Last-Event-ID": last})
-    read_event(response)
-    read_event(response)
+    show("   ", "", *response.read().decode().splitlines())
 
     print("\nThe end of a session is a DELETE; then it is unknown.")
     ask("DELETE", session)
-    print("   ", fill(ask("POST", session, id=5, method="ping").read().decode()))
+    show("   ", "", ask("POST", session, id=5, method="ping").read().decode())
 
 # Exercises
 # 1. Send the modern request with the header Origin: http://evil.example. Any web page can
 #    have a browser send a POST to 127.0.0.1: why does a server on this machine refuse it?
-# 2. Break a *modern* tools/call, which wants the header Mcp-Name: count, and has no event
-#    ids. What is ctx.cancelled a second after go_on.wait, and why, without a session?
+# 2. Break a *modern* tools/call. It wants the header Mcp-Name: count; keep the
+#    progressToken in its _meta, as without it there is no stream. ctx.cancelled is True
+#    once nobody waits for the tool's answer any more. What is it a second after
+#    go_on.wait, and why, without a session?
