@@ -3308,6 +3308,9 @@ class TestSignatures:
         _, demand = offered(same, input_schema={**schema, "required": ["n"]})
         with pytest.raises(ToolError, match="n: required, but missing"):
             demand({})
+        _, demand = offered(same, input_schema={**schema, "minProperties": 1})
+        with pytest.raises(ToolError, match="^t: expected at least 1 members, got {}"):
+            demand({})
         said = 'does not match.*n: expected integer, got "two"'
         with pytest.raises(ToolError, match=said):
             call({"n": 2})
