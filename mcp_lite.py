@@ -6950,6 +6950,9 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
+# Whether a resource has a template: the kind of registration, and the member that holds
+# the URI.
+URI_KINDS = {False: ("resources", "uri"), True: ("resourceTemplates", "uriTemplate")}
 # A completion's reference: the kind of registration, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
@@ -7675,8 +7678,7 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind = "resourceTemplates" if template.names else "resources"
-            member = "uriTemplate" if template.names else "uri"
+            kind, member = URI_KINDS[bool(template.names)]
             wire = add_given(
                 {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
@@ -8086,13 +8088,11 @@ class Server:
         outbox = Batch(Outbox(), 1)
         event = connection.protocol.receive(message)
         if isinstance(event, Request) and event.row.handshake:
-            return error_message(
-                event.id,
-                InvalidRequest(
-                    "handle() keeps no session; a legacy client needs wsgi_app(), or "
-                    "a transport"
-                ),
+            error = InvalidRequest(
+                "handle() keeps no session; a legacy client needs wsgi_app(), or a "
+                "transport"
             )
+            return error_message(event.id, error)
         connection.act(event, outbox)
         self.disconnect(connection)
         # Return a copy: a caller may change its answer, but not what is offered.
@@ -8245,12 +8245,11 @@ class Call:
         """Return the type of a result. Raises InvalidResponse for an unknown one."""
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(result.get("resultType", "complete"))
-        row = METHODS.get(self.method)
         # An extension defines the results of its own requests.
-        if row is None or self.client.protocol_version < FIRST_MODERN:
+        is_foreign = self.method not in METHODS
+        if is_foreign or self.client.protocol_version < FIRST_MODERN:
             return "complete"
-        is_question = kind == "input_required" and row.asks
-        if is_question or kind == "complete" or kind in self.client.result_types:
+        if kind in ("complete", "input_required", *self.client.result_types):
             return kind
         # "A resultType of any value unrecognized [...] MUST be considered invalid."
         raise InvalidResponse(
@@ -8349,12 +8348,12 @@ class Listening:
         # Register before sending, so that no notification is missed.
         client._endpoint.listenings[self] = True
         try:
-            if client.protocol_version < FIRST_MODERN:
+            if self._is_modern:
+                self._open_modern(kinds)
+            else:
                 # No request is sent; `_pending` ends with the connection.
                 self._connection.register(self._pending, self)
                 self.subscribe()
-            else:
-                self._open_modern(kinds)
         except BaseException:
             self.close()
             raise
@@ -8394,7 +8393,7 @@ class Listening:
         subscription: the subscription id in the notification, if there is one
         """
         method, params, row, size = notification
-        is_ours = is_id(subscription) and self._pending.id == subscription
+        is_ours = self._pending.id == subscription
         if is_ours and row.acknowledges:
             self._pending.put(params)
         elif is_ours and row.cancels:
@@ -8600,9 +8599,8 @@ class ClientEndpoint(Endpoint):
 
     # The handlers that METHODS names: parameters to result.
     def _roots_list(self, params: Json) -> Json:
-        return {
-            "roots": encode_roots(self.roots() if callable(self.roots) else self.roots)
-        }
+        roots = self.roots() if callable(self.roots) else self.roots
+        return {"roots": encode_roots(roots)}
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
@@ -8661,10 +8659,8 @@ def read_target(target: Any) -> Any:
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
-        return {
-            **target,
-            "command": _words([target["command"], *(target.get("args") or [])]),
-        }
+        words = [target["command"], *(target.get("args") or [])]
+        return {**target, "command": _words(words)}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
