@@ -10869,8 +10869,7 @@ class LegacyEndpoint:
         name, _, number = last_id.rpartition("-")
         stream = session.streams.get(name)
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        is_heard = stream is not None and after is not None and after >= stream.added
-        if stream is None or (stream.complete and is_heard):
+        if stream is None or (stream.complete and stream.added == after):
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
         exchange.connection = session
         stream.attach(exchange, after)
@@ -11438,13 +11437,15 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     """Merge headers. Of several with the same name, whatever its case, the last one
     counts. Raises ValueError for an invalid header. The text does not show its value,
     which may be secret."""
-    every = [header for part in parts for header in part.items()]
-    for name, value in every:
-        if not re.fullmatch(_HEADER, f"{name}: {value}"):
-            raise ValueError(
-                f"headers: {show(name)}: expected text of Latin-1, in one line"
-            )
-    return dict({name.lower(): (name, value) for name, value in every}.values())
+    merged = {}
+    for part in parts:
+        for name, value in part.items():
+            if not re.fullmatch(_HEADER, f"{name}: {value}"):
+                raise ValueError(
+                    f"headers: {show(name)}: expected text of Latin-1, in one line"
+                )
+            merged[name.lower()] = (name, value)
+    return dict(merged.values())
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
