@@ -10967,7 +10967,6 @@ class _WsgiExchange(Exchange):
             size = self.endpoint.max_body + 1
         self.claim(length)
         body: bytes = self._environ["wsgi.input"].read(size)
-        self.claim(len(body))
         if len(body) < length:
             raise HttpError(400, "the body ended early")
         return body
