@@ -10526,7 +10526,7 @@ class HttpEndpoint:
             del self.serving[exchange]
             connection.used = time.monotonic()
 
-    # Looking after what is open
+    # Clients that have left, and the end
     def find_departed(self) -> None:
         """End the exchanges whose clients have hung up. The carrier calls this now and
         then. Never blocks."""
