@@ -10339,8 +10339,8 @@ class HttpEndpoint:
             scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
         # RFC 6749, section 3.3, defines the characters of a scope.
         parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
-        told = [f'{name}="{value}"' for name, value in parameters.items() if value]
-        challenge = f"Bearer {', '.join(told)}".strip()
+        parts = [f'{name}="{value}"' for name, value in parameters.items() if value]
+        challenge = f"Bearer {', '.join(parts)}".strip()
         return HttpError(
             status,
             problem or "a bearer token is needed",
@@ -10351,32 +10351,32 @@ class HttpEndpoint:
     def _post(self, exchange: Exchange) -> None:
         exchange.read_message()
         # The era is that of the message, whatever the client sent before.
-        told = member_at(exchange.message, ("params", "_meta", META_VERSION))
+        version = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version", "")
-        is_modern = told is not None or row.since >= FIRST_MODERN
+        is_modern = version is not None or row.since >= FIRST_MODERN
         if not is_modern and header in _SESSION_VERSIONS:
             self.legacy.post(exchange)
             return
-        self._check_modern(exchange, told)
+        self._check_modern(exchange, version)
         connection = HttpConnection(self, exchange)
         try:
             self.serve(connection, exchange, connection.take, exchange)
         finally:
             connection.end()
 
-    def _check_modern(self, exchange: Exchange, told: Any) -> None:
-        """Raise McpError if the headers of a modern message are wrong. `told` is the
+    def _check_modern(self, exchange: Exchange, version: Any) -> None:
+        """Raise McpError if the headers of a modern message are wrong. `version` is the
         version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
-        if told not in (None, header):
+        if version not in (None, header):
             raise HeaderMismatch(
-                f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
+                f"MCP-Protocol-Version: {show(header)}, but {show(version)} in _meta"
             )
-        if header or told is not None:
-            check_modern_version(header or told)
-        if is_request and told is None:
+        if header or version is not None:
+            check_modern_version(header or version)
+        if is_request and version is None:
             meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
         self.check_mirrors(exchange, is_request)
@@ -10419,7 +10419,7 @@ class HttpEndpoint:
             del self.serving[exchange]
             connection.used = time.monotonic()
 
-    # Looking after what is open
+    # Clients that have left, and the end
     def find_departed(self) -> None:
         """End the exchanges whose clients have hung up. The carrier calls this now and
         then. Never blocks."""
@@ -10589,15 +10589,15 @@ class Session(HttpConnection):
         # The streams that can be resumed, and the names for new ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
-        nobody = Exchange(legacy.http, "GET", "", {}, "")
-        nobody.client_left()
-        super().__init__(legacy.http, nobody)
+        absent = Exchange(legacy.http, "GET", "", {}, "")
+        absent.client_left()
+        super().__init__(legacy.http, absent)
         # The ids of the server's questions begin at a random number. A late answer to a
         # question of a lost session thus matches none in the next session.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            self.outbox = SessionStream(self, nobody)
+            self.outbox = SessionStream(self, absent)
 
     def take(self, exchange: Exchange) -> None:
         """Serve the message of a POST, as HttpConnection does, or a batch. Events of a
@@ -10744,8 +10744,8 @@ class LegacyEndpoint:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:
             session = Session(self, exchange, None)
-            told = exchange.headers.get("mcp-protocol-version")
-            session.protocol.version = "" if opens else told or ASSUMED_VERSION
+            version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
+            session.protocol.version = "" if opens else version
         else:
             session = self._open(Session, exchange) if opens else self._find(exchange)
         try:
@@ -10762,8 +10762,7 @@ class LegacyEndpoint:
         name, _, number = last_id.rpartition("-")
         stream = session.streams.get(name)
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        is_heard = stream is not None and after is not None and after >= stream.added
-        if stream is None or (stream.complete and is_heard):
+        if stream is None or (stream.complete and stream.added == after):
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
         exchange.connection = session
         stream.attach(exchange, after)
@@ -10853,16 +10852,15 @@ class _WsgiExchange(Exchange):
         self._start_response = start_response
 
     def read_body(self) -> bytes:
-        length = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
-        size = told = _body_size(length, "1.1") or 0
+        fields = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
+        size = length = _body_size(fields, "1.1") or 0
         # Some servers terminate the input of a body whose length is unknown. Reading
         # past the end of any other input would block.
         if self._environ.get("wsgi.input_terminated") and size == 0:
             size = self.endpoint.max_body + 1
-        self.claim(told)
+        self.claim(length)
         body: bytes = self._environ["wsgi.input"].read(size)
-        self.claim(len(body))
-        if len(body) < told:
+        if len(body) < length:
             raise HttpError(400, "the body ended early")
         return body
 
@@ -11200,7 +11198,7 @@ class HttpServer(ThreadingTCPServer):
         try:
             self.endpoint.find_departed()
         except Exception as error:
-            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
+            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # keep accepting
 
 
 def listen_http(
@@ -11331,13 +11329,15 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     """Merge headers. Of several with the same name, whatever its case, the last one
     counts. Raises ValueError for an invalid header. The text does not show its value,
     which may be secret."""
-    every = [header for part in parts for header in part.items()]
-    for name, value in every:
-        if not re.fullmatch(_HEADER, f"{name}: {value}"):
-            raise ValueError(
-                f"headers: {show(name)}: expected text of Latin-1, in one line"
-            )
-    return dict({name.lower(): (name, value) for name, value in every}.values())
+    merged = {}
+    for part in parts:
+        for name, value in part.items():
+            if not re.fullmatch(_HEADER, f"{name}: {value}"):
+                raise ValueError(
+                    f"headers: {show(name)}: expected text of Latin-1, in one line"
+                )
+            merged[name.lower()] = (name, value)
+    return dict(merged.values())
 
 
 def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
@@ -11421,7 +11421,7 @@ class _HttpRequest:
     def failure(
         self,
         body: bytes,
-        words: str = "",
+        prefix: str = "",
         kind: type[HttpFailure] = HttpFailure,
     ) -> HttpFailure:
         """Return the exception for a response without an answer."""
@@ -11430,19 +11430,19 @@ class _HttpRequest:
         location = response.headers.get("Location", "").partition("?")[0]
         scope = challenge.get("scope")
         parts = [
-            words + f"HTTP {response.status} {response.reason[:100]}".strip(),
+            prefix + f"HTTP {response.status} {response.reason[:100]}".strip(),
             location and f"it redirects to {show(location, 300)}",
             scope and f"it wants the scope {show(scope, 300)}",
             body[:500].decode("utf-8", "replace").strip(),
         ]
-        told = response.headers.get("Retry-After", "")
+        retry_after = response.headers.get("Retry-After", "")
         return kind(
             self.describe(": ".join(filter(None, parts)), response.status),
             show_url(self.url),
             response.status,
             challenge,
             # Few servers send a date, and few clocks agree.
-            float(told) if re.fullmatch("[0-9]{1,9}", told) else None,
+            float(retry_after) if re.fullmatch("[0-9]{1,9}", retry_after) else None,
         )
 
 
@@ -11467,7 +11467,7 @@ _REMEDIES = {
     405: _WRONG_PATH,
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
     "gaierror": "the name does not resolve; is a proxy needed?",
-    "ConnectionRefusedError": "nobody listens there: is it running, is the port right?",
+    "ConnectionRefusedError": "nothing listens there: is it running, is the port right?",
     "SSLCertVerificationError": "see Client(ssl_context=)",
 }
 
@@ -11660,8 +11660,8 @@ class HttpCaller:
         login. Raises AuthorizationError."""
         given = self._headers()
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
-        words = map(str, [*given.values(), *shown.values()])
-        http_request.secrets = [*re.split("[&=]", http_request.url.query), *words]
+        values = map(str, [*given.values(), *shown.values()])
+        http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
         self._send_once(http_request, merge_headers(given, shown, headers), body)
         if not self._is_mended(http_request, shown):
             return True
@@ -12073,11 +12073,11 @@ class LegacyHttp(HttpTransport):
             self.connection.register(opening, post.request_id)
             with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
                 self._post_once(post, lost)
-            words = opening.result(0.0)
-            version = words.get("protocolVersion")
+            result = opening.result(0.0)
+            version = result.get("protocolVersion")
             if version in LEGACY_VERSIONS:
                 self.connection.protocol.version = version
-            self._set_server_info(words)
+            self._set_server_info(result)
             self.post_notification(
                 _Post(call_message("notifications/initialized", None))
             )
@@ -12089,7 +12089,7 @@ class LegacyHttp(HttpTransport):
         try:
             self._follow(EventStream(), session, None)
         except Exception as error:
-            log_line(WARNING, f"cannot hear the server: {error_text(error)}")
+            log_line(WARNING, f"cannot listen to the server: {error_text(error)}")
 
     def _follow(
         self, stream: EventStream, session: str | None, request_id: RequestId | None
@@ -12145,7 +12145,7 @@ class LegacyHttp(HttpTransport):
                         self._place = follow_reference(self.caller.url, reference)
                         self._is_answered.set()
         except Exception as error:
-            why = f"cannot hear the server: {error_text(error)}"
+            why = f"cannot listen to the server: {error_text(error)}"
         self._is_answered.set()
         if self._place is not None:
             self.connection.close(ConnectionClosed(why))

@@ -9715,7 +9715,7 @@ class TestHttpClient:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         failure = http_failure_of(f"http://127.0.0.1:{port}/mcp")
-        assert "nobody listens there" in str(failure)
+        assert "nothing listens there" in str(failure)
         assert failure.http_status is None and failure.challenge == {}
         failure = http_failure_of("http://no-such-host.invalid/mcp")
         assert "the name does not resolve" in str(failure)
