@@ -16561,6 +16561,7 @@ class TestSkills:
         (refunds / "references" / "a b.md").write_text("the rules")
         (refunds / "seal.png").write_bytes(PNG)
         (refunds / "empty.txt").write_bytes(b"")
+        (refunds / "seal (1).txt").write_bytes(b"wax")
         (refunds / ".git").mkdir()
         (refunds / ".git" / "config").write_text("secret")
         (tmp_path / "outside.md").write_text("secret")
@@ -16601,6 +16602,7 @@ class TestSkills:
                 "SKILL.md",
                 "empty.txt",
                 "references/a%20b.md",
+                "seal%20%281%29.txt",
                 "seal.png",
             ]  # fmt: skip
             for each in refunds["resources"]:
@@ -16617,6 +16619,7 @@ class TestSkills:
                 ("SKILL.md", "text/markdown"),
                 ("empty.txt", "text/plain"),
                 ("references", "inode/directory"),
+                ("seal (1).txt", "text/plain"),
                 ("seal.png", "image/png"),
             ]
             wrong = [
@@ -16756,11 +16759,19 @@ class TestSkills:
             assert text.startswith(f'<skill server="acme\'s" uri={uri!r}>\n---')
             assert sent.count("resources/read") == 1
             assert host.read(uri, "references/a b.md") == b"the rules"
+            assert host.read(uri, "references/a%20b.md") == b"the rules"
             assert host.read(uri, "./references/../references/a b.md") == b"the rules"
             assert host.read(uri, "empty.txt") == b""
             assert host.read(uri, "seal.png") == PNG
             assert sent.count("resources/read") == 4
-            for path in ("no.md", "../../tea/SKILL.md", "/etc/passwd", "link.md"):
+            # Servers need not write what URIs may have as %28 and %29.
+            host.held[uri] = {
+                file.replace("%28", "(").replace("%29", ")"): listed
+                for file, listed in host.held[uri].items()
+            }
+            assert host.read(uri, "seal (1).txt") == b"wax"
+            up = ("../../tea/SKILL.md", "%2e%2e/%2e%2e/tea/SKILL.md")
+            for path in ("no.md", *up, "/etc/passwd", "link.md"):
                 with pytest.raises(ValueError, match="no file of this skill"):
                     host.read(uri, path)
             host.load(uri)

@@ -290,14 +290,17 @@ class SkillHost:
     def read(self, uri, path):
         """Return the bytes of a file of a skill that the model acts on.
 
-        path: as the skill names it, such as "references/FORMS.md"
+        path: as the skill names it, such as "references/FORMS.md"; its links, and the
+            server, may write other characters as %20
         """
-        target = f"{posixpath.dirname(uri)}/{quote(posixpath.normpath(path))}"
-        if target not in self.held[uri]:
+        listed = {unquote(file): about for file, about in self.held[uri].items()}.get(
+            unquote(f"{posixpath.dirname(uri)}/{posixpath.normpath(path)}")
+        )
+        if listed is None:
             raise ValueError(
                 f"{path}: no file of this skill, unless it is loaded again"
             )
-        return self.fetch(self.held[uri][target])
+        return self.fetch(listed)
 
     def fetch(self, listed):
         """Return the bytes that an entry lists, from the cache or the server."""
