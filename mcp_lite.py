@@ -6670,7 +6670,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     """Reserve stdin and stdout for the protocol, and yield two private files for them.
 
     Inside the `with` block, descriptor 0 is the null device, and 1 is stderr, for
-    print(), C libraries and child processes alike. Both are restored at the end.
+    print(), C libraries and child processes alike. All are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
         # Other files may have the free numbers 0 and 1 by now.
@@ -6684,11 +6684,12 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
     stdout: Any = sys.stdout
+    # With 2>&1, and under inetd, stderr is the wire as well, and becomes the null device
+    # meanwhile. A terminal may show both.
+    is_shared = sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2)
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
-        # With 2>&1, and under inetd, stderr is the wire as well. It becomes the null
-        # device, for good. A terminal may show both.
-        if sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2):
+        if is_shared:
             os.dup2(null.fileno(), 2)
         os.dup2(2 if sys.__stderr__ else null.fileno(), 1)
     try:
@@ -6702,9 +6703,11 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             stdout.flush()
         os.dup2(reader.fileno(), 0)
         os.dup2(writer.fileno(), 1)
+        if is_shared:
+            os.dup2(writer.fileno(), 2)
         if os.name != "nt":
-            # Python 3.8 may crash at its exit if these are open. On Windows, close() would
-            # wait for the thread that still reads.
+            # Python 3.8 may crash at its exit if these are open. On Windows, close()
+            # would wait for the thread that still reads.
             reader.close()
             writer.close()
 

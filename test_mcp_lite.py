@@ -6310,7 +6310,8 @@ class TestInsideHosts:
         assert text_of(result) == "fail: Refuses: told"
 
     def test_stderr_that_is_the_wire(self, tmp_path):
-        """By 2>&1, and under inetd: what is printed there reaches no client."""
+        """By 2>&1, and under inetd: what is printed there reaches no client, until the
+        server has ended."""
         command = program(
             tmp_path,
             """
@@ -6322,12 +6323,15 @@ class TestInsideHosts:
                 os.write(2, b"raw")
                 raise ValueError("logged")
             server.run()
+            print("over", file=sys.stderr)
             """,
         )
         with Wire(command, stderr=subprocess.STDOUT) as wire:
             wire.open()
             assert wire.ask("tools/call", {"name": "noise"}, 1)["result"]["isError"]
             assert wire.ask("ping", id=2)["id"] == 2
+            wire.process.stdin.close()
+            assert wire.out.read() == b"over\n"
 
     def test_a_python_that_is_not_there(self, monkeypatch, tmp_path):
         """gdb names one that need not exist: a script runs by another one."""
