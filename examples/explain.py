@@ -94,8 +94,8 @@ MEMBERS = (
     ),
     (
         ("result", "cacheScope"),
-        "Who may get this result from a cache: {}. Private is this client, public is "
-        "anybody.",
+        "To whom a cache may give this result: {} (private is this client alone, public "
+        "is anybody).",
         "server/utilities/caching",
     ),
 )
