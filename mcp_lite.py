@@ -10616,7 +10616,12 @@ class Session(HttpConnection):
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
         if self.session_id is None or request.is_notification:
             return super().outbox_for(request, exchange)
-        return SessionStream(self, exchange)
+        stream = SessionStream(self, exchange)
+        request.outbox = stream
+        # Rule 2: another POST may have cancelled it before it had its stream.
+        if not self.is_in_flight(request):
+            stream.finish(request, None)
+        return stream
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a refused message. An error that answers a request has the status

@@ -8023,6 +8023,20 @@ class TestHttpServer:
             assert told["params"]["progress"] == 2 and "worked" in str(answer["result"])
             assert ended == ["cancelled", "done"]
 
+    def test_a_cancellation_before_there_is_a_stream(self, web, monkeypatch):
+        """The POST that brought the request ends, without an answer."""
+        session = Web(web).open()
+
+        class Late(mcp_lite.SessionStream):
+            def __init__(self, *given):
+                assert session.post(cancelled(1))[0] == 202
+                super().__init__(*given)
+
+        monkeypatch.setattr(mcp_lite, "SessionStream", Late)
+        with session.stream("POST", call_legacy("wait", 1)) as response:
+            events = events_of(response)
+        assert [event["message"] for event in events if event["message"]] == []
+
     def test_polling(self, server):
         """ctx.close_stream() ends the response with a retry. The answer waits for the
         client to come back."""
