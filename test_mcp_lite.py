@@ -17169,7 +17169,9 @@ class TestHosts:
                 os.close(writer)
                 with os.fdopen(reader) as told:
                     changes["DISPLAY"] = ":" + told.readline().strip()
-                options = ["-noaudio"]
+                # Drawing a large window takes seconds.
+                size = ["--window-geometry", "0", "0", "320", "240"]
+                options = ["-noaudio", *size]
             printed = self.program("blender_host.py", *options, **changes)
         assert "added Cube.001\n['Camera', 'Cube', 'Cube.001', 'Light']" in printed
         assert "refused: no object 'Cube'\nrendered image/png\n" in printed
