@@ -1741,7 +1741,7 @@ class Protocol:
 #     Client._lock                   the connection            leaf
 #  17 Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
-#     Exchange.bell                  what others queue         its put(); comment_seconds
+#     Exchange.bell                  what others queue         put(); comment_seconds
 #  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #     SessionStream._lock            events that are kept      leaf
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
@@ -6684,8 +6684,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
     stdout: Any = sys.stdout
-    # With 2>&1, and under inetd, stderr is the wire as well, and becomes the null device
-    # meanwhile. A terminal may show both.
+    # With 2>&1, and under inetd, stderr is the wire as well. Then it is the null device
+    # inside the block. A terminal may show both.
     is_shared = sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2)
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
@@ -8124,14 +8124,15 @@ def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Regi
 # endpoint, which receives notifications and answers questions; the targets; and the
 # public class Client. The thread that makes a call does the work of that call: it waits
 # for the answer, runs the callbacks that answer a modern server's questions, and sends
-# the call again. Without a call, this section sends nothing but the handshake.
+# the call again. By itself, this section sends only the handshake, answers to a
+# session's questions, and what restores a lost session.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
 MAX_ITEMS = 100_000  # items of a list, all pages together
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
-# The stderr of an old server that `server/discover` has made exit.
+# Matches the stderr of an old server that has exited because of `server/discover`.
 _TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
@@ -8140,12 +8141,12 @@ class Call:
     """A call in flight: the future that `Client.start_call` returns.
 
     Any thread may use it. A modern server may answer with questions
-    (basic/patterns/mrtr.md). The thread that waits in result() answers them by the
-    client's callbacks, and sends the request again:
+    (basic/patterns/mrtr.md). The thread that waits in result() has the client's
+    callbacks answer them, and sends the request again with the answers:
 
-        sent --the last answer--> done
+        sent --the final answer, cancel(), close(), or a time-out--> done
          ^ |
-         | `--questions--> answering --cancel(), close(), its time is over--> done
+         | `--questions--> answering --cancel(), close(), or total_timeout--> done
          '-----------------'
     """
 
@@ -8162,12 +8163,12 @@ class Call:
         self.params = params
         self._connection = client._require_connection()
         self._on_progress = on_progress
-        # It returns the final result, or raises InvalidResponse.
+        # check(result) returns the final result, or raises InvalidResponse.
         self._check = check
         # The deadline for all rounds, by time.monotonic().
         self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
-        # The final result, or the exception; None until result() has returned once.
+        # The final result, or the exception; None until result() has ended once.
         self._outcome: Json | BaseException | None = None
         # Serialises result(): one thread waits, and answers questions.
         self._waiting = threading.Lock()
@@ -8179,12 +8180,12 @@ class Call:
         self._pending = PendingRequest(
             self._connection,
             self.method,
-            # Each progress notification restarts the time-out.
+            # Ask for progress, as each notification of it restarts the time-out.
             wants_progress=method_row(self.method).asks,
         )
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
-            # Meanwhile, cancel() was called, and cancelled the previous round.
+            # A concurrent cancel() may have cancelled only the previous request.
             self.cancel()
 
     def check_open(self) -> None:
@@ -8203,9 +8204,9 @@ class Call:
             notification restarts it
 
         The callbacks that answer questions, and the progress callback, run in this
-        thread; an exception of the progress callback ends the call. Raises McpError,
-        Timeout (and cancels the call), Cancelled, ConnectionClosed, HttpFailure. A
-        second result() returns or raises the same.
+        thread. An exception that the progress callback raises ends the call. Raises
+        McpError, Timeout (and cancels the call), Cancelled, ConnectionClosed,
+        HttpFailure. A second call of result() returns or raises the same thing.
         """
         with self._waiting:
             if self._outcome is None:
@@ -8260,7 +8261,8 @@ class Call:
         )
 
     def _answers_to(self, result: Json) -> Json:
-        """Return the members that answer a result's questions. Raises McpError."""
+        """Have a result's questions answered. Returns the answers, and the result's
+        state, as members to add to the request. Blocks. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
         if questions is None:
@@ -8300,8 +8302,8 @@ class Call:
         self._pending.cancel(reason)
 
     def done(self) -> bool:
-        """Return whether result() need not wait for the server: the call has ended, or
-        a modern server has asked questions, which result() answers."""
+        """Return whether the latest request has ended: the call is over, or a modern
+        server has asked questions, which result() will answer."""
         return self._pending.done()
 
 
@@ -8379,8 +8381,8 @@ class Listening:
         version = self._client.protocol_version
         params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._pending, params)
-        # The first item is the acknowledgement. A list that it omits never changes; but
-        # a resource that it omits may be a typing error.
+        # The first item is the acknowledgement. If it omits a list, that list never
+        # changes. If it omits a resource, the URI may be wrong, so raise an error.
         agreed = self._pending.take(self._client.timeout)
         if self._pending.error is not None:
             raise self._pending.error
@@ -8412,7 +8414,7 @@ class Listening:
         return method in self._methods or is_inside
 
     def _end(self) -> None:
-        # Do this before the warning: a program that sees that may call subscribe().
+        # Unregister before logging: on seeing the warning, a program may subscribe().
         self._client._endpoint.listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
@@ -8435,12 +8437,12 @@ class Listening:
     def close(self) -> None:
         """Unsubscribe, and end the iteration. Idempotent, from any thread.
 
-        In a legacy session, it blocks until the server answers, for a few seconds at
-        most.
+        In a legacy session, it blocks until the server answers, for EXIT_SECONDS at
+        most for each resource.
         """
         if not self._pending.cancel(None) or self._is_modern:
             return
-        others = [each._uris for each in self._client._endpoint.listenings]
+        others = [each._uris for each in list(self._client._endpoint.listenings)]
         # Ignore a failure: no Listening accepts this URI any more.
         with suppress(ConnectionError, McpError, Timeout):
             for uri in set(self._uris).difference(*others):
@@ -8474,7 +8476,7 @@ class ClientEndpoint(Endpoint):
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # The open subscriptions. Each step is one operation on a dict.
+        # The open subscriptions. Each operation on this dict is atomic.
         self.listenings: dict[Listening, bool] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
@@ -8482,23 +8484,23 @@ class ClientEndpoint(Endpoint):
         self.schemas: dict[str, Schema] = {}
 
     def connected(self, connection: Connection) -> None:
-        """Prepare for a new connection. Callbacks have one thread, so that they run in
-        order."""
+        """Prepare for a new connection."""
+        # One thread calls on_log and on_notification, so that they run in order.
         self.hearers = Workers("mcp-callbacks", 1)
-        # The waiting calls of callbacks. Each job of the thread makes the next call.
+        # The calls that wait for that thread. Each of its jobs makes the oldest call.
         self._heard = Inbox("notifications")
         self.tools = None
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Return the parameters of a tool that HTTP headers mirror, by the latest
-        list."""
+        """Return which parameters of a tool HTTP headers mirror, according to the
+        latest list of tools."""
         known = (self.tools or {}).get(tool, {})
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """Declare a capability for each callback. Old servers ignore members that their
-        revision does not have. The server's counterpart is needed_capability(), in
-        Questions."""
+        """Return the capabilities to declare: one for each callback that was given.
+        Old servers ignore members that their revision does not have. To see what a
+        question needs, both sides call needed_capability(), in Questions."""
         declared: Json = {}
         if self._callbacks["on_elicit"]:
             declared["elicitation"] = {"form": {}}
@@ -8560,7 +8562,7 @@ class ClientEndpoint(Endpoint):
 
     def _call_next(self) -> None:
         job: Job = do_nothing
-        # The Inbox may have dropped this call.
+        # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
         with suppress(Empty):
             job = self._heard.get(0.0)
         job()
@@ -8600,7 +8602,7 @@ class ClientEndpoint(Endpoint):
                 f"{method}: the client's callback raised {type(error).__name__}"
             ) from error
 
-    # The handlers that METHODS names: parameters to result.
+    # METHODS names these handlers. Each takes parameters and returns a result.
     def _roots_list(self, params: Json) -> Json:
         roots = self.roots() if callable(self.roots) else self.roots
         return {"roots": encode_roots(roots)}
@@ -8688,7 +8690,7 @@ def read_target(target: Any) -> Any:
 
 
 def _words(command: Iterable[Any]) -> list[str]:
-    """Return the words of a command. ~/ is the home folder; Python runs a script."""
+    """Return the words of a command, with ~/ expanded. This Python runs .py files."""
     words = [os.path.expanduser(str(word)) for word in command]
     if not words or not words[0]:
         raise ValueError("target: expected a URL, a script or a command, got nothing")
@@ -8710,8 +8712,8 @@ def split_command(text: str) -> list[str]:
 
 
 def _python() -> str:
-    """Return this Python. Inside a host program, sys.executable may be the host, or
-    name a file that does not exist."""
+    """Return the path of this Python, or "python3" if it is unknown. Inside a host
+    program, sys.executable may name the host, or a file that does not exist."""
     program = os.path.basename(sys.executable or "").lower()
     if re.search("python|pypy", program) and os.path.exists(sys.executable):
         return sys.executable
@@ -8769,9 +8771,9 @@ class Client:
             {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a Server in
             this process; (reader, writer), two binary streams; or an instance of a
             Transport class of your own. A leading ~/ is the home folder
-        timeout: seconds for connecting, and for each request. Progress notifications,
-            and questions that a session's client is answering, restart the time of a
-            request
+        timeout: seconds for connecting, and for each request. A progress notification
+            restarts the time of its request. In a session, requests do not time out
+            while a callback is answering a question
         total_timeout: seconds for a whole call, with its questions and progress; None
             for no limit. A callback that is answering a modern server's question is not
             interrupted: the call ends after it
@@ -8780,11 +8782,12 @@ class Client:
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
             with the parameters of WWW-Authenticate when the server asks for a login. It
             returns headers for the requests from then on, or None
-        env: variables for a child process, a key that it needs, say. It inherits HOME,
-            PATH, LANG and the like, but no keys or tokens; env=dict(os.environ) passes
-            all
-        cwd: the folder in which a child process runs. A script that is the target is
-            relative to the current folder, all other paths are relative to this one
+        env: variables for a child process, such as a key that it needs. It inherits
+            HOME, PATH, LANG and the like, but no keys or tokens; env=dict(os.environ)
+            passes all variables
+        cwd: the folder in which a child process runs, and to which its paths are
+            relative. Only the path of a target script is relative to the folder of
+            this process
         protocol_version: the one revision to speak, or "auto"
         name: the name of this client
         version: the version of this client, not of the protocol
@@ -8804,15 +8807,16 @@ class Client:
         on_notification: on_notification(method, params) is called with all other
             notifications
         validate: whether a tool's structured results must match its outputSchema
-        trace: shows every message: a function (direction, line) is called with "-->",
-            from the client to the server, or "<--", and bytes; True prints one line for
-            each message to stderr, a path appends them to that file. The default is the
-            variable MCP_LITE_TRACE, "1" for True; False disables it
+        trace: shows every message. A function trace(direction, line) is called with
+            "-->" for messages to the server, "<--" for messages from it, and bytes.
+            True prints one line for each message to stderr. A path names a file to
+            which messages are appended. The default is the variable MCP_LITE_TRACE,
+            "1" for True; False disables the trace
         stderr: the destination of the lines that a child process writes to its stderr.
-            True: this process's stderr, each line after the name of the script,
-            "[server.py] "; a function stderr(line) is called with each line, on a
-            thread of its own; None drops them. ConnectionClosed and Timeout quote the
-            last lines in any case
+            True prints them to this process's stderr, with the name of the script as
+            a prefix, "[server.py] ". A function stderr(line) is called with each line,
+            on a thread of its own. None drops them. ConnectionClosed and Timeout quote
+            the last lines in any case
         ssl_context: an ssl.SSLContext, for https
         extensions: the extensions to declare, with their settings:
             {"com.example/thing": {}}; request() and notify() send their messages
@@ -8824,9 +8828,9 @@ class Client:
         and `on_sample` that are given. In a session these callbacks run on workers, and
         their exceptions reach the server as errors. For a call to a modern server they
         run in the thread that waits, and their exceptions end that call with
-        InternalError. In both they may call the client. on_log and on_notification run
-        in order on a thread of their own, on_progress in the thread that waits for the
-        result.
+        InternalError. In both cases they may call the client. on_log and
+        on_notification share a thread of their own, and run in order; on_progress runs
+        in the thread that waits for the result.
         """
         if protocol_version not in ("auto", *SPOKEN):
             raise ValueError(
@@ -8838,7 +8842,7 @@ class Client:
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        # Each is read in one place.
+        # The options, as documented above.
         self._headers = headers
         self._auth = auth
         self._env = env or {}
@@ -8859,9 +8863,9 @@ class Client:
             "on_notification": on_notification,
         }
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
-        # By URI; subscribe() has opened them.
+        # What subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Guards _connection: the thread that takes it ends it.
+        # Held while close() removes `_connection`, so that only one thread closes it.
         self._lock = threading.Lock()
         self._set_server_info({})
 
@@ -8879,9 +8883,9 @@ class Client:
 
         Blocks for `timeout` at most, and a moment more to end a child that does not
         answer; the time of a user's login does not count. After close(), or when the
-        server has ended, it connects again. Raises RuntimeError if it is connected,
-        ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and any other
-        McpError with which the server answers.
+        server has ended, it connects again. Raises RuntimeError if it is connected
+        already; else ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and
+        any other McpError with which the server answers.
         """
         if self._is_connected():
             raise RuntimeError("the client is connected already")
@@ -8890,8 +8894,8 @@ class Client:
         try:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers exit if any message precedes `initialize`; their stderr
-            # names it, or is empty. `command` is set for a child that has ended.
+            # Some old servers exit if any message precedes `initialize`. Their stderr
+            # names one of the two methods, or is empty. Only a child has a `command`.
             is_old = error.command and re.search(_TOO_EARLY, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
@@ -8899,11 +8903,11 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the connection, and a child process. Waiting calls raise
-        ConnectionClosed.
+        """End the connection, and the child process if there is one. Waiting calls
+        raise ConnectionClosed.
 
         Idempotent, from any thread. Blocks until requests in flight are cancelled and
-        callbacks have ended, for some seconds at most.
+        callbacks have ended, for a few seconds at most.
         """
         with self._lock:
             connection = self._connection
@@ -8918,15 +8922,16 @@ class Client:
             connection.close(closed)
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
-        # Waiting callbacks still run.
+        # Calls of callbacks that are already queued still run.
         self._endpoint.hearers.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
         arrived.
 
-        Returns whether they have been. Do not call this method in one of them. Raises
-        ConnectionClosed before connect() and after close(), which itself waits.
+        Returns whether they have been. Do not call this method from a callback, as it
+        would wait for itself. Raises ConnectionClosed before connect() and after
+        close(), which also waits for the callbacks.
 
         timeout: in seconds; None for no limit
         """
@@ -8947,7 +8952,7 @@ class Client:
     def _open(self, version: str) -> None:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
-        # A transport of HTTP takes messages, any other one lines.
+        # An HTTP transport takes messages; any other transport takes lines.
         is_outbox = isinstance(transport, Outbox)
         outbox: Any = transport if is_outbox else LineOutbox(transport)
         connection = Connection(
@@ -8998,7 +9003,7 @@ class Client:
 
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
-        # A failure must not end the call that found the old session lost.
+        # A failure here must not prevent the subscriptions from being renewed.
         with suppress(McpError, ConnectionError, Timeout):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
@@ -9024,7 +9029,7 @@ class Client:
             until = min(now + PROBE_SECONDS, (now + until) / 2)
         try:
             version, result = self._probe(connection, wanted, until)
-            # More time than that was the user's login, which does not count.
+            # The time beyond `until` was spent on a login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
@@ -9046,7 +9051,7 @@ class Client:
     def _probe(
         self, connection: Connection, wanted: str, until: float
     ) -> tuple[str, Json]:
-        """Send server/discover. Returns the revision to speak, and the result."""
+        """Send server/discover. Returns the revision to speak, and the result or {}."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
         # "any other error [...]: the server is legacy".
@@ -9104,7 +9109,7 @@ class Client:
         try:
             return pending.result(max(0.0, until - time.monotonic()))
         except Timeout:
-            # Name the time limit of connect(), of which this request had a part.
+            # Name the time limit of connect(); this request had only a part of it.
             why = f"{method}: no answer within {self.timeout:g} seconds"
             raise Timeout(why, connection.details()) from None
 
@@ -9151,8 +9156,8 @@ class Client:
         params: as on the wire; the `_meta` of every request is added
         timeout: in seconds; the default is the client's
 
-        Raises MethodNotFound if the server does not offer the method, the McpError that
-        it answers, InvalidResponse for an unknown resultType, Timeout,
+        Raises MethodNotFound if the server does not offer the method, the McpError with
+        which the server answers, InvalidResponse for an unknown resultType, Timeout,
         ConnectionClosed, HttpFailure.
         """
         return self._start(method, params).result(timeout)
@@ -9163,7 +9168,8 @@ class Client:
         method: such as "elicitation/create"
         params: as on the wire
 
-        Returns the answer, as on the wire. Raises McpError, the answer for the server.
+        Returns the answer, as on the wire. Raises McpError on failure; send the server
+        that error as the answer.
         """
         return self._endpoint.answer(method, params)
 
@@ -9185,8 +9191,8 @@ class Client:
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages, which on_log gets. Raises ValueError, and in a session
-        MethodNotFound if the server declares no logging.
+        """Ask the server for log messages, which are passed to on_log. Raises
+        ValueError, and in a session MethodNotFound if the server declares no logging.
 
         level: the lowest to send: one of LOG_LEVELS, "debug" to "emergency"
         """
@@ -9204,7 +9210,7 @@ class Client:
         on_progress: Callback = None,
         check: Callable[[Json], Json] = dict,
     ) -> Call:
-        """Send a request, if the server offers its method."""
+        """Send a request. Raises MethodNotFound if the server does not offer it."""
         version = self.protocol_version
         row = METHODS.get(method)
         # An extension's method has no row: the server decides.
@@ -9254,9 +9260,9 @@ class Client:
             default is the client's
         meta: the request's `_meta`, to which the members of every request are added
 
-        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and
-        InvalidResponse, with the result as its `data`, for a structured result that the
-        tool's outputSchema forbids, or that would take too much work to check. If the
+        See server/tools.md. Raises NotFound, InvalidParams and Timeout. Raises
+        InvalidResponse, whose `data` is the result, if the tool's outputSchema forbids
+        the structured result, or if checking it would take too much work. If the
         outputSchema is invalid, the result is not checked, and a warning is logged.
         """
         return self.start_call(
@@ -9296,7 +9302,8 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty if the server does not declare tools. The client's `timeout`
+        The list is empty if the server does not declare tools. A tool that declares
+        its headers wrongly is left out, and a warning is logged. The client's `timeout`
         is for all pages together.
         """
         tools = []
@@ -9310,23 +9317,23 @@ class Client:
                     WARNING, f"the tool {show(tool.get('name'))} is left out: {error}"
                 )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
-        # Compiled when they are used.
+        # Each schema is compiled when it is first used.
         self._endpoint.schemas = {}
         return tools
 
     def list_resources(self) -> list[Json]:
-        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools()."""
+        """Return every resource: [{"uri", "name", ...}]. See also list_tools()."""
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
         """Return every template: [{"uriTemplate", "name", ...}].
 
-        Raises as list_tools().
+        See also list_tools().
         """
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
-        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools()."""
+        """Return every prompt: [{"name", "arguments", ...}]. See also list_tools()."""
         return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
@@ -9341,8 +9348,8 @@ class Client:
     def read(self, uri: str) -> str | bytes:
         """Return a resource's text, or its bytes.
 
-        Of several contents it joins the texts; without any text, it takes the bytes of
-        the first.
+        If there are several contents, their texts are joined. If none is a text, the
+        bytes of the first one are returned.
 
         uri: the URI of the resource, as listed, or made from a template
 
@@ -9378,7 +9385,7 @@ class Client:
     ) -> list[str]:
         """Return completions of an argument: server/utilities/completion.md.
 
-        ref: a prompt's name, a template of URIs, or {"type":, ...} as on the wire
+        ref: a prompt's name, a URI template, or {"type":, ...} as on the wire
         argument: the name of the argument
         value: the text so far
         context: the other arguments, as far as they are known
@@ -9402,8 +9409,8 @@ class Client:
 
     def _read_list(self, method: str) -> list[Json]:
         """Read all pages of a list: server/utilities/pagination.md. The list is empty
-        if the server does not declare or implement it: many have resources, but no list
-        of templates."""
+        if the server does not declare or implement it: many servers have resources,
+        but no list of templates."""
         member = method_row(method).paged
         items: list[Json] = []
         params: Json = {}
@@ -9450,13 +9457,13 @@ class Client:
         return result
 
     def _output_schema(self, tool: str) -> Json:
-        """Return a tool's outputSchema, by the latest list; {} if there is none."""
+        """Return a tool's outputSchema in the latest list; {} if there is none."""
         known = (self._endpoint.tools or {}).get(tool, {})
         return object_or_empty(known.get("outputSchema"))
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
-        """Check a result against the tool's outputSchema, by the latest list. Returns
-        the texts of errors."""
+        """Check a result against the tool's outputSchema in the latest list. Returns
+        the error texts."""
         schemas = self._endpoint.schemas
         if tool not in schemas:
             try:
@@ -9500,7 +9507,8 @@ class Client:
         resources: bool = True,
         uris: Iterable[str] = (),
     ) -> Listening:
-        """Listen to changes: {"method", "params"} each. Blocks until the server agrees.
+        """Listen for changes. Returns an iterator over {"method", "params"}. Blocks
+        until the server agrees.
 
         Lists whose changes the server does not report are left out. Raises NotFound, or
         MethodNotFound, if it does not report changes of one of the resources.
@@ -9573,7 +9581,7 @@ def encode_header(value: object) -> str | None:
 
 
 def is_mirrored(text: str, value: object) -> bool:
-    """Return whether a header's text, of Mcp-Name or an Mcp-Param, means this value."""
+    """Return whether the text of a mirroring header stands for this value."""
     if text.startswith("=?base64?") and text.endswith("?="):
         try:
             text = _parse_base64(text[9:-2]).decode("utf-8")
@@ -9591,7 +9599,7 @@ def is_mirrored(text: str, value: object) -> bool:
 
 
 class HttpError(InvalidRequest):
-    """An HTTP request is refused. The response has this status and these headers."""
+    """Refuses an HTTP request, by a response with this status and these headers."""
 
     def __init__(
         self,
@@ -9605,8 +9613,8 @@ class HttpError(InvalidRequest):
 
 
 def read_lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a response as they arrive, without their LF or CR LF. The
-    lines end where the response breaks off, or has a line over MAX_MESSAGE."""
+    """Yield the lines of a response as they arrive, without their LF or CR LF. Stops
+    where the response breaks off, and at a line over MAX_MESSAGE."""
     line = bytearray()
     with suppress(Exception):
         while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
@@ -9677,12 +9685,12 @@ _LENGTH = "[0-9]{1,18}"
 def parse_head(data: bytes) -> Head:
     """Parse the head of a request, with its blank line.
 
-    Raises HttpError for an ambiguous head. The error quotes nothing of it, as a
-    malformed head may have a token anywhere.
+    Raises HttpError for a malformed or an ambiguous head. The error quotes nothing of
+    a malformed head, which may have a token anywhere.
 
-    The standard library's parser is made for e-mail. It takes 52 us for a head, and
-    this one 8. It also accepts folded lines, lines without CR, and NUL, and it drops
-    all fields after a malformed line.
+    The standard library's parser is made for e-mail. It takes 52 us for a head; this
+    one takes 8. The former also accepts folded lines, lines without CR, and NUL, and
+    it drops all fields after a malformed line.
     """
     head = re.fullmatch(_HEAD, data)
     if head is None:
@@ -9717,8 +9725,8 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
         if not re.fullmatch(_LENGTH, length):
             raise HttpError(400, f"Content-Length: {show(length)}")
         return int(length)
-    # Request smuggling uses a length beside chunks, unknown codings, and chunks in
-    # HTTP/1.0.
+    # Request smuggling uses a length together with chunks, unknown codings, or chunks
+    # in HTTP/1.0.
     is_chunked = coding.lower() == "chunked" and version != "1.0"
     if "content-length" in fields or not is_chunked:
         raise HttpError(400, "expected one Content-Length, or chunks")
@@ -9734,11 +9742,11 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 # conversation of one POST. This section does not depend on sockets, WSGI or sessions.
 
 MAX_EVENTS = 1_000  # that wait for a slow client; beyond that, the oldest are dropped
-# All large messages together may occupy this many bytes, by estimate. A body counts
-# with its size while it arrives. Decoded, it counts with four times its size, and
-# MEMBER_SIZE for each comma, since another Python object follows that. An answer counts
-# twice until it is sent. A body up to SMALL_BODY is always admitted, and so is a lone
-# large one.
+# All large messages together may occupy this many bytes, by estimate. A body counts as
+# its size while it arrives. Once decoded, it counts as four times its size, plus
+# MEMBER_SIZE for each comma, since each comma means another Python object. An answer
+# counts as twice its size. A message that counts as SMALL_BODY or less is always
+# admitted, and so is a larger one if it is alone.
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
@@ -9751,7 +9759,7 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# One instance serves all, since each modern request ends with it.
+# One exception serves all conversations, since every modern request ends one.
 _OVER = ConnectionClosed("the conversation is over")
 
 
@@ -9876,8 +9884,8 @@ class Exchange(Outbox):
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        # Rule 10: write before the exchange is over, since its own thread then closes
-        # the connection. OSError: the client has left.
+        # Rule 10: write first. Once the exchange is over, its own thread may close the
+        # connection. OSError: the client has left.
         with suppress(OSError):
             self._start(status, headers, body)
         self.state = self.OVER
@@ -9908,9 +9916,9 @@ class Exchange(Outbox):
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Wake the exchange's own thread, which writes. While that thread runs a
-        handler, it flushes by itself, and any other thread writes the end of the
-        response."""
+        """Wake the exchange's own thread, which writes what waits. While that thread
+        runs a handler, it cannot be woken. It then writes its own messages at once, and
+        another thread writes only if the response is complete."""
         is_own = threading.get_ident() == self.thread
         if (self.complete or is_own) and not self.is_waiting:
             self.flush()
@@ -9920,8 +9928,8 @@ class Exchange(Outbox):
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.
         Blocks while the client is slow, until its deadline."""
-        # This is checked twice. If the client has left, do not wait for a thread that
-        # is still writing.
+        # Check this before taking the lock, too: if the client has left, do not wait
+        # for a thread that is still writing.
         if self.state == self.OVER:
             return
         try:
@@ -10026,13 +10034,13 @@ def log_access(exchange: Exchange) -> None:
         exchange.status,
         f"{(time.monotonic() - exchange.began) * 1000:.1f}",
         exchange.mirrored.get("Mcp-Method"),
-        # The rest of a URI may be secret.
+        # The query and the fragment of a URI may be secret.
         re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
             :MAX_SHOWN_NAME
         ],
         str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
     ]
-    # A peer cannot add a column, or a line.
+    # Replace spaces and line ends, so that a peer cannot add a column, or a line.
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
@@ -10100,7 +10108,7 @@ class HttpConnection(Connection):
             self.http.loads.pop(exchange, None)
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        """Return the Outbox for messages about a request. None: its POST gets 202."""
+        """Return the Outbox for messages about a request, or None to reply with 202."""
         return None if request.is_notification else exchange
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
@@ -10115,7 +10123,7 @@ class HttpConnection(Connection):
         self.cancel_requests()
 
     def retire(self) -> None:
-        """End subscriptions, since the server closes."""
+        """End subscriptions, because the server is closing."""
         self.http.server.input_ended(self)
 
     def end(self) -> None:
@@ -10171,11 +10179,12 @@ class HttpEndpoint:
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
         # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
-        # Held by the thread that decodes a large body, as no other thread can run then.
+        # Serialises the decoding of large bodies. The decoder holds the GIL, so two
+        # threads that decode at the same time would gain nothing.
         self.decoding = threading.Lock()
         # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
-        # For ctx.on_cancel(), since the thread of a request is in its handler.
+        # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
         if verify is not None and not callable(verify):
@@ -10221,7 +10230,7 @@ class HttpEndpoint:
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request. Returns when the response is over. Never raises.
 
-        error: refuses the request, unless its path is public
+        error: an error with which to refuse the request, unless its path is public
         """
         try:
             if error is not None and exchange.path.rstrip("/") not in self._public:
@@ -10296,8 +10305,8 @@ class HttpEndpoint:
             if site not in ("none", "same-origin"):
                 raise HttpError(403, f"the request is from another site: {show(site)}")
         elif origin in self._origins or "*" in self._origins:
-            # This allows the site's pages to read the response. parse_head() has
-            # refused line ends in a header.
+            # This allows the site's pages to read the response. parse_head(), or the
+            # WSGI server, has refused line ends in a header.
             exchange.extra = {
                 "Access-Control-Allow-Origin": headers["origin"],
                 "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
@@ -10324,7 +10333,8 @@ class HttpEndpoint:
         try:
             claims: object = verify(bearer[1])
         except Exception as error:
-            # A PermissionError with an errno is the system's, and has no scope.
+            # A PermissionError with an errno comes from the operating system, and does
+            # not name a scope.
             if isinstance(error, PermissionError) and error.errno is None:
                 raise self._challenge(403, "insufficient_scope", str(error)) from None
             log_line(ERROR, f"verify: {error_text(error)}", error)
@@ -10390,8 +10400,8 @@ class HttpEndpoint:
         required: bool = False,
         code: int = HeaderMismatch.code,
     ) -> None:
-        """Raise HeaderMismatch, with this code, if headers contradict the message, or
-        if `required` ones are missing."""
+        """Set `exchange.mirrored`. Raise HeaderMismatch, with this code, if a header
+        contradicts the message, or, if `required` is true, is missing."""
         message = object_or_empty(exchange.message)
         exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
@@ -10411,8 +10421,8 @@ class HttpEndpoint:
         begin: Callable[..., object],
         *given: object,
     ) -> None:
-        """Begin a response by begin(*given). Then this thread writes what others queue,
-        until the response is over."""
+        """Call begin(*given), which begins a response. Then write what other threads
+        queue, until the response is over."""
         exchange.connection = connection
         self.serving[exchange] = connection
         try:
@@ -10450,7 +10460,7 @@ class HttpEndpoint:
 def _answer_route(fn: Route, exchange: Exchange) -> None:
     """Respond with what a function of the program returns."""
     status, headers, body = fn(exchange)
-    # If a value quotes a peer, that cannot add a header.
+    # A value may quote a peer, which must not be able to add a header.
     headers = {name: printable(value) for name, value in headers.items()}
     exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
 
@@ -10469,8 +10479,8 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
 
 
 # The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. The code
-# above uses it only by HttpEndpoint.legacy. To drop the era, delete the rest of the
-# section, and each statement with that name.
+# above uses it only through HttpEndpoint.legacy. To drop the era, delete the rest of
+# the section, and each statement that uses this attribute.
 
 # "If the server does not receive an `MCP-Protocol-Version` header [...] the server
 # SHOULD assume protocol version `2025-03-26`": basic/transports.md.
@@ -10478,8 +10488,9 @@ ASSUMED_VERSION = "2025-03-26"
 MAX_SESSIONS = 1_000  # open at once
 # Bytes, by estimate, of an `initialize`, since its session keeps parts of it.
 MAX_HELLO = 256 << 10
-# Finished streams are kept for clients that resume them: this many of all sessions,
-# with this many bytes of events. Beyond that, the oldest are dropped.
+# Finished streams are kept for clients that resume them: at most this many in all
+# sessions together, with this many bytes of events. Beyond that, the oldest are
+# dropped.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 
@@ -10502,11 +10513,12 @@ class SessionStream(Outbox):
         self.exchange = exchange
         self.name = next(session.names)
         session.streams[self.name] = self
-        # Guards `kept`, `added` and `exchange`.
+        # Guards `kept`, `added`, `complete` and `exchange`.
         self._lock = threading.Lock()
         # The latest messages, (number, message) each.
         self.kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)
-        # Since then, a stream begins with an id "to prime the client to reconnect".
+        # From 2025-11-25 on, a stream begins with an id "to prime the client to
+        # reconnect".
         self._is_primed = session.protocol.version >= "2025-11-25"
         if self._is_primed:
             exchange.primer = self._line(0) + b"data: \n\n"
@@ -10529,8 +10541,9 @@ class SessionStream(Outbox):
         """Queue an answer. It is the last message, except on the stream of a GET. The
         answer to a handshake has the id of the session in a header."""
         if answer is None:
-            self.complete = self is not self.connection.outbox
-            self.exchange.complete = self.complete
+            with self._lock:
+                self.complete = self is not self.connection.outbox
+                self.exchange.complete = self.complete
             return
         if request is not None and request.row.handshake and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
@@ -10546,8 +10559,10 @@ class SessionStream(Outbox):
 
     def end(self) -> None:
         """End the stream, with or without an answer."""
-        self.complete = True
-        self.exchange.end()
+        with self._lock:
+            self.complete = True
+            exchange = self.exchange
+        exchange.end()
 
     def attach(self, exchange: Exchange, after: int | None) -> None:
         """Continue on this exchange: with the events that follow number `after`, or, if
@@ -10565,8 +10580,8 @@ class SessionStream(Outbox):
         before.end()
 
     def leave(self, retry_ms: int) -> None:
-        """End the response, so that the client resumes the stream after `retry_ms`. A
-        no-op if the stream has no id by which to resume it."""
+        """End the response, so that the client resumes the stream after `retry_ms`
+        milliseconds. A no-op if the stream has no id by which to resume it."""
         if self._is_primed:
             self.exchange.is_last = True
             self.exchange.complete = True
@@ -10575,9 +10590,9 @@ class SessionStream(Outbox):
 
 class Session(HttpConnection):
     """A conversation of the legacy era, which lasts for many POSTs. Messages about a
-    request go to the stream of its POST. The client gets all other messages by a GET,
-    from the session's outbox. A stateless endpoint makes one without an id for each
-    POST, and drops those messages."""
+    request go to the stream of its POST. All other messages go to the session's outbox,
+    from which the client gets them by a GET. A stateless endpoint makes a session
+    without an id for each POST, and drops these other messages."""
 
     outbox: Any
 
@@ -10603,8 +10618,8 @@ class Session(HttpConnection):
             self.outbox = SessionStream(self, absent)
 
     def take(self, exchange: Exchange) -> None:
-        """Serve the message of a POST, as HttpConnection does, or a batch. Events of a
-        batch have no ids."""
+        """Serve the message of a POST, as HttpConnection does, or a batch. The events
+        that answer a batch have no ids, so the client cannot resume them."""
         if not isinstance(exchange.message, list):
             super().take(exchange)
             return
@@ -10625,7 +10640,7 @@ class Session(HttpConnection):
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a refused message. An error that answers a request has the status
-        200. An unknown answer may only be late, and gets 202."""
+        200. An answer that matches no question gets 202, as it may just be late."""
         if refusal.is_late and self.session_id is not None:
             exchange.reply(202, {})
         elif "id" in (refusal.reply or {}) and self.protocol.version:
@@ -10655,9 +10670,9 @@ class Session(HttpConnection):
 
 
 class SseSession(Session):
-    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. A GET opens it, and its
-    response carries all messages of the server. Each POST gets 202. The session ends
-    with that response."""
+    """A session of HTTP+SSE: basic/transports.md of 2024-11-05. A GET opens it. The
+    response to the GET carries all messages of the server, and the session ends with
+    that response. Each POST gets 202."""
 
     def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
         return None
@@ -10676,7 +10691,7 @@ class LegacyEndpoint:
     def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
         self.http = http
         self._stateless = stateless
-        # Sessions use the code of the drafts of 2026-07-28.
+        # In sessions, HeaderMismatch has its code from the drafts of 2026-07-28.
         self._check_mirrors = partial(http.check_mirrors, code=-32001)
         # By id. Here and below, each operation on a dict is atomic.
         self.sessions: dict[str | None, Session] = {}
@@ -10764,7 +10779,7 @@ class LegacyEndpoint:
 
     def _get(self, exchange: Exchange) -> None:
         """Serve a client that listens, or resumes the stream of its Last-Event-ID."""
-        exchange.read_body()  # unread, it would hide the end of the connection
+        exchange.read_body()  # an unread body would hide the end of the connection
         session = self._find(exchange)
         last_id = exchange.headers.get("last-event-id", "0-")
         name, _, number = last_id.rpartition("-")
@@ -10805,7 +10820,7 @@ class LegacyEndpoint:
 
 # Two carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This section does not depend on messages, nor the endpoint on sockets.
+# This section does not depend on messages, and the endpoint does not depend on sockets.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
 MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
@@ -10948,8 +10963,8 @@ class _SocketExchange(Exchange):
     ) -> None:
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        # No request can follow an unread body, or while this exchange's own thread runs
-        # a handler.
+        # Close the connection after this response if the body is unread, or if another
+        # thread sends the response: the exchange's own thread is then in a handler.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
         if self.is_last:
             headers["Connection"] = "close"
@@ -10987,7 +11002,8 @@ class _SocketExchange(Exchange):
         import socket
 
         if sys.platform == "linux":
-            # This detects the end behind unread bytes, such as TLS's own end.
+            # This detects the end even if there are unread bytes before it, such as the
+            # close_notify of TLS.
             poll = select.poll()
             poll.register(
                 self._handler.connection, 0x2000
@@ -11104,8 +11120,8 @@ class HttpServer(ThreadingTCPServer):
 
     It is a ThreadingTCPServer of socketserver: one thread accepts, and each connection
     has its own thread. Every TICK_SECONDS, the accepting thread cuts off late
-    connections, and checks which clients have hung up. It continues until close()
-    returns, so close() needs no other thread.
+    connections, and checks which clients have hung up. It goes on doing so while
+    close() waits for handlers.
     """
 
     daemon_threads = True
@@ -11174,7 +11190,7 @@ class HttpServer(ThreadingTCPServer):
 
     def _accept(self) -> None:
         self.serve_forever(TICK_SECONDS)
-        # Meanwhile close() waits for handlers.
+        # Keep checking deadlines while close() waits for handlers.
         while not self._is_closed.wait(TICK_SECONDS):
             self.service_actions()
 
@@ -11230,7 +11246,8 @@ def listen_http(
             backlog=MAX_CONNECTIONS,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
         )
-    # If another process shares the socket, that may accept the connection first.
+    # Another process may share the socket, and accept a connection first. Then accept()
+    # must not block.
     sock.setblocking(False)
     scheme = "http" if ssl_context is None else "https"
     if ssl_context is not None:
@@ -11285,14 +11302,14 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 #
 # An HTTP request is sent again after a redirect or a login. To abort one, look it up by
 # its key, which is usually the id of its JSON-RPC request. If the server refuses a
-# request by 401 or 403, the Authorizer gets headers for the next attempt, for example
+# request with 401 or 403, the Authorizer gets headers for the next attempt, for example
 # by a login. The number of attempts is limited.
 
 KEEP_SECONDS = 3.0  # of idleness; after that, the server may be closing a connection
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-# Consecutive failures that _follow() tolerates, and refusals (401, 403) of one request.
-# An established listening stream retries forever.
+# Consecutive failures that _follow() tolerates, and times that one request is sent
+# again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the delay between failures is doubled
 
@@ -11408,16 +11425,16 @@ class _HttpRequest:
     sent again after a redirect or a login."""
 
     connection: HTTPConnection | None = None
-    # Only the head has been read.
+    # The response; send() yields it when only its head has been read.
     response: Any = None
 
     def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
         self.url = url
-        # HttpCaller.cut_off() finds the request by it.
+        # HttpCaller.cut_off() finds the request by this key.
         self.key = key
         self.secrets: list[str] = []
-        # The statuses for which it was sent again.
+        # The statuses for which the request was sent again, redirects included.
         self.refused: list[int] = []
 
     def describe(self, text: str, reason: int | str) -> str:
@@ -11617,8 +11634,8 @@ class HttpCaller:
                     shut(sock)
 
     def is_wanted(self, key: object) -> bool:
-        """Return whether a thread still waits for the answer to this request. For any
-        other key, return whether the client is open."""
+        """Return whether a thread still waits for the answer to the request with this
+        id. For a key that is no id, return whether the client is open."""
         is_request = isinstance(key, (int, str))
         is_over = is_request and key not in self.connection.protocol.pending
         return not is_over and not self.closed.is_set()
@@ -11637,8 +11654,9 @@ class HttpCaller:
         key: object = None,
         url: SplitResult | None = None,
     ) -> Iterator[_HttpRequest]:
-        """Send an HTTP request, and yield it when the head of the response was read.
-        Any exception but McpError, also inside the `with`, becomes an HttpFailure."""
+        """Send an HTTP request, and yield it when the head of the response has been
+        read. Any exception except McpError, even one that is raised inside the `with`,
+        becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, key)
         try:
             while not self._is_let_in(http_request, headers, body):
@@ -11647,7 +11665,8 @@ class HttpCaller:
         except (McpError, HttpFailure):
             raise
         except Exception as error:
-            # Else a response that broke off would look as if it was read to its end.
+            # Close the connection now. Otherwise _give_back() could take a response
+            # that broke off for one that was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
             text = error_text(error)[:500]
@@ -11677,8 +11696,8 @@ class HttpCaller:
         return False
 
     def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
-        """Return whether to send a request again. Follow one redirect; after a 401, or
-        a 403 for want of scope, call the Authorizer."""
+        """Return whether to send a request again. Follow one redirect of each status,
+        307 and 308; after a 401, or a 403 for lack of scope, call the Authorizer."""
         response = http_request.response
         status = response.status
         if status in (307, 308) and status not in http_request.refused:
@@ -11713,7 +11732,8 @@ class HttpCaller:
         target = url.path or "/"
         self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
         connection = self._take(http_request)
-        # If a thread cuts it off after this check, the socket is in `_busy`.
+        # If a thread cuts the request off after this check, it finds the socket in
+        # `_busy`.
         if not self.is_wanted(http_request.key):
             raise ConnectionError("given up")
         if url.query:
@@ -11755,8 +11775,9 @@ class HttpCaller:
         if connection is None:
             return
         is_over = False
-        # `response` is None without a response. `sock` is None if the server closes the
-        # connection, or the response broke off. Both raise an exception here.
+        # `response` is None if there is no response. `sock` is None if the server
+        # closes the connection, or the response broke off. In both cases, this block
+        # raises an exception, and the connection is closed.
         with suppress(Exception), closing(http_request.response) as response:
             # After the answer, a stream usually has nothing but its end.
             connection.sock.settimeout(REST_SECONDS)
@@ -11772,7 +11793,8 @@ class HttpCaller:
 
 
 def read_answer(response: HTTPResponse) -> bytes:
-    """Return a body. If it is over MAX_MESSAGE, the rest stays unread."""
+    """Return a body. If it is over MAX_MESSAGE, the rest stays unread. Raises
+    ConnectionError if it broke off."""
     # Old versions of Python allocate at once all that one read() may return.
     body = bytearray()
     while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
@@ -11783,7 +11805,7 @@ def read_answer(response: HTTPResponse) -> bytes:
 
 
 class _Post:
-    """A message for the server, with its parts that HTTP needs."""
+    """A message for the server, and the parts of it that HTTP needs."""
 
     def __init__(self, message: Json) -> None:
         self.message = message
@@ -11798,15 +11820,16 @@ class _Post:
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
         }
-        # HttpCaller.cut_off() finds its HTTP request by it.
+        # HttpCaller.cut_off() finds the HTTP request of this message by this key.
         self.key: object = self if self.request_id is None else self.request_id
 
 
 class HttpTransport(Transport, Outbox):
     """POSTs each message to a URL, and feeds the response, JSON or events:
-    basic/transports/streamable-http.md. The writer POSTs notifications itself, so that
-    they stay in order, and gives all other messages to workers. A POST is never sent
-    twice, unless the server refused it, since the tool may have run.
+    basic/transports/streamable-http.md. The writer's thread POSTs notifications itself,
+    so that they stay in order, and gives all other messages to workers. A POST is sent
+    again only if the server has refused or redirected it: otherwise the tool may have
+    run.
 
     LegacyHttp adds sessions.
     """
@@ -11832,7 +11855,7 @@ class HttpTransport(Transport, Outbox):
     def send(self, message: Json) -> None:
         post = _Post(message)
         if post.row.cancels:
-            # In the modern era, the end of its connection cancels a request.
+            # In the modern era, a request is cancelled by closing its connection.
             self.caller.cut_off(post.params.get("requestId"))
         self.caller.writer.submit(partial(self._write, post))
 
@@ -11890,7 +11913,7 @@ class HttpTransport(Transport, Outbox):
                 self.feed_events(response, post.request_id, stream)
             else:
                 body = read_answer(response)
-        # The next call may already use the connection.
+        # Feed the answer only now, when the next call can use the connection.
         if body and content_type(response) == JSON_TYPE:
             self.connection.receive(body)
         self.resume(post, stream)
@@ -11932,7 +11955,7 @@ class HttpTransport(Transport, Outbox):
 
     def _mirrors(self, post: _Post) -> dict[str, str]:
         """Return the headers that mirror a message. A value that is missing, or that no
-        header can mirror, has none."""
+        header can mirror, gets no header."""
         values = mirrored_headers(
             post.message, self.connection.endpoint.header_parameters
         )
@@ -11949,7 +11972,7 @@ class HttpTransport(Transport, Outbox):
 
 
 class LegacyHttp(HttpTransport):
-    """An HttpTransport that also has sessions, once an `initialize` was sent:
+    """An HttpTransport that also has sessions, once an `initialize` has been sent:
 
         POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
         POST --> 404 --> initialize --> the same POST again
@@ -12103,8 +12126,8 @@ class LegacyHttp(HttpTransport):
         self, stream: EventStream, session: str | None, request_id: RequestId | None
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
-        its session is over. Returns if the server refuses. Raises the last of more than
-        MAX_FAILURES in a row, except for an established listening stream."""
+        its session is over. Returns if the server refuses. After more than MAX_FAILURES
+        in a row, raises the last one, except for an established listening stream."""
         has_begun = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
@@ -12229,9 +12252,9 @@ class OAuth:
     token is sent only to its own server, in a header.
 
     A subclass may bind tokens to a key (DPoP, RFC 9449), or send a signed JWT instead
-    of a secret (RFC 7523). headers() returns the headers of a request to the server,
-    fetch() sends each request to an authorization server, and token_types lists the
-    types of token that the subclass can use. examples/conformance_client.py has both.
+    of a secret (RFC 7523); examples/conformance_client.py does both. To override:
+    headers() returns headers that authorize a request to the server, fetch() sends each
+    request of a login, and token_types lists the types of token that are accepted.
     """
 
     token_types = ("bearer",)
@@ -12293,7 +12316,7 @@ class OAuth:
         self._timeout = timeout
         self._ssl_context = ssl_context
         self._store: Any = {} if store is None else store
-        # Held during a login.
+        # Held during a login, or a refresh.
         self._turn = threading.Lock()
         # The URL of a server -> the error of the last login there, for the threads that
         # waited for that login. The holder of _turn writes it.
@@ -12317,7 +12340,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # If no login may start, a URL without https has no token to protect.
+            # A login checks the URL, so the store has no token for a URL that fails. If
+            # no login may start, there is thus no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._records[url] = self._load().get(url, {})
@@ -12471,7 +12495,8 @@ class OAuth:
         ]
         document = self._read_first("resource_metadata", url, places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". A URL above it is accepted as well.
+        # in the response MUST NOT be used". A parent of the server's URL is accepted as
+        # well.
         resource = str(document.get("resource")) if document else url
         is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
         if not is_ours or _origin_of(resource) != _origin_of(url):
@@ -12480,7 +12505,7 @@ class OAuth:
 
     def _find_server(self, url: str, resource: Json) -> Json:
         """Return the metadata of the authorization server that the server names. A
-        server of 2025-03-26 names none: it is its own, at its root."""
+        server of 2025-03-26 names none: its own root is the authorization server."""
         named = _texts_in(resource, "authorization_servers")
         if not resource:
             named = [_origin_of(url)]
@@ -12523,8 +12548,8 @@ class OAuth:
         server: Json,
         record: Json,
     ) -> list[str]:
-        """Select the scopes to ask for, as basic/authorization/index.md has it. They
-        include the scopes of earlier logins."""
+        """Select the scopes to ask for, by the rules of basic/authorization/index.md.
+        They include the scopes of earlier logins."""
         scopes = challenge.get("scope", "").split()
         if self._scopes is None:
             scopes = scopes or _texts_in(resource, "scopes_supported")
@@ -12607,8 +12632,9 @@ class OAuth:
         if not self._may_log_in:
             raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
-            # After a failure, the next login registers again: the server may no longer
-            # know this client. This also tests the store before the user is asked.
+            # Mark the record as doubtful. If this login fails, the next one registers
+            # again, since the server may no longer know this client. Writing also tests
+            # the store before the user is asked.
             self._keep(url, {**record, "is_doubtful": True})
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
@@ -12636,8 +12662,9 @@ class OAuth:
             raise
 
     def _refresh(self, url: str, record: Json) -> bool:
-        """Get a new token for the refresh token. Return False if there is none, or it
-        is refused. Raises HttpFailure if the answer is a 5xx."""
+        """Exchange the refresh token for new tokens. Return False if there is no
+        refresh token, if it is refused, or if no answer comes. Raises HttpFailure if
+        the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
             plan = {**record, "is_renewed": True, "is_doubtful": False}
@@ -12699,7 +12726,7 @@ class OAuth:
         state: str,
         answer: dict[str, str],
     ) -> None:
-        """Raise AuthorizationError unless this answers this login, and with a code."""
+        """Raise AuthorizationError unless `answer` fits this login, and has a code."""
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`".
@@ -12797,7 +12824,7 @@ def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
 
     def do_get(handler: BaseHTTPRequestHandler) -> None:
         if f"state={state}" in handler.path:
-            # In spite of its name, this sends a page of any status.
+            # Despite its name, send_error() can send a page with any status.
             handler.send_error(200, "Thank you", "You can close this window.")
             arrived.put(handler.path)
         else:
@@ -12824,7 +12851,7 @@ def _error_words(said: Mapping[str, object]) -> str:
 # `python3 -m mcp_lite COMMAND ...` calls and runs servers from a terminal. Only the
 # result of a command goes to stdout; progress, questions and failures go to stderr.
 # Control characters from a server are escaped for terminals. `import mcp_lite` imports
-# none of the modules that this section needs.
+# none of the modules that only this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
@@ -13016,8 +13043,8 @@ def _answer(params: Json) -> Json:
 def _ask_line(text: str) -> str:
     """Read a line from the user; Ctrl-D is an empty one."""
     _say(text, end="")
-    # After a Ctrl-C in input(), the lock of stdin stays held, and Python blocks on it
-    # at exit.
+    # Do not use input(): after a Ctrl-C in it, the lock of stdin stays held, and Python
+    # blocks on it at exit.
     return os.read(0, 4096).decode("utf-8", "replace").strip()
 
 
@@ -13077,8 +13104,9 @@ def _format_tool(tool: Json, form: str) -> Json:
 
 
 def _write(options: Any, result: Any, shown: Any) -> None:
-    """Write the result to stdout if there is --json, else `shown`. Texts and bytes are
-    written unchanged, other values as JSON. A terminal gets the repr() of bytes."""
+    """Write `result` to stdout with --json, and `shown` without it. Bytes are written
+    unchanged, texts with a line end, and other values as JSON. For a terminal, control
+    characters are escaped, and bytes become their repr()."""
     encoding = sys.stdout.encoding.lower()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
@@ -13163,7 +13191,7 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
 
 
 def _run(options: Any, file: Any) -> None:
-    """Serve the Server of FILE[:object]. The file's own call of run() does nothing."""
+    """Serve the Server of FILE[:object]. The file's own call to run() is a no-op."""
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
