@@ -2464,6 +2464,8 @@ class Connection:
     silence: BaseException | None = None
     # Whether the peer can be notified of changes at any time.
     carries_changes = True
+    # What send() returns for a message that it drops.
+    dropped = Outbox()
     loop: Any = None
 
     # Whether the peer may be anybody who reaches this machine.
@@ -2693,7 +2695,7 @@ class Connection:
             # progress: "MUST stop after completion".
             is_over = about is not None and not self.is_in_flight(about)
             if is_over or self.reason is not None:
-                return outbox
+                return self.dropped
             # "The `progress` value MUST increase with each notification".
             if about is None or progress is None or about.advance(progress):
                 outbox.send(message)
@@ -2757,7 +2759,7 @@ class Connection:
         try:
             message = call_message(pending.method, params, request_id)
             outbox = self.send(message, about)
-            pending.sent = True
+            pending.sent = outbox is not self.dropped
             outbox.flush_soon()
             if pending.abandoned is not None:
                 pending.notify_cancelled()
@@ -6921,7 +6923,7 @@ class Child(StreamTransport):
 # defines the class that programs use. It knows no transport beyond the seams Transport
 # and HttpEndpoint.
 
-MAX_LISTENERS = 1_000  # open subscriptions/listen
+MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
 # within the ten seconds that `docker stop` allows.
@@ -7337,7 +7339,10 @@ class ServerEndpoint(Endpoint):
         if not ctx._connection.carries_changes:
             raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
-        ctx._connection.protocol.subscribed[params["uri"]] = True
+        subscribed = ctx._connection.protocol.subscribed
+        if len(subscribed) >= MAX_LISTENERS:
+            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
+        subscribed[params["uri"]] = True
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
@@ -7418,8 +7423,10 @@ class ServerEndpoint(Endpoint):
             and has_capability(declared, change.capability)
         }
         uris = wanted.get("resourceSubscriptions") or []
-        if not _is_names(uris):
-            raise InvalidParams(f"resourceSubscriptions: not URIs: {show(uris)}")
+        if not _is_names(uris) or len(uris) > MAX_LISTENERS:
+            raise InvalidParams(
+                f"resourceSubscriptions: not URIs, or over {MAX_LISTENERS}: {show(uris)}"
+            )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
             granted["resourceSubscriptions"] = []
             for uri in uris:

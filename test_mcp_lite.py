@@ -1827,6 +1827,30 @@ class TestThreads:
         """Every request is answered once, whatever else happens; nothing is left."""
         stress(seed=31, count=250)
 
+    def test_a_question_that_was_never_sent(self):
+        """It belonged to a request that is over, and its peer hears nothing of it."""
+        server = Server("s")
+        begun = threading.Event()
+        ended = threading.Event()
+
+        @server.tool
+        def late(ctx: Context) -> None:
+            begun.set()
+            eventually(lambda: ctx.cancelled, "the cancellation")
+            question = mcp_lite.PendingRequest(ctx._connection, "roots/list")
+            with pytest.raises(Cancelled):
+                ctx._connection.request(question, {}, ctx._request)
+            ended.set()
+
+        with LocalWire(server) as wire:
+            wire.open(capabilities={"roots": {}})
+            wire.send(call_legacy("late", 1))
+            assert begun.wait(SECONDS)
+            wire.send(cancelled(1))
+            assert ended.wait(SECONDS)
+            wire.socks[0].shutdown(socket.SHUT_WR)
+            assert wire.out.read() == b""
+
     def test_a_lone_request_in_flight_at_the_end(self):
         """It is answered, though the thread that read it serves it."""
         server = Server("s")
@@ -4201,6 +4225,17 @@ class TestEveryday:
         with talking_to(server) as client, long:
             client.list_tools()
 
+    def test_subscriptions_of_a_session(self, monkeypatch):
+        """There are as many as there may be listeners."""
+        monkeypatch.setattr(mcp_lite, "MAX_LISTENERS", 2)
+        server = Server("s")
+        server.resource("x://{n}")(lambda n: n)
+        with Client(server, protocol_version="2025-11-25") as client:
+            client.subscribe("x://1")
+            client.subscribe("x://2")
+            with pytest.raises(InvalidRequest, match="2 resources"):
+                client.subscribe("x://3")
+
     def test_what_waits_for_a_program_is_bounded(self, monkeypatch, caplog):
         """By bytes as well: then the oldest goes, and the log says so once."""
         monkeypatch.setattr(mcp_lite, "MAX_QUEUED_BYTES", 50_000)
@@ -5811,7 +5846,7 @@ class TestServerOnTheWire:
 
     def test_a_cancelled_subscription_is_silent(self, wire):
         """No notification after the client's cancellation; a wrong one never begins."""
-        for wrong in (5, "x://note", [5], {"x://note": True}):
+        for wrong in (5, "x://note", [5], {"x://note": True}, ["x://note"] * 1001):
             params = modern(notifications={"resourceSubscriptions": wrong})
             refused = wire.ask("subscriptions/listen", params)["error"]
             assert refused["code"] == -32602 and "not URIs" in refused["message"]
