@@ -2826,17 +2826,17 @@ class Connection:
 # This section validates values against JSON Schema, draft 2020-12. Most schemas of the
 # older drafts 2019-09 and draft-07 work, too: the validator knows their keywords, and a
 # list in `items`, which is called `prefixItems` today. A Schema surveys its parts once;
-# a _Validator then checks one value, along one table of keywords. Schemas, patterns and
-# values may come from a stranger, so each step has a price, and the _Validator adds the
-# prices up. No schema is ever fetched.
+# a _Validator then checks one value, using one table of keywords. Schemas, patterns and
+# values may come from a stranger, so each step has a price. The _Validator adds up the
+# prices, and gives up beyond a limit. No schema is ever fetched.
 
-MAX_STEPS = 1_000_000  # steps of work for any value: less than a second
+MAX_STEPS = 1_000_000  # steps that any value may cost: less than a second of work
 STEPS_EACH = 4  # further steps for each character of a large value
-MAX_ERRORS = 20  # errors reported of one value: as many as a model can act on
+MAX_ERRORS = 20  # errors reported for one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names that get a suggestion
 MAX_KNOWN = 20  # names that a suggestion is chosen from
 MAX_PLACE = 500  # characters of an error's path, and of its alternatives
-MAX_PATTERNS = 20_000  # characters of all patterns in a schema; a "[" counts as 100
+MAX_PATTERNS = 20_000  # characters of all patterns in a schema; each "[" costs 100 more
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
@@ -2864,16 +2864,16 @@ class Schema:
 
     def __init__(self, schema: Any) -> None:
         self.root = schema
-        # id() of each schema inside -> the URI of its document, the Python types of
-        # which every value fits, and a tuple for each keyword that checks something.
-        # _Validator.check() unpacks these tuples.
+        # id() of each subschema -> (URI of its document, the Python types whose values
+        # all fit, its rules). A rule is a tuple for one keyword that checks something;
+        # _Validator.check() unpacks it.
         self.rules = dict(_BOOLEANS)
         # The target of each reference: (id() of the schema with the reference, its
         # text) -> schema
         self.targets: dict[tuple[int, str], Any] = {}
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
-        # Each pattern is compiled to a function.
+        # Pattern -> the function that it compiles to.
         self.patterns: dict[str, Way] = {}
         # Whether any part has `unevaluatedProperties` or `unevaluatedItems`.
         self.tracks = False
@@ -2882,7 +2882,7 @@ class Schema:
             ("", ""): schema,
             ("https://json-schema.org/draft/2020-12/schema", ""): {_IS_SCHEMA: True},
         }
-        # How many characters of patterns may still come.
+        # What is left of MAX_PATTERNS.
         self._left = MAX_PATTERNS
         # The schemas that wait to be surveyed: (place, schema, URI of its document).
         self._waiting = [("schema", schema, "")]
@@ -2901,7 +2901,8 @@ class Schema:
             return
         if not isinstance(schema, dict):
             raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-        # A WireType (section Functions) shows one schema, and checks values by another.
+        # A WireType (section Functions) may check values by more keywords than it
+        # shows; with `hidden` None, by none at all.
         hidden = getattr(schema, "hidden", {})
         checked = {} if hidden is None else {**schema, **hidden}
         rules = self._check_keywords(place, checked)
@@ -2994,18 +2995,18 @@ class Schema:
 
 
 # One reason why a value does not fit. `path` is the place: None at the root, elsewhere
-# (path of the value around it, key). The error's text is `text`, in which the keyword's
-# `argument` replaces {}, and then `value`, unless that is _NOT_SHOWN.
+# (path of the value around it, key). The error's text is `text` with the keyword's
+# `argument` in place of {}. It ends with `value`, unless that is _NOT_SHOWN.
 _Failure = namedtuple("_Failure", "path text argument value")
 
 
 class _Validator:
     """One validation: check() descends through the value and the subschemas.
 
-    Most other methods implement one keyword each; keywords of one line are lambdas in
-    the table _KEYWORDS. A method of two arguments takes a value and the keyword's
-    argument, and returns whether the value fits. A method of four arguments takes the
-    schema around the keyword and the value's path as well, and yields failures.
+    Most other methods implement one keyword each; where one expression is enough, the
+    table _KEYWORDS has a lambda. A method of two arguments takes a value and the
+    keyword's argument, and returns whether the value fits. A method of four arguments
+    also takes the schema around the keyword and the value's path, and yields failures.
     """
 
     def __init__(self, schema: Schema, value: object) -> None:
@@ -3015,10 +3016,10 @@ class _Validator:
         self.is_large = False
         # The URIs of the documents that check() has entered, the outermost first.
         self.scope: tuple[str, ...] = ("",)
-        # The members evaluated so far, as (id() of their owner, key). It stays empty
-        # unless Schema.tracks.
+        # The members evaluated so far, as (id() of their owner, key); empty unless
+        # Schema.tracks is true.
         self.evaluated: list[tuple[int, Any]] = []
-        # The length of `evaluated` when the current schema began.
+        # The length of `evaluated` when the check of the current schema began.
         self.start = 0
 
     def spend(self, steps: int) -> None:
@@ -3051,8 +3052,8 @@ class _Validator:
         self.scope = scope
 
     def attempt(self, schema: Any, value: Any, path: Any) -> list[_Failure]:
-        """Return the failures of a value, [] if it fits. A failed attempt leaves no
-        member evaluated."""
+        """Return the failures of a value, [] if it fits. A failed attempt marks no
+        member as evaluated."""
         count = len(self.evaluated)
         scope = self.scope
         failures = list(itertools.islice(self.check(schema, value, path), MAX_ERRORS))
@@ -3144,9 +3145,9 @@ class _Validator:
     ) -> list[_Failure]:
         """Return the failures to report when no alternative fits.
 
-        If each alternative fails at this very place alone, one failure names them all.
-        Otherwise the nearest alternative is reported: the one that fails further inside
-        than the others, or at fewer places.
+        If each alternative has just one failure, at `path` itself, a single failure
+        names all alternatives. Otherwise the nearest alternative is reported: an
+        alternative that fails only further inside comes first, then fewer failures.
         """
         self.spend(20 * len(attempts))
         are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
@@ -3253,8 +3254,8 @@ _UNKNOWN = "unknown"
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
-    """Return the texts of failures. Suggestions take time, so only the first unknown
-    names get one."""
+    """Return the texts of failures. A suggestion takes time, so only the first
+    MAX_SUGGESTED unknown names get one."""
     texts = list(map(_describe, failures))
     unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
     for at in unknown[:MAX_SUGGESTED]:
@@ -3285,7 +3286,7 @@ def _describe(failure: _Failure) -> str:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the known name that is most like it, or else
-    all known names."""
+    the first known names, up to MAX_KNOWN."""
     from difflib import get_close_matches
 
     # Long names take long to compare.
@@ -3306,7 +3307,7 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """Return a text that is the same for equal values. 1 equals 1.0, but not true.
+    """Return a text that is the same for equal values only. 1 equals 1.0, but not true.
 
     Python randomises the hashes of texts, so a stranger cannot make keys collide.
     """
@@ -3332,11 +3333,11 @@ def _has_type(run: _Validator, value: object, names: Any) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-# Patterns are regular expressions of ECMA 262. Where a pattern leaves a choice, `re` of
-# Python tries one way after another: it takes 2**n steps to find that `^(a+)+$` does
-# not match n letters and a `!`. This engine follows all ways at once, so no text makes
-# it run for long. Each part of a pattern becomes a function: it takes the places in a
-# text where the part may begin, and returns the places where it may end.
+# Patterns are regular expressions of ECMA 262. Where a pattern leaves a choice, the
+# `re` of Python tries one way after another: it takes 2**n steps to find that `^(a+)+$`
+# does not match n times `a` and a `!`. This engine follows all ways at once, so no text
+# makes it run for long. Each part of a pattern becomes a function: it takes the places
+# in a text where the part may begin, and returns the places where it may end.
 #
 #     a(b|c)*d on "xabcd"     a: {0,1,2,3,4,5} -> {2}     (b|c)*: {2} -> {2,3,4}
 #                             d: {2,3,4} -> {5}           it matches
@@ -3347,7 +3348,7 @@ def compile_pattern(pattern: str) -> Way:
     RuntimeError), also for look-behinds and back references, which this engine lacks.
     """
     tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
-    # `re` refuses what is no pattern.
+    # This rejects an invalid pattern.
     re.compile("".join(tokens), re.ASCII)
     return _parse(iter(tokens))
 
@@ -3365,7 +3366,7 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
-            # `{2,}` has no upper limit, and `{2}` twice the same.
+            # `{2,}` has no upper limit; `{2}` means exactly twice.
             most = most or (1 << 30 if comma else least)
             repeated = sequence.pop()
             sequence.append(partial(_repeat, repeated, int(least), int(most)))
@@ -3381,7 +3382,7 @@ def _parse(tokens: Iterator[str]) -> Way:
 def _take(
     piece: re.Pattern[str], text: str, places: set[int], run: _Validator
 ) -> set[int]:
-    """Return the places behind one character or anchor."""
+    """Return the places after one character or anchor."""
     # The call costs as much as two places.
     run.spend(2 + len(places))
     matches = (piece.match(text, place) for place in places)
@@ -3408,7 +3409,7 @@ def _repeat(
     ends = set() if least else set(places)
     for count in range(1, most + 1):
         run.spend(1)
-        # The repeat has begun at the places in `ends` before.
+        # Fewer repeats reached the places in `ends`; they need no second visit.
         places = way(text, places, run) - ends
         if count >= least:
             ends |= places
@@ -3426,7 +3427,7 @@ def _look_ahead(
 def _translate(token: str) -> str:
     """Translate a token of an ECMA 262 pattern into Python's syntax."""
     if re.match(r"\(\?<\w", token):
-        return "("  # no other token refers to a group by its name
+        return "("  # the name is dropped: back references are refused anyway
     token = _PYTHON.get(token, token)
     if token[0] != "[":
         return token
@@ -3445,7 +3446,7 @@ _TOKEN = (
 )
 _REPEAT = r"\{(\d+)(,?)(\d*)}\??"
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-# In brackets, Python warns of characters that a later version may give a meaning.
+# In brackets, Python warns about characters that may get a meaning in a later version.
 _INSIDE = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
 _PYTHON = {
     # A lazy repeat matches the same texts as a greedy one.
@@ -3459,7 +3460,7 @@ _PYTHON = {
     r"\s": f"[{_SPACES}]",
     r"\S": f"[^{_SPACES}]",
     "{": r"\{",
-    # ECMA 262 has no other group that begins so. Python refuses the replacement.
+    # A bare `(?` begins no group that we support. `re` refuses the replacement.
     "(?": "(?<",
     r"\p{L}": r"(?u:[^\W\d_])",
     r"\p{Letter}": r"(?u:[^\W\d_])",
@@ -3472,9 +3473,9 @@ _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
-# The kinds of arguments that keywords take: the name of each, as error texts have it,
-# and a function that returns whether an argument is of that kind. It does not look at
-# schemas inside the argument, since the survey checks each by itself.
+# The kinds of arguments that keywords take: the name of each, as error texts have it ->
+# a function that returns whether an argument is of that kind. The function ignores the
+# schemas inside the argument, since the survey checks each of them.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
     "a text": lambda value: isinstance(value, str),
@@ -3502,7 +3503,7 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 # `argument` is the kind of the keyword's argument. `concerns` lists the types of values
 # that the keyword checks. With a text in `expects`, `apply` is a function (run, value,
 # argument) that returns whether the value fits. Without one, `apply` is a method of
-# _Validator that yields failures.
+# _Validator that yields failures, or None if the keyword by itself checks nothing.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
@@ -3661,7 +3662,7 @@ _BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
 
 
 def fitting_types(schema: Json) -> tuple[type, ...]:
-    """Return the Python types of which every value fits."""
+    """Return the Python types all of whose values fit a schema."""
     if len(schema.keys() & _KEYWORDS.keys()) != 1:
         return ()
     return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
@@ -3675,8 +3676,8 @@ def listed(value: Any) -> list[Any]:
 
 
 def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the schemas directly inside one, each as (steps, schema). The steps are the
-    keyword, and the schema's name if it has one."""
+    """Yield the schemas directly inside another, each as (steps, schema). The steps are
+    the keyword and, under keywords such as `properties`, the name."""
     for keyword, argument in object_or_empty(schema).items():
         held = _KEYWORDS.get(keyword, _OTHER).argument
         if held.endswith("schemas by name"):
@@ -3727,10 +3728,10 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 
 # This section converts the values that tools, prompts and resources return into the
 # wire's form. Its first half converts Python values to JSON and back. Its second half
-# makes blocks, the parts of results, messages and contents: text, images, audio,
-# embedded resources and links (server/tools.md#tool-result). The table BLOCK_SINCE
-# lists the kinds of blocks that later revisions added; a client of an older revision
-# gets text instead. Functions and type hints belong to the next section.
+# makes messages, contents of resources, and blocks, the parts of results and messages:
+# text, images, audio, embedded resources and links (server/tools.md#tool-result). The
+# table BLOCK_SINCE lists the kinds of blocks that later revisions added; a client of an
+# older revision gets text instead. Functions and type hints belong to the next section.
 
 
 def _base64(data: bytes) -> str:
@@ -3766,7 +3767,7 @@ def _members(value: Any) -> Json | None:
         described = fields(value)
     if described is None:
         return None
-    # The constructor of an attrs class takes the value of `_x` as `x`, the alias.
+    # An attrs class has an alias for each field, `x` for `_x`: its constructor's name.
     return {
         getattr(each, "alias", each.name): getattr(value, each.name)
         for each in described
@@ -3774,8 +3775,8 @@ def _members(value: Any) -> Json | None:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a Python value to the types of JSON, in the form that HintReader
-    describes.
+    """Convert a Python value to the types of JSON. The result fits the schema by which
+    HintReader describes the value's class.
 
     Raises TypeError if the value, or a value inside it, has no form in JSON.
     """
@@ -3804,11 +3805,11 @@ def to_plain(value: Any) -> Any:
 
 
 def class_name(cls: type) -> str:
-    """Return a class's name in the tables: "int", "Mapping", "datetime.date",
-    "pathlib.Path".
+    """Return a class's name in the tables SCALARS and _GENERICS: "int", "Mapping",
+    "datetime.date", "pathlib.Path".
 
-    The tables have names because comparing the classes themselves would import their
-    modules, even in programs that use none of them.
+    The tables hold names, as holding the classes would import their modules, even in
+    programs that use none of them.
     """
     root = cls.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
@@ -3820,7 +3821,7 @@ def class_name(cls: type) -> str:
 REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
-# An ISO 8601 duration without years and months, as their length varies.
+# An ISO 8601 duration without years and months, whose lengths vary.
 _DURATION = (
     r"(?P<sign>-?)P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
@@ -3843,8 +3844,8 @@ def _encode_duration(value: Any) -> str:
     return f"{sign}PT{seconds}S"
 
 
-# How the wire represents a class whose values are no containers: `schema`; `expected`,
-# the noun for error texts, or "" if values need no conversion; parse(class, wire) ->
+# How the wire represents a class that is not a container: `schema`; `expected`, the
+# noun for error texts, or "" if values need no conversion; parse(class, wire) ->
 # value; and encode(value) -> wire, or None if the value is JSON already. For
 # containers, see _GENERICS in the section Functions.
 _Scalar = namedtuple(
@@ -3902,8 +3903,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Return a URI as text. Raises ValueError if it has no scheme, or a scheme other
-    than the given ones."""
+    """Return a URI as text. Raises ValueError if it has no scheme, a scheme other than
+    the given ones, or white space."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
     if scheme is None or (schemes and scheme[1].lower() not in schemes):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
@@ -3913,8 +3914,8 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
 
 # Blocks and messages
 def to_block(item: object) -> Json:
-    """Make a block of text, of a content object, or of a block in the wire's form.
-    Raises TypeError for anything else."""
+    """Make a block from a str, a content object, or a block in the wire's form. Raises
+    TypeError for anything else."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
     if isinstance(item, dict) and isinstance(item.get("type"), str):
@@ -3925,7 +3926,7 @@ def to_block(item: object) -> Json:
 
 
 def to_any_block(value: object) -> Json:
-    """Make a block of any value. A value that to_block() refuses becomes JSON text."""
+    """Make a block from any value; one that to_block() refuses becomes JSON text."""
     try:
         return to_block(value)
     except TypeError:
@@ -4035,9 +4036,9 @@ class EmbeddedResource(_Content):
     text_or_bytes: the resource's contents; bytes are encoded in base64.
     mime_type: such as "text/markdown".
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
-    meta: the `_meta` of the block, or of the contents that a resource returns.
+    meta: the `_meta` of the block; if a resource returns this, of its contents.
 
-    Raises ValueError if `uri` is no URI.
+    Raises ValueError if `uri` is not a URI.
     """
 
     def __init__(
@@ -4071,14 +4072,14 @@ class ResourceLink(_Content):
     uri: the resource's URI.
     name: the resource's name for programs.
     title: its name for people.
-    description: a text about its contents.
+    description: what the resource contains.
     mime_type: such as "text/markdown".
     size: in bytes, before any encoding.
     meta: the block's `_meta`, an object.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     icons: [{"src": URL, "mimeType": ..., "sizes": [...]}].
 
-    Raises ValueError if `uri` is no URI.
+    Raises ValueError if `uri` is not a URI.
     """
 
     def __init__(
@@ -4130,8 +4131,8 @@ class Message(_Content):
 
 
 def to_messages(value: object) -> list[Message]:
-    """Make messages of a Message, of a message's content, of a message in the wire's
-    form, or of a list of these. Raises TypeError or ValueError for anything else."""
+    """Make messages from a Message, a message's content, a message in the wire's form,
+    or a list of these. Raises TypeError or ValueError for anything else."""
     messages = []
     for item in listed(value):
         is_message = isinstance(item, dict) and "role" in item
@@ -4141,8 +4142,8 @@ def to_messages(value: object) -> list[Message]:
 
 
 def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
-    """Make one item of the contents of resources/read, of a value that a resource's
-    function returned.
+    """Make one item of the contents in the result of resources/read, from a value that
+    a resource's function returned.
 
     `mime_type` is the registered MIME type, if any. Raises TypeError or ValueError for
     a value that has no form in JSON.
@@ -4167,15 +4168,14 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     return {"uri": uri, "mimeType": mime_type or usual, "text": text}
 
 
-# The kinds of blocks that later revisions added. A new kind is a row here, and a class
-# above. In the section Questions, needed_capability() says since when a question may
-# have which parameters.
+# The kinds of blocks that later revisions added. To add a kind, add a row here, and a
+# class above. For the parameters of questions that later revisions added, see
+# needed_capability() in the section Questions.
 BLOCK_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
 def fit_block(block: Json, version: str) -> Json:
-    """Return a block in a form that the revision has: a block of text in place of a
-    later kind."""
+    """Return a block unchanged if the revision has its kind, else a block of text."""
     kind = block["type"]
     if version >= BLOCK_SINCE.get(kind, OLDEST):
         return block
@@ -4183,13 +4183,13 @@ def fit_block(block: Json, version: str) -> Json:
 
 
 def fit_result(result: Json, version: str) -> Json:
-    """Return the result of a tool with all its blocks as fit_block() makes them."""
+    """Apply fit_block() to each block in the result of a tool."""
     content = [fit_block(block, version) for block in result["content"]]
     return {**result, "content": content}
 
 
 def prompt_messages(value: object, version: str) -> list[Json]:
-    """Make the messages of prompts/get of a value that a prompt returned. In every
+    """Make the messages for prompts/get from a value that a prompt returned. In every
     revision, each message has a single block. Raises as to_messages() does."""
     messages = []
     for message in to_messages(value):
@@ -4213,8 +4213,8 @@ def value_of(result: Json) -> Any:
     if result.get("isError"):
         text = printable("\n".join(texts), keep_lines=True)
         raise ToolError(text or "the tool failed", blocks)
-    # Servers wrap a value that is no object: {"result": value}. If a tool itself
-    # returns such an object, a text has all of it.
+    # Servers wrap a value that is not an object: {"result": value}. If the tool itself
+    # returned such an object, a text block repeats the whole object.
     is_wrapped = object_or_empty(value).keys() == {"result"}
     if is_wrapped and value not in map(parse_text, texts):
         return value["result"]
@@ -4233,7 +4233,7 @@ def value_of(result: Json) -> Any:
 # 10. Functions ###############################################################
 ###############################################################################
 
-# This section describes a Python function on the wire, and binds arguments to it:
+# This section describes a Python function for the wire, and binds arguments to it:
 #     read_parameters   a function -> its parameters, with their hints and defaults
 #     HintReader        a hint -> a WireType: a JSON Schema, and a conversion
 #     parse_doc         a docstring -> the descriptions of the function and parameters
@@ -4242,7 +4242,7 @@ def value_of(result: Json) -> Any:
 #     UriTemplate       a URI -> arguments
 # Most of this work happens once, at registration; a call runs only Signature.bind(),
 # Output.result() and UriTemplate.match(). HintReader recognises hints by their names
-# and attributes, so it imports no module for its classes.
+# and attributes, so it need not import the modules that define them.
 
 MAX_URI = 2_048  # characters of a URI that is matched with a template
 
@@ -4263,7 +4263,7 @@ def find_function(fn: Any) -> Any:
     if callable(fn) and not hasattr(fn, "__code__"):
         fn = fn.__call__
     code = getattr(fn, "__code__", None)
-    # PyPy's own functions have a code, but one of another type.
+    # PyPy's built-in functions have a code object, too, but of another type.
     if type(code) is not type(find_function.__code__):
         raise TypeError("expected a Python function; write one that calls this")
     return fn
@@ -4277,7 +4277,7 @@ def read_parameters(
     """Read the signature of a callable. Returns its parameters, its return hint, and
     the names that its hints may use.
 
-    bound: the number of first parameters to leave out
+    bound: the number of leading parameters to leave out
     open_ended: whether the callable may have **kwargs; they are left out, too
 
     This reads the code object: `inspect` would add 5 to 11 ms to a server's start.
@@ -4344,7 +4344,7 @@ _OPEN: Json = {}
 class WireType(Json):
     """A Python type as the wire has it: the dict is the JSON Schema of its values.
 
-    convert: makes the Python value of a JSON value that fits the schema; it may still
+    convert: makes the Python value from a JSON value that fits the schema; it may still
         raise one of REFUSALS
     cls: the class that is described, if any
     hidden: keywords that Schema adds to the dict when it checks values; None if Schema
@@ -4369,9 +4369,9 @@ class WireType(Json):
 
 def simplify(schema: Json) -> None:
     """Remove two things from a schema, at any depth: null as a type of members that may
-    be left out, and the titles that pydantic makes of names.
+    be left out, and titles, which pydantic derives from names.
 
-    Some models would write the null, and some clients refuse such a schema.
+    Otherwise some models would send null, and some clients refuse the schema.
     """
     schema.pop("title", None)
     for _, inner in inner_schemas(schema):
@@ -4383,8 +4383,8 @@ def simplify(schema: Json) -> None:
 
 
 def drop_null(schema: Json) -> None:
-    """Change the schema of Optional[X] to that of X. A schema with a default stays, as
-    null then means something else than a member that is left out."""
+    """Change the schema of Optional[X] to that of X. A schema with a default other than
+    null is not changed: there, null differs from leaving the member out."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
         what = others[0] if len(others) == 1 else {"anyOf": others}
@@ -4491,21 +4491,21 @@ def add_notes(described: WireType, notes: Iterable[Any]) -> None:
 class HintReader:
     """Describes type hints as WireTypes.
 
-    names: the names that hints in text may use
+    names: the names that hints written as text may use
     is_returned: whether the hints describe a returned value, rather than arguments
     """
 
     def __init__(self, names: Json, is_returned: bool = False) -> None:
         self._names = names
         self._is_returned = is_returned
-        # The classes of which this reader describes a member, the outermost first.
+        # The classes whose members are being described, the outermost first.
         self.around: list[Any] = []
         # Name of each class that contains itself -> its schema.
         self.defs: dict[str, WireType] = {}
 
     def root(self, described: WireType) -> WireType:
         """Return a description together with all definitions that it refers to."""
-        # The root of an outputSchema must have a type, so a reference is replaced.
+        # An outputSchema must have a type at its root, so replace a reference there.
         target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
         return WireType(schema, described.convert, hidden=target.hidden)
@@ -4573,7 +4573,7 @@ class HintReader:
                 default = member.field.get_default(call_default_factory=True)
                 if member.field.is_required():
                     default = REQUIRED
-            # A TypedDict may mark single members.
+            # A TypedDict may mark a member as Required or NotRequired.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
@@ -4585,8 +4585,8 @@ class HintReader:
         )
         described = WireType(schema, partial(_convert_members, members))
         if not self._is_returned:
-            # Unknown members are refused. Lists do not show this, since some clients
-            # cannot read "additionalProperties".
+            # Unknown members are refused. The schema in tools/list does not show this,
+            # since some clients cannot read "additionalProperties".
             described.hidden = {"additionalProperties": False}
         return described
 
@@ -4655,11 +4655,12 @@ class HintReader:
         schemas: list[Schema] = []
 
         def convert(wire: object) -> Any:
-            """Convert to the first type that takes the value: a text that is no date
-            may be a str."""
+            """Convert to the first type that accepts the value: for date | str, a text
+            that is not a date stays a str."""
             if not schemas:
                 # The definitions that the schemas refer to are complete only now.
-                schemas.extend(Schema(self.root(each)) for each in types)
+                # Several threads may do this at once, so the list is never half full.
+                schemas[:] = [Schema(self.root(each)) for each in types]
             refusals = []
             for wire_type, schema in zip(types, schemas):
                 try:
@@ -4672,7 +4673,7 @@ class HintReader:
         return WireType({"anyOf": types}, convert, types[0].cls)
 
     def _model(self, make_schema: Any, validate: Any) -> WireType:
-        """Describe a class with a schema of its own, as pydantic models have it. The
+        """Describe a class that makes its own schema, such as a pydantic model. The
         class also checks its values."""
         mode = "serialization" if self._is_returned else "validation"
         schema = make_schema(mode=mode)
@@ -4686,7 +4687,7 @@ class HintReader:
         return WireType(schema, partial(_validate_model, validate), hidden=None)
 
     def _model_dataclass(self, cls: Any) -> WireType:
-        """Describe a pydantic dataclass. Its module is imported already."""
+        """Describe a pydantic dataclass. Whoever defined it has imported pydantic."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         return self._model(adapter.json_schema, adapter.validate_python)
 
@@ -4704,7 +4705,7 @@ class HintReader:
             if self.defs.setdefault(name, reference).cls is not cls:
                 raise TypeError(f"two classes are called {name}; rename one")
             return reference
-        # A program that exec() has started has no module.
+        # A class defined in code that exec() runs may have no module.
         globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
         names = {**self._names, **globals_there, name: cls}
         reader = HintReader(names, self._is_returned)
@@ -4714,7 +4715,8 @@ class HintReader:
         described = WireType(
             members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
         )
-        # Dataclasses and NamedTuples without a docstring get one of no use: Name(...).
+        # Python gives a dataclass or NamedTuple without a docstring a useless one:
+        # Name(...).
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{name}("):
             description = describe_members(doc, members["properties"])
@@ -4726,7 +4728,8 @@ class HintReader:
 
 
 def _target_name(schema: Json) -> str:
-    """Return the name of the definition that a schema refers to, or another text."""
+    """Return the name of the definition that a schema refers to; without "$ref", a text
+    that names no definition."""
     return str(schema.get("$ref")).rpartition("/")[2]
 
 
@@ -4745,8 +4748,8 @@ def _write_out(schema: Any, defs: Json) -> Any:
 
 
 def _validate_model(validate: Any, wire: object) -> Any:
-    """Make a model of a value, or of its JSON in text. Raises ValueError, with a text
-    of one line."""
+    """Make a model from a value, or from its JSON in text. Raises ValueError; its text
+    joins pydantic's errors in one line."""
     try:
         return validate(parse_text(wire) if isinstance(wire, str) else wire)
     except ValueError as error:
@@ -4867,8 +4870,8 @@ _DOC_ENTRY = (
 
 
 def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str]]:
-    """Split a docstring. Returns the text without the entries for `names`, or None if
-    no text is left, and the texts of the entries by name.
+    """Split a docstring. Returns two things: the text without the entries for `names`,
+    or None if no text is left; and a dict, name -> text of its entry.
 
     An entry includes the lines below it that are empty, or indented further. If a name
     has two entries, the first counts.
@@ -4902,24 +4905,24 @@ def describe_members(doc: str, members: Json) -> str | None:
 
 
 class Signature:
-    """Describes a function on the wire, and binds arguments to it.
+    """Describes a function for the wire, and binds arguments to it.
 
     fn: the function.
     name: its name.
     description: its docstring without the parameters' descriptions, or None.
     schema: the JSON Schema of the arguments.
     required: the names of the parameters without a default.
-    context: the name of the parameter that takes the Context and is no argument, or
-        None.
+    context: the name of the parameter that receives the Context, which is not an
+        argument on the wire; or None.
     returns: the return hint.
     names: the names that the return hint may use.
     completers: name of an argument -> fn(text, others), which completes it.
 
-    If a `schema` is given, it checks the arguments, which are not converted. Arguments
-    that its `properties` do not name, if it has any, do not reach the function.
+    If a `schema` is given, it checks the arguments, which are not converted. If the
+    schema has `properties`, arguments that they do not name do not reach the function.
 
     Raises TypeError, naming the function and the parameter, for a hint that JSON cannot
-    represent, and ValueError for a given schema that cannot be used.
+    represent, and ValueError for a schema that cannot be used.
     """
 
     def __init__(
@@ -4970,8 +4973,8 @@ class Signature:
                 **members.convert({}),
                 **{name: wire[name] for name in wire if name in taken},
             }
-        # Most arguments are texts and numbers. An argument of the class in this table
-        # needs neither a check nor a conversion.
+        # Most arguments are texts and numbers. Name of an argument -> the class whose
+        # values need neither a check nor a conversion.
         has_fields = any(each.field is not None for each in arguments.values())
         self._plain = {
             name: each.cls
@@ -4983,9 +4986,9 @@ class Signature:
     def bind(self, arguments: Json) -> Json:
         """Return the keyword arguments for a call's arguments. Raises InvalidParams.
 
-        Models and clients send numbers, lists and objects as JSON in text, and null for
-        arguments that they leave out. If such a value does not fit, its JSON is
-        decoded, or the null is removed.
+        Some models and clients send numbers, lists and objects as JSON in text, and
+        null for an argument that they mean to leave out. If such a value does not fit,
+        bind() decodes the text, or removes the null.
         """
         # With a given schema, `_plain` is empty: the schema may check anything.
         are_plain = self._plain and all(
@@ -5046,7 +5049,7 @@ class Output:
         None   the value decides: text, None, content and a list with content in it
                become blocks, any other value structured content
 
-    `schema` is the outputSchema, or None; then it is made of the return hint, unless
+    `schema` is the outputSchema, or None; then it is made from the return hint, unless
     `structured` is False. An outputSchema must describe an object, so any other value
     is wrapped: {"result": value}. Raises TypeError if `structured` is True, and the
     hint has no schema.
@@ -5073,7 +5076,7 @@ class Output:
         self._check = Schema(schema or {})
 
     def result(self, value: object) -> Json:
-        """Make the result of a returned value. Raises TypeError or ValueError for a
+        """Make the result from a returned value. Raises TypeError or ValueError for a
         value that has no form in JSON, or does not match the schema."""
         items = listed(value)
         has_content = value is None or isinstance(value, str)
@@ -5099,7 +5102,7 @@ class Output:
 
 def _describe_returned(signature: Signature, structured: bool | None) -> Json | None:
     """Return the schema of a function's return hint. Unless `structured`, return None
-    for a hint that says too little, or that has no schema."""
+    for a hint that says too little (_VAGUE), or that has no schema."""
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
@@ -5121,7 +5124,7 @@ _VAGUE: list[Json] = [
 
 
 _EXPRESSION = r"{(\+?)(\w+)}([^{}]*)"
-# An expression's operator -> the pattern for its name and the text behind it.
+# An expression's operator -> the pattern for its value and the text after it.
 _STEPS = {
     "+": r"(?P<{0}>.+?){1}",
     "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}",
@@ -5132,15 +5135,15 @@ _TEMPLATE = (
     r"(?:{\?NAME(?:,NAME)*})*"  # of the query
 ).replace("NAME", r"[A-Za-z_]\w*")
 
-# The value of a step of the path must not lead to another folder: absolute paths,
+# The value of {x}, or of a query, must not lead to another folder: absolute paths,
 # drives, steps `..` and NUL are refused.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
-    r"""A URI with expressions. Matching it with another URI finds the values in the
-    places of the expressions: a part of RFC 6570, in reverse. Raises ValueError for a
-    text that is no such template.
+    r"""A URI with expressions, such as db://{table}. Matching a URI with it finds the
+    value of each expression: a part of RFC 6570, in reverse. Raises ValueError for a
+    text that is not such a template.
 
         template   = *( text / expression )
         expression = "{" name "}"                 one step of the path, or a part of it
@@ -5148,14 +5151,13 @@ class UriTemplate:
                    / "{?" name *( "," name ) "}"  values of the query; at the end
         name       = a letter or "_", then letters, digits and "_"; each name once
 
-    There must be text between two expressions of the path. Only {+x} matches slashes,
-    `..` and the like, so a handler must check its value. In a step of the path, %2F
-    does not end the step: it becomes a slash in the value. A value that begins with a
-    slash is refused.
+    There must be text between two expressions of the path. A value of {+x} may be an
+    absolute path, or have steps `..`, so a handler must check it; any other value with
+    these is refused. {x} matches no slash, but %2F becomes a slash in its value.
 
-    No URI takes long to match. An expression ends where the text behind it first
-    stands, and no other end is tried. A look-ahead does this, since `re` never enters a
-    look-ahead a second time:
+    No URI takes long to match. {x} ends at the first occurrence of the text after it,
+    and no other end is tried: its look-ahead fixes the end, since `re` does not
+    backtrack into a look-ahead. Only {+x} tries further ends; there is at most one.
 
         x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?=(?P<b>[^/?#]+?)$)(?P=b)$
 
@@ -5181,8 +5183,8 @@ class UriTemplate:
         self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
-        """Return the decoded values in a URI, in the order of the names; names that the
-        query does not have are left out. Return None if the URI does not fit."""
+        """Return the decoded values in a URI, in the order of the template's names,
+        without names that the query lacks. Return None if the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
         path, _, query = uri.partition("?")
@@ -5213,7 +5215,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
 
 
 def prompt_arguments(signature: Signature) -> list[Json]:
-    """Return the arguments of a prompt in the form that prompts/list has."""
+    """Return the arguments of a prompt in the form that prompts/list shows."""
     return [
         add_given(
             {"name": name},
@@ -5238,7 +5240,7 @@ def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
     """Return the capability that a client must have declared for a question, and the
-    first revision with this capability. Raises ValueError for a method that is no
+    first revision with this capability. Raises ValueError for a method that is not a
     question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
@@ -5248,7 +5250,7 @@ def needed_capability(
     if params.get("mode") == "url":
         return ("elicitation", "url"), "2025-11-25"
     # "An empty capabilities object is equivalent to declaring support for `form` mode
-    # only". An object that declares only `url` does not support `form`.
+    # only". A client that declares only `url` does not support forms.
     modes = object_or_empty(declared.get("elicitation"))
     if row.capability == ("elicitation",) and "url" in modes and "form" not in modes:
         return ("elicitation", "form"), row.since
@@ -5271,7 +5273,7 @@ def check_question(method: str, params: Json) -> None:
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
-# A list in a form has choices as its items.
+# A field of type array is a choice of several: its items must list the choices.
 _FIELD = {
     "type": "object",
     # Some servers write an optional field as `anyOf` its type and null.
@@ -5296,8 +5298,8 @@ _FORM = {
 
 
 def fit_question(params: Json, version: str) -> Json:
-    """Return the parameters of a question in the form of this revision. In a session, a
-    question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
+    """Return the parameters of a question in the form of a revision. In the legacy era,
+    a question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
     and `enumNames`. Raises ValueError for content or fields that the revision does not
     have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
@@ -5328,7 +5330,7 @@ def _fit_field(field: Json) -> Json:
 
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """Return the requestedSchema for a JSON Schema, a dataclass or a TypedDict, and a
-    function that makes a Python value of the content in the answer."""
+    function that converts the content of the answer to a Python value."""
     if isinstance(schema, dict):
         return schema, lambda content: content
     reader = HintReader({})
@@ -5336,7 +5338,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # A form has no null: the user may leave Optional[X] empty.
         drop_null(field)
-    # As a plain dict, the schema lets the content have unknown members.
+    # A plain dict drops `hidden`, so the content may have unknown members.
     return dict(form), form.convert
 
 
@@ -5395,8 +5397,8 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
 
 
 def encode_roots(roots: Any) -> list[Json] | None:
-    """Make the wire's roots of paths, URIs or dicts {"uri", "name"}; return None for
-    None. Raises ValueError or TypeError."""
+    """Convert paths, URIs or dicts {"uri", "name"} to roots in the wire's form; return
+    None for None. Raises ValueError or TypeError."""
     if roots is None:
         return None
     if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
@@ -5405,7 +5407,7 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """Make a root in the wire's form. Raises ValueError for a URI that is no file's."""
+    """Make a root in the wire's form. Raises ValueError for a URI other than file:."""
     if isinstance(root, dict):
         return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
     text = os.fspath(root)
@@ -5441,8 +5443,9 @@ def encode_root(root: Any) -> Json:
 #                                           its top; ctx.elicit() returns the answer
 #     <--- "complete"
 #
-# The client keeps requestState for the server between the two requests. It holds the
-# answers so far, the values of once(), and the last questions; see Signer.
+# The client keeps requestState for the server between the two requests. The state holds
+# the answers so far, the values of once(), and fingerprints of the last questions; see
+# Signer and Context._record.
 
 MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # lifetime of `requestState`, and timeout of a legacy question
@@ -5462,8 +5465,8 @@ _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 def principal(auth: Json | None) -> Json:
     """Pick the claims of a token that stay the same when it is renewed.
 
-    A token without a subject belongs to a program. All its other claims then count, so
-    that two users of one program stay apart.
+    A token without a subject may belong to a program. Then all claims but those in
+    _PASSING count, so that two users of one program stay apart.
     """
     auth = auth or {}
     if auth.get("sub"):
@@ -5472,8 +5475,8 @@ def principal(auth: Json | None) -> Json:
 
 
 def fingerprint(value: object) -> str:
-    """Return a short digest of a value. JSON need not be able to express the value, as
-    a token's claims may hold sets and dates."""
+    """Return a short digest of a value that to_plain() can convert. A token's claims
+    may hold sets and dates, so the value need not be plain JSON."""
     import hashlib
 
     text = json.dumps(to_plain(value), sort_keys=True)
@@ -5754,7 +5757,7 @@ class Context:
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
         None unless the user accepted. If the schema was a dataclass or a TypedDict, the
-        content is one, too.
+        content is an instance of it.
         """
         form, convert = elicitation_schema(schema)
         params = {"message": message, "requestedSchema": form}
@@ -5764,7 +5767,7 @@ class Context:
             try:
                 content = convert(answer["content"])
             except REFUSALS as error:
-                # The form cannot say everything: a date may be in no calendar.
+                # The content may fit the form, but not the class: February 30, say.
                 raise InvalidParams(f"the client's answer: content: {error}") from None
         return {**answer, "content": content}
 
@@ -5837,7 +5840,7 @@ class Context:
             raise Cancelled("the request is over: nothing can be asked any more")
         if self._request.modern and not self._request.row.asks:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
-            # responses on any other client requests" than those three.
+            # responses on any other client requests" than the three with `asks`.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
         fitted = {}
         for key, (method, params) in questions.items():
@@ -5960,10 +5963,10 @@ class Context:
             once: key -> value of once()
             asked: key -> fingerprint of one of the last questions
 
-        The state is read when the handler or its middleware asks, and before the
-        handler runs if the request has one. Raises InvalidParams for a state that this
-        server did not make, that belongs to another request, or that has expired. An
-        answer without a question is ignored.
+        If the request has a state, the state is read before the handler runs. Raises
+        InvalidParams for a state that this server did not make, that belongs to another
+        request, or that has expired. An answer that comes with a state, but answers
+        none of its questions, is ignored.
         """
         params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
@@ -5999,7 +6002,7 @@ def time_limit(
     seconds: float, job: Callable[..., object], *arguments: Any
 ) -> ExitStack:
     """Limit the time of a `with` block: after `seconds`, another thread calls
-    job(*arguments). Raises RuntimeError if the system has no thread to give."""
+    job(*arguments). Raises RuntimeError if the system cannot start a thread."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
@@ -6017,8 +6020,8 @@ def run_there(
     """Have run_on() run call() on another thread. Block until it ends, and return its
     value or raise its exception.
 
-    outcome: a queue for (value, None) or (None, exception), as a host's loop may drop
-        the value or exception of a job. Another thread may put an item to end the wait
+    outcome: a queue through which the job returns (value, None) or (None, exception),
+        as a host's loop may drop both. Another thread may put an item to end the wait
     name: the name of the function, for the log
     """
     is_begun = False
@@ -6061,8 +6064,8 @@ class MainThread:
     def __init__(self, post: Callback = None) -> None:
         """Make the calling thread the main thread.
 
-        post: replaces a timer: post(fn), called on any thread, has the host's loop call
-            fn() soon: gdb.post_event, GLib.idle_add, loop.call_soon_threadsafe
+        post: replaces the timer. post(fn), called on any thread, has the host's loop
+            call fn() soon: gdb.post_event, GLib.idle_add or loop.call_soon_threadsafe
         """
         self._post: Callable[..., Any] = post or do_nothing
         self._jobs: SimpleQueue[Any] = SimpleQueue()
@@ -6090,8 +6093,8 @@ class MainThread:
     def call(self, fn: Job) -> Any:
         """Have the main thread call fn(), and block for its value.
 
-        fn: one step of a longer function, which itself runs without run_on, and so does
-            not hold up the main thread
+        fn: one step of a longer function. The longer function runs without run_on, so
+            it does not hold up the main thread
 
         Raises the exception of fn(), and ConnectionClosed after close().
         """
@@ -6102,8 +6105,8 @@ class MainThread:
         return self._thread is threading.current_thread()
 
     def post_by(self, post: Callable[..., Any]) -> None:
-        """Wake the main thread by post(fn) from now on, unless it has a `post`
-        already."""
+        """Use this `post` from now on to wake the main thread, unless this object has
+        one already."""
         if self._post is do_nothing:
             self._post = post
             # Jobs may be waiting already.
@@ -6118,7 +6121,7 @@ class MainThread:
         max_seconds: the time after which no further job is started
         wait: seconds to block for the first job
 
-        In a job, this method returns 0.
+        Called by a job, this method runs nothing and returns 0.
         """
         if self._closed or not self._running.acquire(blocking=False):
             return 0
@@ -6129,7 +6132,7 @@ class MainThread:
             while time.monotonic() < until:
                 job = get_within(self._jobs, 0.0 if count else wait)
                 if count == 0:
-                    # The time begins with the first job, not with the wait for it.
+                    # Count max_seconds from the first job, not from the wait for it.
                     until = time.monotonic() + max_seconds
                 count += 1
                 job()
@@ -6138,7 +6141,8 @@ class MainThread:
             return count
         finally:
             self._running.release()
-            # If a job ran the host's loop, posts in that loop found the lock taken.
+            # If a job ran the host's loop, the jobs posted to that loop found the lock
+            # taken, so post again.
             if not self._jobs.empty():
                 self._post(self._run_posted)
 
@@ -6152,8 +6156,8 @@ class MainThread:
 
 
 class Signals:
-    """A queue for the thread in run(): the names of Ctrl-C and SIGTERM, the end of the
-    input, and jobs that must run on that thread."""
+    """A queue for the thread in run(): texts, such as "SIGINT", "SIGTERM" or
+    INPUT_ENDED, which we call signals, and jobs that must run on that thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
@@ -6169,7 +6173,7 @@ class Signals:
             signal = get_within(self._queue, until - time.monotonic())
             if not callable(signal):
                 return str(signal)
-            # The handler of the signal that interrupts a job has queued its name.
+            # A signal may interrupt the job; its handler has queued the signal's name.
             with suppress(KeyboardInterrupt):
                 self.is_at_work = True
                 signal()
@@ -6189,8 +6193,8 @@ def stop_signals(signals: Signals) -> Iterator[None]:
     """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and
     interrupt a job that this thread runs.
 
-    On other threads than the main one, and for a signal that the program handles
-    itself, this is a no-op.
+    On any thread but the main one, and for a signal that the program handles itself,
+    this is a no-op.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -6223,7 +6227,8 @@ def run_job(
     result. The result of an `async def` function is awaited; without run_on, on the
     event loop of the conversation.
 
-    limit: makes the context manager in which the function runs. Its time begins there
+    limit: returns the context manager in which the function runs, so that a time limit
+        starts with the function, not with the wait for run_on
 
     A cancellation ends the wait for run_on.
     """
@@ -6241,8 +6246,8 @@ def run_job(
             return await_value(ctx, value, run)
 
     def call() -> Job:
-        """Return a function that returns the value, for the waiting thread: an event
-        loop behind run_on must not block on one of its own tasks."""
+        """Return a function that the waiting thread calls for the value. That thread
+        waits for a coroutine: a loop behind run_on must not block on its own task."""
         ctx.check_cancelled()
         with limit():
             value = job()
@@ -6263,7 +6268,7 @@ def run_job(
 
 def collected(value: Any) -> Any:
     """Return the items of an iterator as a list, and any other value unchanged. The
-    body of a generator runs only here, so call this where its function runs."""
+    body of a generator function runs only here, so call this where it must run."""
     return list(value) if hasattr(type(value), "__next__") else value
 
 
@@ -6297,8 +6302,8 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    # A TaskGroup wraps the exceptions of its tasks, including a question. Groups may be
-    # nested.
+    # A TaskGroup wraps the exceptions of its tasks, including _InputRequired. Groups
+    # may be nested.
     errors = [raised]
     for each in errors:
         if isinstance(each, _InputRequired):
@@ -6347,7 +6352,9 @@ class EventLoop:
         with self._lock:
             if self._running is not None:
                 loop, over = self._running
-                loop.call_soon_threadsafe(over.set)
+                # A task may have ended it by SystemExit.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(over.set)
                 self._running = None
 
 
@@ -6370,7 +6377,7 @@ STARTING_SECONDS = 0.2  # replaces EXIT_SECONDS for a child that has written not
 
 def shut(sock: Socket, how: int = 2) -> None:
     """Shut the reading side of a socket (0), its writing side (1), or both (2), without
-    a TLS goodbye. A thread that is blocked in the socket wakes."""
+    a TLS goodbye. This wakes a thread that is blocked on the socket."""
     import socket
 
     with suppress(OSError):
@@ -6406,7 +6413,7 @@ class StreamTransport(Transport):
             self.write_until = float("inf")
 
     def close(self) -> None:
-        # Closing the files of a socket does not close the socket, nor wake a thread
+        # Closing the files of a socket neither closes the socket nor wakes a thread
         # that reads from it. Shut the socket itself first.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
@@ -6417,12 +6424,12 @@ class StreamTransport(Transport):
 
 
 class LineOutbox(Outbox):
-    """Queues lines for a Transport. One thread at a time writes all that wait.
+    """Queues lines for a Transport. One thread at a time writes all waiting lines.
 
     While it writes, the other threads leave their lines to it, so that many answers
     share a write. But beyond MAX_LINES, a thread that flushes waits for its turn, so a
-    handler cannot outrun its peer. For threads that must not block, another thread
-    writes, which is started when it is first needed.
+    handler cannot outrun its peer. Threads that must not block leave the write to a
+    writing thread, which is started when it is first needed.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -6463,15 +6470,15 @@ class LineOutbox(Outbox):
     def drain(self, seconds: float) -> None:
         self._writer.submit(self._flush)
         self._writer.close(seconds)
-        # Another thread may be writing the last lines, or have failed to get the turn
-        # while this one waits for it.
+        # Wait for a thread that is writing. A thread that tried for the turn while this
+        # one held it has left its lines, so write them.
         if self._writing.acquire(timeout=seconds):
             self._writing.release()
         if self._lines:
             start_thread("mcp-writer", self._flush).join(seconds)
 
     def _write_waiting(self) -> None:
-        # No other thread takes lines out.
+        # Only the holder of `_writing` takes lines out.
         lines = [self._lines.popleft() for _ in range(len(self._lines))]
         if not lines or self.connection.reason is not None:
             return
@@ -6514,9 +6521,10 @@ class Deputy:
                                     the request that it is serving
 
     Handing a request to a worker costs more than most handlers do, and so does a write
-    for each answer of a burst. The thread in run(), which only waits, is the deputy:
-    while requests keep coming, it checks every TICK. Without this class a server does
-    the same, but slower; see read_plainly().
+    for each answer of a burst. The thread in run(), which otherwise only waits, is the
+    deputy: while requests keep coming, it checks every TICK whether the reading thread
+    is stuck in a burst. Without this class a server does the same, but slower; see
+    read_plainly().
     """
 
     TICK = 0.005
@@ -6528,23 +6536,24 @@ class Deputy:
         self._pool = connection.workers
         # The jobs that the connection has submitted. Only the reading thread uses this.
         self._jobs: deque[Job] = deque()
-        # The jobs that a reading thread serves. Each thread takes out the next one.
+        # The burst: the jobs that the reading thread serves itself. _take_over() may
+        # take jobs out at the same time.
         self._burst: deque[Job] = deque()
-        # The thread that reads holds it. No thread waits for it.
+        # The thread that reads holds this lock. No thread waits for it.
         self._reading = threading.Lock()
-        # How many times a reading thread began to serve.
+        # How many bursts have begun.
         self._begun = 0
         # Whether the deputy checks every TICK.
         self._is_watched = False
         connection.workers = self
 
-    # To the connection, the deputy stands for its workers.
+    # The connection uses these in place of its workers.
     def __len__(self) -> int:
         return len(self._pool) + len(self._burst) + len(self._jobs)
 
     @property
     def has_more(self) -> bool:
-        """As Workers have it."""
+        """See Workers.has_more."""
         return bool(self._burst)
 
     def submit(self, job: Job) -> bool:
@@ -6553,11 +6562,12 @@ class Deputy:
         return True
 
     def close(self, seconds: float) -> bool:
-        """As Workers have it."""
+        """See Workers.close()."""
         return self._pool.close(seconds)
 
     def wait(self) -> str:
-        """Have the input read. Block until it ends, or a signal comes; return which."""
+        """Start the reading thread. Block for the next signal, such as INPUT_ENDED, and
+        return it."""
         self._reading.acquire()
         start_thread("mcp-reader", self._read)
         signal = next_signal(self._connection, self._signals)
@@ -6576,7 +6586,7 @@ class Deputy:
         return signal
 
     def _take_over(self) -> None:
-        """Have another thread read, if none does, as handlers take long."""
+        """If no thread reads, because handlers take long, start another one."""
         if not self._reading.acquire(blocking=False):
             return
         start_thread("mcp-reader", self._read)
@@ -6585,7 +6595,7 @@ class Deputy:
         self._connection.outbox.flush_soon()
 
     def _read(self) -> None:
-        """Read, and serve, until the input ends, or another thread reads."""
+        """Read and serve until the input ends, or another thread has taken over."""
         while self._connection.read():
             if self._jobs and self._pool.is_idle():
                 if not self._serve_here():
@@ -6599,8 +6609,8 @@ class Deputy:
         """Serve the jobs of this read. Returns whether this thread reads on."""
         self._burst = self._jobs
         self._jobs = deque()
-        # Rule 8: from the moment when another thread may read, the pool is not idle, so
-        # that thread begins no burst of its own, in which this one would be forgotten.
+        # Rule 8: count as a guest before releasing `_reading`. Another thread that then
+        # reads finds the pool busy, so it cannot replace `_burst` with its own.
         self._pool.add_guest()
         self._reading.release()
         self._begun += 1
@@ -6612,12 +6622,12 @@ class Deputy:
 
     def _hand_over(self, jobs: deque[Job]) -> None:
         """Have workers do the jobs that wait."""
-        # IndexError: none is left. Another thread may take jobs out as well.
+        # IndexError: no job is left; another thread may have taken the last one.
         with suppress(IndexError):
             while True:
                 job = jobs.popleft()
                 if not self._pool.submit(job) and not self._pool.is_closed():
-                    # The system has no thread to give.
+                    # The system cannot start a thread.
                     job()
 
 
@@ -6640,16 +6650,18 @@ def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
 
     read: Deputy.wait or read_plainly: starts reading, and returns the next signal
 
-    When the input ends, handlers have DRAIN_SECONDS to finish. After Ctrl-C or SIGTERM,
-    and when the client reads nothing, they have none. Then they are cancelled, and have
-    TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits short. A handler that
-    ignores its cancellation cannot keep this function from returning.
+    When the input ends, handlers have DRAIN_SECONDS to finish; after Ctrl-C or SIGTERM,
+    and when the client reads nothing, no time at all. Handlers that still run are then
+    cancelled, and have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits
+    short. A handler that ignores its cancellation cannot keep this function from
+    returning.
     """
     signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
         wait_for(connection.workers.close, DRAIN_SECONDS, signals)
-        # Until now, a request to listen may have been waiting for a worker.
+        # End subscriptions once more: a request to listen may have been waiting for a
+        # worker.
         connection.endpoint.input_ended(connection)
     connection.cancel_requests()
     wait_for(connection.finish, TIDY_SECONDS, signals)
@@ -6663,7 +6675,7 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
-            # The input has ended, or an earlier job.
+            # INPUT_ENDED, or the end of an earlier job.
             pass
 
 
@@ -6675,7 +6687,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     print(), C libraries and child processes alike. All are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # Other files may have the free numbers 0 and 1 by now.
+        # Another file may have got the descriptor 0 or 1.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
     # Child processes do not inherit descriptors from os.dup().
     reader = io.FileIO(os.dup(0), "r")
@@ -6766,7 +6778,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
     # The program that the script starts reads "" as one ", and halves the backslashes
-    # before it. %cd:~,% expands to nothing, so the % before it does not begin a name.
+    # before it. cmd.exe expands %cd:~,% to nothing, so the % before that begins no name
+    # of a variable.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -6784,7 +6797,7 @@ class Child(StreamTransport):
     """A server in a child process. The child has its own process group: close() ends
     the programs that it has started, and Ctrl-C in a terminal does not reach it."""
 
-    # The time that it has to end by itself: EXIT_SECONDS once it has written something.
+    # The seconds that the child has to end by itself: EXIT_SECONDS once it has written.
     _patience = STARTING_SECONDS
 
     def __init__(
@@ -6794,7 +6807,7 @@ class Child(StreamTransport):
         cwd: Any,
         stderr: Any,
     ) -> None:
-        """Start the child. Raises ConnectionClosed.
+        """Start the child. Raises ConnectionClosed if the system cannot start it.
 
         env: its whole environment
         stderr: as for Client
@@ -6920,8 +6933,7 @@ class Child(StreamTransport):
 
 # A Server offers functions to clients. This section keeps the registered functions,
 # handles each method that clients may call, notifies subscribers of changes, and
-# defines the class that programs use. It knows no transport beyond the seams Transport
-# and HttpEndpoint.
+# defines the class that programs use. Everything about HTTP is left to Part IV.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -6929,7 +6941,7 @@ MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # within the ten seconds that `docker stop` allows.
 GRACE_SECONDS = 5.0
 
-# Marks a function that runs where its server's `run_on` says.
+# Marks a registration without a run_on of its own: the server's `run_on` applies.
 AS_SERVER: Any = object()
 
 # A registered function:
@@ -6955,10 +6967,11 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# Whether a resource has a template: the kind of registration, and the member that holds
-# the URI.
+# Whether a resource is a template -> the kind of registration, and the member of its
+# wire entry that holds the URI.
 URI_KINDS = {False: ("resources", "uri"), True: ("resourceTemplates", "uriTemplate")}
-# A completion's reference: the kind of registration, and the member that names it.
+# Type of a completion's reference -> the kind of registration, and the reference's
+# member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
@@ -6976,14 +6989,15 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
     """
 
     def wants(self, change: Change, uri: str | None) -> bool:
-        """Return whether a change was granted: of this URI, or of a list."""
+        """Return whether the listener is to be notified of a change: of the resource
+        with this URI, or, if `uri` is None, of a list."""
         if self.request is None and not self.connection.protocol.initialized:
             return False
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
     def send(self, method: str, params: Json) -> Outbox:
-        """Queue a notification, and return where; the caller flushes that."""
+        """Queue a notification. Returns its outbox, which the caller must flush."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         message = call_message(method, params)
@@ -7011,7 +7025,8 @@ class ServerEndpoint(Endpoint):
         self._mask_errors: bool | None = options["mask_errors"]
         self._page_size: int = options["page_size"]
         self._cache_ttl_ms: int = options["cache_ttl_ms"]
-        # Kind -> name or URI -> Registration. Each step is one operation on a dict.
+        # Kind -> name or URI -> Registration. Each access is one operation on a dict,
+        # so threads need no lock.
         self.registered: dict[str, dict[str, Registration]] = {
             kind: {} for kind in DECLARED
         }
@@ -7022,8 +7037,8 @@ class ServerEndpoint(Endpoint):
         self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Json | None]] = []
-        # The request that listens, or the session's Connection -> Subscription. Each
-        # step is one operation on a dict.
+        # The request that listens, or the session's Connection -> Subscription. Threads
+        # need no lock here, either.
         self._subscriptions: dict[Any, Subscription] = {}
         # A request takes a slot while the user's code runs for it. All connections
         # share the slots. A Semaphore costs ten times as much as this queue.
@@ -7033,8 +7048,8 @@ class ServerEndpoint(Endpoint):
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Register a function. Raises TypeError and ValueError if JSON cannot express
-        its entry: now, not when a client asks for the list."""
+        """Register a function. Raises TypeError or ValueError at once if JSON cannot
+        express its entry, not only when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
             registration = registration._replace(run_on=self._run_on)
@@ -7087,8 +7102,8 @@ class ServerEndpoint(Endpoint):
 
     # Connections
     def disconnected(self, connection: Connection) -> None:
-        """Remove the session of a conversation that has ended. Idempotent. Its requests
-        are cancelled, which removes their subscriptions."""
+        """Remove the session of a conversation that has ended. Idempotent. A modern
+        subscription is removed when the Connection cancels its request."""
         self._subscriptions.pop(connection, None)
 
     def input_ended(self, connection: Connection) -> None:
@@ -7139,7 +7154,8 @@ class ServerEndpoint(Endpoint):
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open."""
         if request.row.handshake or (request.row.inline and not self.may_block):
-            # None of the user's code runs, so no slot is needed.
+            # The reading thread must not wait for a slot. No user code runs here, but
+            # for middleware around a handshake.
             self._serve(connection, request)
             return
         self._slots.get()
@@ -7194,7 +7210,8 @@ class ServerEndpoint(Endpoint):
     ) -> Json:
         """Make the answer to a request whose handler raised an exception."""
         if isinstance(error, ToolError) and request.row.fails_readably:
-            # Middleware raised it: _tools_call() handles a ToolError of the function.
+            # Middleware or visible() raised it; _tools_call() handles a ToolError of
+            # the function.
             return self._result_message(
                 request, tool_failure(str(error), error.content)
             )
@@ -7213,8 +7230,8 @@ class ServerEndpoint(Endpoint):
     def _report(
         self, connection: Connection, request: Request, error: BaseException
     ) -> str:
-        """Log an unexpected exception, be it SystemExit, and return the text for the
-        client."""
+        """Log an unexpected exception, which may be a SystemExit, and return the text
+        for the client."""
         # A handler that stops because it was cancelled has not failed.
         if not (isinstance(error, Cancelled) and request.cancelled):
             log_line(WARNING, f"{request.about} failed", error)
@@ -7228,10 +7245,10 @@ class ServerEndpoint(Endpoint):
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
     ) -> Json:
-        """Make the answer. In the modern era it has a type, the server's name, and how
-        long it may be cached (basic/index.md#resulttype, server/utilities/caching).
-        """
-        # Middleware may have made the result of a tool, too.
+        """Make the answer. In the modern era its result says its type, the server's
+        name and, if clients may cache it, for how long (basic/index.md#resulttype,
+        server/utilities/caching)."""
+        # The blocks are fitted here, since middleware may also make a tool's result.
         if request.row.fails_readably and "content" in result:
             result = fit_result(result, request.version)
         if request.modern:
@@ -7244,8 +7261,8 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        # A session is notified when a declared list, or a resource that it subscribes
-        # to, changes. Another `initialize` resets both.
+        # A session is notified when a declared list changes, or a resource to which it
+        # subscribes. Another `initialize` begins with no subscribed resource.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
@@ -7392,7 +7409,7 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: subscriptions
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        """Open a subscription. Its request stays open as long as the subscription."""
+        """Open a subscription. It lasts as long as its request stays open."""
         connection = ctx._connection
         if not connection.carries_changes:
             raise MethodNotFound("listening needs a connection that stays open")
@@ -7425,7 +7442,7 @@ class ServerEndpoint(Endpoint):
         uris = wanted.get("resourceSubscriptions") or []
         if not _is_names(uris) or len(uris) > MAX_LISTENERS:
             raise InvalidParams(
-                f"resourceSubscriptions: not URIs, or over {MAX_LISTENERS}: {show(uris)}"
+                f"resourceSubscriptions: not URIs, or too many: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
             granted["resourceSubscriptions"] = []
@@ -7452,8 +7469,8 @@ class ServerEndpoint(Endpoint):
         return run_job(ctx, job, registration.run_on, limit)
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
-        """Have each MainThread that is the calling thread post its jobs. Returns
-        whether there is one."""
+        """Have each MainThread whose thread is the calling one wake it by `post`.
+        Returns whether there is such a MainThread."""
         kinds = self.registered.values()
         places = [each.run_on for kind in kinds for each in list(kind.values())]
         mains = [
@@ -7499,7 +7516,7 @@ class Server:
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
-        """Make a server without functions. Raises TypeError and ValueError for wrong
+        """Create a server without functions. Raises TypeError or ValueError for invalid
         options.
 
         name: the name that programs see
@@ -7514,8 +7531,8 @@ class Server:
             other's state; the default is a random key
         website_url: a page about the server
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
-        run_on: run_on(job) calls job() where functions must run: a MainThread, or the
-            submit of an executor; the default is a worker thread
+        run_on: run_on(job) has job() called where functions must run, such as a
+            MainThread, or an executor's submit; the default is a worker thread
         max_workers: maximum number of functions running at once, for all clients
             together, including those that wait for a client's answer
         mask_errors: whether to hide the texts of unexpected exceptions from clients;
@@ -7571,13 +7588,13 @@ class Server:
         notified.
 
         Use it as @server.tool, as @server.tool("x", title="X"), or as a plain call with
-        the function. The hints of the function become the input schema. It returns
-        text, an Image, Audio, ResourceLink or EmbeddedResource, a list of those, or any
-        value that JSON can express. It raises ToolError for a failure that the caller
-        can act on. A parameter of type Context receives one. An `async def` function
-        runs on one event loop of the conversation, or on the loop behind run_on, and is
-        cancelled with its request. The functions of resources, prompts and completions
-        do, too.
+        the function. The hints of the function become the input schema. The function
+        returns text, an Image, Audio, ResourceLink or EmbeddedResource, a list of
+        those, or any value that JSON can express. It raises ToolError for a failure
+        that the caller can act on. A parameter of type Context receives one. An `async
+        def` function runs on the event loop of its conversation, or on the loop behind
+        run_on, and is cancelled with its request. So do the `async def` functions of
+        resources, prompts and completions.
 
         fn: the function; in a decorator with options, nothing or the name
         name: the tool's name; the default is the function's. A second tool of the same
@@ -7588,19 +7605,19 @@ class Server:
         annotations: hints about the tool's effects: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
         input_schema: replaces the schema made from hints; its type is "object". The
-            function gets the arguments named in `properties` unconverted, and no
-            others; **kwargs takes any name
+            function gets, unconverted, the arguments that `properties` names; without
+            **kwargs, only those for which it has a parameter
         output_schema: replaces the schema made from the return hint
         meta: the wire's `_meta`
-        structured: whether results have structured content; by default the return hint,
-            or the value, decides: text and content objects have none
+        structured: whether results have structured content. By default, the return hint
+            decides, or else the value; text and content objects are not structured
         timeout: seconds, after which the client receives a failure, and the function is
             cancelled. handle(), WSGI and batches answer only when the function returns
-        visible: visible(ctx) returns whether the caller may see the tool; for others it
-            does not exist. It is called for lists and for calls, where run_on says. Its
-            exception is the answer to the request
+        visible: visible(ctx) returns whether the caller may see the tool; for others
+            the tool does not exist. visible() is called for lists and for calls, where
+            run_on says. If it raises, the request is answered with that error
         run_on: replaces the server's run_on; None is a worker thread, for a tool that
-            waits for the main thread
+            itself waits for the main thread
 
         Raises TypeError for hints without a JSON Schema, and ValueError for an invalid
         name or schema.
@@ -7656,8 +7673,8 @@ class Server:
         """Register a function that returns a resource's contents: server/resources.md.
 
         Use it as @server.resource("config://app"), or as a plain call with the URI and
-        the function. The function returns text, bytes, an EmbeddedResource, a list of
-        those, or any value that JSON can express.
+        the function. The function returns text, bytes, an Image or Audio, an
+        EmbeddedResource or a list of them, or any other value that JSON can express.
 
         A URI with {expressions} is a template. The function has a parameter for each
         name in it: {x} matches one segment of a path, or a part of one; {+x} matches
@@ -7676,8 +7693,8 @@ class Server:
         meta: the wire's `_meta`
         visible: visible(ctx) returns whether the caller may see it, as for a tool
 
-        Raises ValueError for an invalid URI or template, and TypeError if its names and
-        the parameters differ.
+        Raises ValueError for an invalid template, and TypeError if its names and the
+        parameters of the function differ.
         """
         if not isinstance(uri, str):
             raise TypeError(
@@ -7766,8 +7783,8 @@ class Server:
         It returns the values, the best one first. Literal, Enum and bool arguments
         complete by themselves.
 
-        ref: the name of a registered prompt, or the URI of a registered template. Its
-            completions go when it is removed or registered again
+        ref: the name of a registered prompt, or the URI of a registered template. If
+            that is removed or registered again, its completions are lost
         argument: the name of the argument
 
         Raises ValueError if there is no such argument.
@@ -7809,8 +7826,9 @@ class Server:
 
         name: the method; ValueError for a method of this protocol, and for a name that
             no header can hold
-        extension: the extension of the method, which the server declares. Clients that
-            did not declare it are refused. Without one, any client may call the method
+        extension: the extension to which the method belongs, and which the server
+            declares. Clients that did not declare it are refused. By default, any
+            client may call the method
         """
         if not re.fullmatch(r"(?!rpc\.)[!-~]{1,128}", name) or name in METHODS:
             raise ValueError(f"method: expected a new one, got {show(name)}")
@@ -7881,7 +7899,7 @@ class Server:
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until the client, or a signal, ends it. Blocks.
+        """Serve until the client ends the input, or a signal arrives. Blocks.
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
@@ -7890,10 +7908,11 @@ class Server:
         options: for "http" only: the options of start_http, with port=8000 by default;
             and `grace`, the seconds that handlers have after SIGTERM
 
-        On the main thread, Ctrl-C and SIGTERM end it, unless the program handles the
+        On the main thread, Ctrl-C and SIGTERM end run(), unless the program handles the
         signal itself. Handlers are cancelled, and have a moment to clean up; then run()
         returns. A second signal ends the wait for them. Raises ValueError for another
-        transport, and for "stdio" with options, and SystemExit if it cannot listen.
+        transport, and for "stdio" with options. If it cannot listen, raises SystemExit,
+        or OSError on a thread other than the main one.
         """
         signals = Signals()
         if transport == "http":
@@ -7924,7 +7943,7 @@ class Server:
         except OSError as error:
             if threading.current_thread() is not threading.main_thread():
                 raise
-            # A busy port is one line on stderr, no traceback.
+            # Report a busy port in one line on stderr, without a traceback.
             sys.exit(printable(f"{self.name}: {error}"))
 
     def start_http(
@@ -7948,8 +7967,8 @@ class Server:
     ) -> HttpServer:
         """Serve HTTP in the background: basic/transports/streamable-http.md.
 
-        Returns a handle with `url`, `port` and `close()`, which is a context manager,
-        too. Each request is logged to the logger "mcp_lite.http".
+        Returns a handle with `url`, `port` and `close()`. The handle is a context
+        manager, too. Each request is logged to the logger "mcp_lite.http".
 
         host: the address to listen on; "" or "0.0.0.0" is every address
         port: the port; 0 is a free one. OSError if it is taken
@@ -7959,8 +7978,8 @@ class Server:
         verify: verify(token) returns the claims of a bearer token, or None (401), or
             raises PermissionError(scope) (403); or a dict of tokens and their claims,
             such as {"sub": "ada"}; without it, no token is needed
-        resource_metadata: the origin of tokens, by RFC 9728: {"resource": the URL of
-            this server, "authorization_servers": [URLs], ...}
+        resource_metadata: where clients get tokens, by RFC 9728: {"resource": the URL
+            of this server, "authorization_servers": [URLs], ...}
         allowed_hosts: further names of this host that clients use; "*" is any
         allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
         stateless: open no sessions, so that several processes with the same state_key
@@ -8008,7 +8027,7 @@ class Server:
         """Return a WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
         It opens no sessions, so several processes with the same state_key can share the
-        clients. A client that hangs up shows only as a failing write.
+        clients. It notices that a client has hung up only when a write fails.
 
         path: the path of the endpoint; by default, any path at which the application is
             mounted
@@ -8046,7 +8065,7 @@ class Server:
         connection = self.connect(StreamTransport(reader, writer))
         try:
             read: Job = partial(read_plainly, connection, signals)
-            # A thread that runs functions cannot be a deputy.
+            # A thread that runs the jobs of a MainThread cannot be a deputy as well.
             if not self._endpoint.post_jobs(signals.put):
                 read = Deputy(connection, signals).wait
             serve_stream(connection, signals, read)
@@ -8056,7 +8075,8 @@ class Server:
     def connect(self, transport: Transport) -> Connection:
         """Begin a conversation with one client, over your own transport.
 
-        transport: see Transport; only its write() and describe_end() are called
+        transport: see Transport; of its methods, only write(), details() and
+            describe_end() are called
 
         The transport calls connection.feed(data) with the bytes that arrive, on one
         thread, and disconnect(connection) at the end.

@@ -3678,6 +3678,31 @@ class TestEveryday:
         _, call = offered(lambda: {"a": 1, "b": 2})
         assert call({})["structuredContent"] == {"a": 1, "b": 2}
 
+    def test_a_union_in_two_threads(self, monkeypatch):
+        """One that is being prepared by the first call serves the second as well."""
+        served = threading.Event()
+        made = []
+
+        class Slow(mcp_lite.Schema):
+            def __init__(self, schema):
+                super().__init__(schema)
+                made.append(threading.get_ident())
+                if threading.get_ident() == made[0] and len(made) == 2:
+                    assert waiting.set() is None and served.wait(SECONDS)
+
+        def either(x: typing.Union[int, str]):
+            return x
+
+        waiting = threading.Event()
+        bind = mcp_lite.Signature(either, Context).bind
+        monkeypatch.setattr(mcp_lite, "Schema", Slow)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            first = pool.submit(bind, {"x": "text"})
+            assert waiting.wait(SECONDS)
+            assert bind({"x": "text"}) == {"x": "text"}
+            served.set()
+            assert first.result() == {"x": "text"}
+
     def test_a_union_of_classes(self):
         """An object becomes an instance of the class whose members it has."""
 
