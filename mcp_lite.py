@@ -1749,6 +1749,7 @@ class Protocol:
 #     HttpCaller.closed              retries                   close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
 #     LegacyHttp._is_answered        the endpoint's URL        the event; `timeout`
+#     LegacyHttp: "mcp-delete"       the end of a session      its answer; EXIT_SECONDS
 #  21 OAuth._turn, Authorizer._turn  turn: one logs in         its end; LOGIN_SECONDS
 #     arrived                        the browser's redirect    the listener; a deadline
 #
