@@ -5274,7 +5274,7 @@ def check_question(method: str, params: Json) -> None:
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
-# A field of type array is a choice of several: its items must list the choices.
+# A field of type array is a multi-select: its items must list the choices.
 _FIELD = {
     "type": "object",
     # Some servers write an optional field as `anyOf` its type and null.
@@ -5299,7 +5299,7 @@ _FORM = {
 
 
 def fit_question(params: Json, version: str) -> Json:
-    """Return the parameters of a question in the form of a revision. In the legacy era,
+    """Return the parameters of a question as a revision has them. In the legacy era,
     a question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
     and `enumNames`. Raises ValueError for content or fields that the revision does not
     have."""
@@ -5337,9 +5337,9 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     reader = HintReader({})
     form = reader.root(reader.describe(schema))
     for field in form.get("properties", {}).values():
-        # A form has no null: the user may leave Optional[X] empty.
+        # A form has no null. Instead, the user may leave an Optional[X] empty.
         drop_null(field)
-    # A plain dict drops `hidden`, so the content may have unknown members.
+    # dict() drops the attribute `hidden`, whose keywords may forbid unknown members.
     return dict(form), form.convert
 
 
@@ -5360,8 +5360,8 @@ _ANSWERS: dict[str, Json] = {
                     "type": "object",
                     "required": ["uri"],
                     "properties": {
-                        # "The URI MUST start with file://", client/roots.md, in any
-                        # case of letters.
+                        # "The URI MUST start with file://": client/roots.md. It may
+                        # be in upper or lower case.
                         "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}
                     },
                 },
@@ -9714,7 +9714,7 @@ def parse_head(data: bytes) -> Head:
     """Parse the head of a request, with its blank line.
 
     Raises HttpError for a malformed or an ambiguous head. The error quotes nothing of
-    a malformed head, which may have a token anywhere.
+    a malformed head, which may have a secret anywhere.
 
     The standard library's parser is made for e-mail. It takes 52 us for a head; this
     one takes 8. The former also accepts folded lines, lines without CR, and NUL, and
@@ -9753,8 +9753,8 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
         if not re.fullmatch(_LENGTH, length):
             raise HttpError(400, f"Content-Length: {show(length)}")
         return int(length)
-    # Request smuggling uses a length together with chunks, unknown codings, or chunks
-    # in HTTP/1.0.
+    # Request smuggling uses unknown codings, chunks in HTTP/1.0, or both a length and
+    # chunks.
     is_chunked = coding.lower() == "chunked" and version != "1.0"
     if "content-length" in fields or not is_chunked:
         raise HttpError(400, "expected one Content-Length, or chunks")
@@ -10848,11 +10848,11 @@ class LegacyEndpoint:
 
 # Two carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This section does not depend on messages, and the endpoint does not depend on sockets.
+# This section knows nothing of MCP messages, and the endpoint nothing of sockets.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
 MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
-TICK_SECONDS = 0.1  # between a server's checks of deadlines and of clients that left
+TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
 # Stands for a head that could not be parsed.
 _NO_HEAD = Head("", "", "1.0", {}, None, True)
 
@@ -10992,7 +10992,7 @@ class _SocketExchange(Exchange):
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
         # Close the connection after this response if the body is unread, or if another
-        # thread sends the response: the exchange's own thread is then in a handler.
+        # thread sends the response: the exchange's own is then busy with the request.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
         if self.is_last:
             headers["Connection"] = "close"
@@ -11045,7 +11045,7 @@ class _SocketExchange(Exchange):
             return True
 
 
-# Their modules are slow to import, so listen_http() adds these base classes.
+# The modules of these base classes are slow to import: listen_http() imports them.
 if not TYPE_CHECKING:
     BaseHTTPRequestHandler = ThreadingTCPServer = object
 
@@ -11113,8 +11113,8 @@ class _Handler(BaseHTTPRequestHandler):
         exchange.is_last |= problem is not None
         self.server.endpoint.answer(exchange, problem)
         if not exchange.is_read:
-            # If this side closed now, the client could lose the response. So wait for
-            # the client, or the deadline.
+            # If this side closed now, the client could lose the response. So wait until
+            # the client closes, or the deadline cuts it off.
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
@@ -11122,7 +11122,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_head(self) -> Head:
         # Usually the whole head has arrived, and reading it at once saves 8 us. If not,
-        # this reads 3 bytes, and then lines.
+        # find() returns -1: this reads 3 bytes, and then lines.
         end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
         data = self.rfile.read(end + 4)
         while not data.endswith(b"\r\n\r\n"):
@@ -12906,7 +12906,7 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
   --trace [FILE]          show all messages, or append them to a file
   --schema                list: with the tools' schemas
   --format NAME           list: the tools as an API takes them: openai, anthropic
-  --input JSON            call: arguments, beside those in words; - reads stdin
+  --input JSON            call: arguments beside NAME=VALUE; - reads stdin
   --http [HOST:]PORT      run: serve at a URL, not on stdio
 
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
@@ -13078,8 +13078,8 @@ def _ask_line(text: str) -> str:
 
 # Reading and showing values
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """Read the value of an argument as JSON if the schema accepts that, else as a text:
-    012 and, for a string, 5 stay texts."""
+    """Read the value of an argument as JSON if the schema accepts that, else as a text.
+    012 is always a text, as it is no JSON; 5 is one where the schema wants a string."""
     value = parse_text(text)
     # ValueError: the schema is faulty.
     with suppress(ValueError):
