@@ -431,6 +431,8 @@ PYTHON = [sys.executable, "-S"]
 SERVE = [*PYTHON, "-c", IMPORT, "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
+# Hundreds of servers are closed here, and each waits for its accepting thread.
+mcp_lite.TICK_SECONDS = 0.02
 SPEC = pathlib.Path(HERE, "..", "shared", "spec")
 wants_specification = pytest.mark.skipif(not os.path.isdir(SPEC), reason="no spec here")
 PIPE = subprocess.PIPE
