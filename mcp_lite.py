@@ -379,10 +379,10 @@ MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs tak
 
 # Times, in seconds.
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
-# For handlers that were cancelled, to tidy up. SIGTERM comes from a client that kills a
-# moment later, so this is shorter.
+# For handlers that were cancelled, to tidy up. It is shorter, as a client that sends
+# SIGTERM kills this process a moment later.
 TIDY_SECONDS = 1.0
-EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
+EXIT_SECONDS = 2.0  # for a child process to end by itself, and again after a signal
 SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
 # A longer wait is done in slices, since Python runs signal handlers only between them:
 # a signal does not end a wait on Windows, and elsewhere the system may deliver it to a
@@ -720,7 +720,7 @@ def error_text(error: object) -> str:
 # check_envelope is the one check of what makes a message. Nothing here knows of
 # methods, sessions or connections.
 
-# The most `[` and `{` of a message; a long one may have an eighth of its bytes. Each
+# The most `[` and `{` in a message, or one for every 8 bytes if that is more. Each
 # becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
 
@@ -752,8 +752,8 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises no other error than ParseError, and InvalidRequest for
-    a message that would take too much memory."""
+    """Decode one message. Raises only ParseError, or InvalidRequest for a message that
+    would take too much memory."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         refusal = InvalidRequest(f"more than {most} arrays and objects")
@@ -768,7 +768,7 @@ def parse_message(data: bytes) -> Any:
 
 def encode_json(value: object) -> str:
     """Encode a value. Raises ValueError or TypeError for what JSON does not have, such
-    as NaN, or an object."""
+    as NaN, or a set."""
     try:
         return _ENCODER.encode(value)
     except RecursionError:
@@ -782,7 +782,7 @@ def encode_text(value: object) -> str:
 
 def encode_message(message: object) -> bytes:
     """Encode a message as one line of UTF-8, without its end. Raises as encode_json()
-    does, and ValueError for half a surrogate."""
+    does, and ValueError for a lone surrogate."""
     return encode_json(message).encode("utf-8")
 
 
@@ -847,7 +847,7 @@ def check_envelope(message: object) -> str:
     if part == "method" and "id" not in message:
         return "notification"
     request_id = message.get("id")
-    # An error may have the id null: that of its request could not be read.
+    # An error may have a null id, if the id of its request could not be read.
     if not is_id(request_id) and (part == "method" or request_id is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(request_id)}")
     return "request" if part == "method" else "response"
@@ -874,7 +874,7 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        # The unfinished line; if it is over the limit, one byte more than that.
+        # The unfinished line; of one over the limit, only its first limit + 1 bytes.
         self._line = bytearray()
 
     def feed(self, data: bytes) -> list[bytes | None]:
@@ -2393,7 +2393,7 @@ class PendingRequest:
         """Ask the peer to stop."""
         # "The `initialize` request MUST NOT be cancelled by clients".
         if not method_row(self.method).handshake:
-            # The reason may quote half a surrogate.
+            # The reason may quote a lone surrogate.
             reason = sendable(self.abandoned or "") or None
             params = add_given({"requestId": self.id}, reason=reason)
             self._connection.notify("notifications/cancelled", params)
@@ -9717,7 +9717,7 @@ def parse_head(data: bytes) -> Head:
     a malformed head, which may have a secret anywhere.
 
     The standard library's parser is made for e-mail. It takes 52 us for a head; this
-    one takes 8. The former also accepts folded lines, lines without CR, and NUL, and
+    one takes 8. The former also accepts NUL, folded lines, and lines without CR, and
     it drops all fields after a malformed line.
     """
     head = re.fullmatch(_HEAD, data)
@@ -10992,7 +10992,7 @@ class _SocketExchange(Exchange):
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
         # Close the connection after this response if the body is unread, or if another
-        # thread sends the response: the exchange's own is then busy with the request.
+        # thread sends it, while the exchange's own thread is busy with the request.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
         if self.is_last:
             headers["Connection"] = "close"
@@ -11121,8 +11121,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = exchange.is_last or self.server.closing.is_set()
 
     def _read_head(self) -> Head:
-        # Usually the whole head has arrived, and reading it at once saves 8 us. If not,
-        # find() returns -1: this reads 3 bytes, and then lines.
+        # Usually the whole head has arrived, and reading it in one call saves 8 us. If
+        # not, find() returns -1: this reads 3 bytes, and then lines.
         end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
         data = self.rfile.read(end + 4)
         while not data.endswith(b"\r\n\r\n"):
@@ -13079,7 +13079,7 @@ def _ask_line(text: str) -> str:
 # Reading and showing values
 def _coerce(name: str, text: str, schema: Json) -> Any:
     """Read the value of an argument as JSON if the schema accepts that, else as a text.
-    012 is always a text, as it is no JSON; 5 is one where the schema wants a string."""
+    012 is always a text, as it is no JSON; 5 is a text if the schema wants a string."""
     value = parse_text(text)
     # ValueError: the schema is faulty.
     with suppress(ValueError):
