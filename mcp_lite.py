@@ -2123,8 +2123,8 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
         elif trace in (True, "1"):
             clock = time.strftime("%H:%M:%S")
             text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
-            told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
-            print_to_stderr(told)
+            shown = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
+            print_to_stderr(shown)
         else:
             # Messages may be anybody's data: a file made here is for this user only.
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
@@ -2708,7 +2708,7 @@ class Connection:
         """Send a notification. Never blocks."""
         self.send(call_message(method, params), about).flush_soon()
 
-    def tell_trace(self, line: bytes) -> None:
+    def trace_sent(self, line: bytes) -> None:
         """Pass a line that this side sends to the trace, if there is one."""
         if self.trace is not None:
             self.trace(self._sends, line)
@@ -2990,8 +2990,8 @@ class Schema:
         try:
             failures = _Validator(self, value).check(self.root, value, None)
             return list(itertools.islice(failures, most))
-        except (RecursionError, OverflowError):
-            text = "too deep, or too much work, for the schema"
+        except (RecursionError, OverflowError, ValueError):
+            text = "too deep, too large or too much work for the schema"
             return [_Failure(None, text, None, _NOT_SHOWN)]
 
 
@@ -6485,7 +6485,7 @@ class LineOutbox(Outbox):
             return
         try:
             for line in lines:
-                self.connection.tell_trace(line)
+                self.connection.trace_sent(line)
             self._transport.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:
             end = self._transport.describe_end(f"cannot write: {error}")
@@ -10202,6 +10202,8 @@ class HttpEndpoint:
         max_body: int = MAX_BODY,
     ) -> None:
         self.server = server
+        # Called with each message, and with the lines around it.
+        self.trace: Trace = server.trace or do_nothing
         self.loop = EventLoop()
         self.max_body = max_body
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
@@ -10281,11 +10283,6 @@ class HttpEndpoint:
                 exchange.reply(500, {})
         self.loads.pop(exchange, None)
         log_access(exchange)
-
-    def trace(self, direction: str, line: bytes) -> None:
-        """Pass a line to the trace, if there is one."""
-        if self.server.trace is not None:
-            self.server.trace(direction, line)
 
     # Memory
     def has_room(self, exchange: Exchange, size: int) -> bool:
@@ -11163,9 +11160,11 @@ class HttpServer(ThreadingTCPServer):
         endpoint: HttpEndpoint,
         url: str,
         port: int,
+        is_shared: bool,
         max_connections: int,
     ) -> None:
         self.endpoint = endpoint
+        self._is_shared = is_shared
         self.url = url
         self.port = port
         self.max_connections = max_connections
@@ -11191,6 +11190,8 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
+        if not self._is_shared:
+            shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.server_close()  # the port is free
         self.endpoint.close(False)
@@ -11267,6 +11268,7 @@ def listen_http(
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
+    is_shared = sock is not None
     if sock is None:
         sock = socket.create_server(
             (host, port),
@@ -11302,7 +11304,9 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.begin_serving(endpoint, f"{scheme}://{place}{path}", port, max_connections)
+    server.begin_serving(
+        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
+    )
     if hasattr(os, "register_at_fork"):
         from weakref import ref
 
@@ -11895,7 +11899,7 @@ class HttpTransport(Transport, Outbox):
         self.caller.writer.close(seconds)
 
     def _write(self, post: _Post) -> None:
-        self.connection.tell_trace(post.body)
+        self.connection.trace_sent(post.body)
         if post.is_answer or post.request_id is not None:
             self.caller.workers.submit(partial(self._send, post))
         else:
@@ -12631,9 +12635,9 @@ class OAuth:
             "registration_endpoint", server["registration_endpoint"], server["issuer"]
         )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
-        told = reply.document
-        if reply.status not in (200, 201) or "client_id" not in told:
-            said = _error_words(told)
+        document = reply.document
+        if reply.status not in (200, 201) or "client_id" not in document:
+            said = _error_words(document)
             if reply.status == 404:
                 # Without metadata, the place is a guess.
                 said = "there is no login, or none for new clients"
@@ -12641,9 +12645,9 @@ class OAuth:
                 f"{place}: registration: HTTP {reply.status}: {said}"
             )
         return {
-            "client_id": told["client_id"],
-            "client_secret": told.get("client_secret"),
-            "method": told.get("token_endpoint_auth_method", wanted[0]),
+            "client_id": document["client_id"],
+            "client_secret": document.get("client_secret"),
+            "method": document.get("token_endpoint_auth_method", wanted[0]),
             "redirect_uri": redirect_uri,
         }
 
