@@ -146,7 +146,7 @@ The path of one call, client.call("forecast", city="Oslo"), to a server on stdio
                 value_of            makes a value of it
 In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
 LineOutbox and Child; on the server, HttpServer and HttpEndpoint read, the thread of the
-connection works, and an Exchange takes the place of LineOutbox.
+connection works, and a MessageQueue takes the place of LineOutbox.
 
 The sections, in reading order, in five parts. A section uses those above it. There are
 four exceptions, which need Part IV: the methods run("http"), start_http() and
@@ -374,6 +374,7 @@ CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
 MAX_QUEUED = 10_000  # notifications that wait for a slow peer, or a slow program
 MAX_QUEUED_BYTES = 16 << 20  # of those that wait for a program
 MAX_WORKERS = 32  # handlers at once
+MAX_THREADS = 1_000  # of one pool, with those whose handlers wait for answers
 MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
 MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs take
 
@@ -1410,8 +1411,10 @@ class Request:
     # case.
     auth: Json | None = None
     headers: dict[str, str] = {}
-    # Where all that is about it goes, if that is not where its connection's messages
-    # go: the stream that answers its POST, or what collects the answers to a batch.
+    # The thread that has a slot of the server's for it: see ServerEndpoint.lent_slot().
+    thread: int | None = None
+    # Where all that is about it goes: where its connection's messages go, the stream
+    # that answers its POST, or what collects the answers to a batch.
     outbox: Any = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
@@ -1523,14 +1526,15 @@ class Protocol:
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
 
-    def receive(self, message: Any) -> Event:
-        """Judge one decoded message. A Request that is returned is in flight."""
+    def receive(self, message: Any, outbox: Any = None) -> Event:
+        """Judge one decoded message. A Request that is returned is in flight, and has
+        this outbox."""
         try:
             kind = check_envelope(message)
             if kind == "request":
-                return self._receive_request(message)
+                return self._receive_request(message, outbox)
             if kind == "notification":
-                return self._receive_notification(message)
+                return self._receive_notification(message, outbox)
             return self._receive_response(message)
         except McpError as error:
             return self.refuse(object_or_empty(message), error)
@@ -1563,8 +1567,9 @@ class Protocol:
         _responses_": basic/transports/streamable-http.md."""
         return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
 
-    def _receive_request(self, message: Json) -> Request:
+    def _receive_request(self, message: Json, outbox: Any) -> Request:
         request = Request(message, self)
+        request.outbox = outbox
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
@@ -1654,7 +1659,9 @@ class Protocol:
         self.log_level = Protocol.log_level
         self.subscribed = {}
 
-    def _receive_notification(self, message: Json) -> Notification | Request:
+    def _receive_notification(
+        self, message: Json, outbox: Any
+    ) -> Notification | Request:
         method = message["method"]
         params = message.get("params")
         row = METHODS.get(method) or self.extension_row(method)
@@ -1664,6 +1671,7 @@ class Protocol:
             # An extension's. It has no id, so a new object serves as its key.
             request = Request({**message, "id": object()}, self)
             request.is_notification = True
+            request.outbox = outbox
             self._admit(request)
             self.in_flight[request.id] = request
             return request
@@ -1705,11 +1713,12 @@ class Protocol:
 #
 #  what                              why                       what ends the wait for it
 #  6  Workers._jobs                  jobs, in order            submit(); close()
-#     Workers._lock                  threads, count, closed    leaf
+#     Workers._lock                  threads, count, limit     leaf
 #     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
 #     _PRINTING                      one prints to stderr      leaf: it prints only what
 #                                                              fits into the pipe
 #     Inbox._items                   what waits for a program  put(); close()
+#     Inbox._lock                    its size                  leaf
 #  7  Connection._lock               in flight, and queued     leaf, but for outboxes'
 #     PendingRequest.result()        an answer                 resolve(); its deadline
 #  12 Context.sleep()                sleep                     a cancellation; its time
@@ -1724,26 +1733,27 @@ class Protocol:
 #     over, in EventLoop             the end of the loop       close()
 #     the future of a coroutine      an awaited result         its end; its task ends
 #                                                              with the request
-#  13 LineOutbox._lines              lines that wait           never waited for
-#     LineOutbox._writing            turn: one thread writes   the end of the write; on
+#  13 LineOutbox._lock               lines, is one writing?    leaf
+#     LineOutbox._written            turn: one thread writes   the end of the write; on
 #                                                              a server's stdio,
 #                                                              WRITE_SECONDS end all;
 #                                                              drain() has a deadline
-#     Deputy._reading                turn: one thread reads    never waited for
+#     Deputy._lock                   who reads, who serves     leaf
 #     wait_for()                     the end of work           its job; a signal; its
 #                                                              deadline
 #     Child._has_ended(), join()     the end of a child        that; a deadline, then
 #                                                              SIGTERM, SIGKILL
 #  14 ServerEndpoint._slots          max_workers               a function that returns
-#  15 Call._waiting                  turn: one answers         the end of its result()
+#  15 Call._waiting                  turn: one answers         the end of its result();
+#                                                              `timeout`
 #     Call: NOT_YET_SECONDS          "ask again later"         its time
 #     flush_callbacks()              all was heard             the thread for callbacks
-#     Client._lock                   the connection            leaf
-#  17 Exchange._writing              turn: one thread writes   the end of the write; the
+#     Client._connecting             turn: one connects        the end of its connect()
+#  17 MessageQueue._lock             messages that wait        leaf
+#     Exchange._writing              turn: one thread writes   the end of the write; the
 #                                                              deadline of its socket
 #     Exchange.bell                  what others queue         put(); comment_seconds
 #  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
-#     SessionStream._lock            events that are kept      leaf
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries                   close(); the delay
@@ -1760,29 +1770,24 @@ class Protocol:
 # The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
 #
-# Ten rules say who may speak about a request, and in which order two threads publish
-# and look, so that no wake-up is lost. Each is named again where the code follows it:
+# Each resource has one owner, which ends it in a `finally`, or on leaving a `with`:
+#     a reader        Deputy._read(), _do() and Client._read() report the end
+#     a slot          ServerEndpoint.serve_request(); lent_slot() lends it
+#     a turn          the thread that has it, in every case
+#     an exchange     HttpEndpoint.serve(), on the thread of its HTTP connection
+#     a stream        LegacyEndpoint.post() makes it, and keeps or drops it
+#     a session       LegacyEndpoint; _get_sse() for HTTP+SSE, post() for stateless ones
+#     an HTTP request of a client     HttpCaller.send()
+#     a connection of a client        Client._open(), until connect() has returned it
+#
+# Three rules remain:
 #     1  Whichever thread removes a request from `in_flight` or `pending` owns its
-#        ending. No other may send anything about it.
-#     2  Register first, then look for a reason to give up; a thread that ends the
-#        connection, or a request, sets the reason before it looks at what there is.
-#     3  A Connection's lock covers two steps as one, "is it in flight?" and queueing a
-#        message about it. Neither blocks.
-#     4  Queue first, then try for the turn to write; let go of the turn first, then
-#        look whether more was queued.
-#     5  Only flush() waits for a turn to write, and only threads that serve a request
-#        call it. Others use flush_soon() and drain().
-#     6  To queue and to flush are two steps: an acknowledgement is queued by its
-#        handler, and flushed when the subscription is in the table.
-#     7  Outboxes know nothing of each other. Everything about a request goes to
-#        `request.outbox`.
-#     8  The reader that serves: count as a guest of the pool, release `_reading`, check
-#        `_is_watched`, in this order. The deputy: clear `_is_watched`, then try for
-#        `_reading`.
-#     9  Register as a guest first, then look whether the pool is closed; close the
-#        pool first, then look for guests.
-#     10 The thread of an exchange checks `complete` before it drains the queue, and
-#        marks the exchange over only after writing.
+#        ending. No other may send anything about it. A request has its outbox before
+#        it is there.
+#     2  A Connection's lock covers two steps as one: whether a message may be sent (is
+#        it in flight, does somebody wait, has the peer left?), and queueing it.
+#     3  To queue and to flush are two steps. flush() may wait for a slow peer, so only
+#        threads that serve a request call it. Others use flush_soon() and drain().
 
 
 def do_nothing(*ignored: object, **options: object) -> None:
@@ -1861,91 +1866,98 @@ class Workers:
         self._limit = limit
         # The jobs that wait; None ends one thread.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # Guards all that follows.
+        # Guards `_limit`, and all that follows.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # Other threads that do jobs, by run_here(). Each step on a set is atomic.
-        self._guests: set[threading.Thread] = set()
+        # Another thread that does jobs: see join_if_idle().
+        self._guest: threading.Thread | None = None
         # How many jobs wait, or are being done by the pool's own threads.
         self._unfinished = 0
-        self._closed = False
+        # Whether no more jobs are taken.
+        self.is_closed = False
 
     def __len__(self) -> int:
         """Return how many jobs wait."""
         return self._jobs.qsize()
 
-    def is_closed(self) -> bool:
-        """Return whether no more jobs are taken."""
-        return self._closed
-
-    def is_idle(self) -> bool:
-        """Return whether no job waits, or is being done."""
-        return self._unfinished == 0 and not self._guests
-
     def submit(self, job: Job) -> bool:
         """Have a job done. Never waits for another one. Returns False after close(),
         and if there is no thread and the system has none to give."""
         with self._lock:
-            if self._closed:
-                return False
-            is_busy = self._unfinished >= len(self._threads)
-            if is_busy and len(self._threads) < self._limit:
-                # If the system has no thread to give, those that there are do the job.
-                with suppress(RuntimeError):
-                    # A job may be in input() when Python ends: stdin must not be freed
-                    # under it.
-                    thread = start_thread(self._name, self._run, sys.stdin)
-                    self._threads.append(thread)
-            if not self._threads:
+            if self.is_closed:
                 return False
             self._unfinished += 1
+            self._grow()
+            if not self._threads:
+                self._unfinished -= 1
+                return False
             self._jobs.put(job)
             return True
 
+    def _grow(self) -> None:
+        """Start a thread if a job waits for one. The caller holds the lock."""
+        may_start = len(self._threads) < self._limit and not self.is_closed
+        if may_start and len(self._threads) < self._unfinished:
+            # If the system has no thread to give, those that there are do the job.
+            with suppress(RuntimeError):
+                # A job may be in input() when Python ends: stdin must not be freed
+                # under it.
+                thread = start_thread(self._name, self._run, sys.stdin)
+                self._threads.append(thread)
+
     def _run(self, kept: object) -> None:
         while (job := self._jobs.get()) is not None:
-            self._do(job)
+            self.do(job)
             # Free the job, and what it holds, before the wait for the next one.
             del job
             with self._lock:
                 self._unfinished -= 1
 
-    def _do(self, job: Job) -> None:
+    def join_if_idle(self) -> bool:
+        """Unless a job waits, or is being done, count this thread as one that does
+        jobs, until leave(). Returns whether it counts."""
+        with self._lock:
+            if self.is_closed or self._unfinished or self._guest is not None:
+                return False
+            self._guest = threading.current_thread()
+            return True
+
+    def leave(self) -> None:
+        """Undo join_if_idle()."""
+        with self._lock:
+            self._guest = None
+
+    def do(self, job: Job) -> None:
+        """Do a job on this thread. A failure is logged."""
         try:
             job()
         except BaseException as error:
             log_line(ERROR, f"{self._name}: a job failed", error)
 
-    def add_guest(self) -> None:
-        """Count this thread among those that do jobs, until it returns from
-        run_here(). close() waits for it as for the others."""
-        # Rule 9: register as a guest before checking `_closed`. close() sets it before
-        # it lists the guests, so one of the two sees the other.
-        self._guests.add(threading.current_thread())
-
-    def run_here(self, jobs: deque[Job]) -> bool:
-        """Do jobs on this thread, a guest, until none is left, or close() is called.
-        Returns whether more may follow: False after close()."""
-        while jobs and not self._closed:
-            try:
-                job = jobs.popleft()
-            except IndexError:
-                # Another thread has taken the last one.
-                break
-            self._do(job)
-        self._guests.discard(threading.current_thread())
-        return not self._closed
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Inside, the calling thread does not count for the limit, as its job waits for
+        somebody: another thread may do the jobs that wait."""
+        with self._lock:
+            is_lent = self._limit < MAX_THREADS
+            self._limit += is_lent
+            self._grow()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._limit -= is_lent
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs. The threads do those that wait, then end. Block until all
         but the calling one have ended, for `seconds` at most; return whether they have.
         Idempotent."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self.is_closed:
+                self.is_closed = True
                 for _ in self._threads:
                     self._jobs.put(None)
-        threads = {*self._threads, *list(self._guests)}
+            threads = {*self._threads, self._guest or threading.current_thread()}
         return join_all(threads - {threading.current_thread()}, seconds)
 
 
@@ -1954,6 +1966,7 @@ class SameThread:
     does the job at once, on the calling thread."""
 
     has_more = False
+    lent = nullcontext
 
     def __len__(self) -> int:
         return 0
@@ -2065,29 +2078,32 @@ class Inbox:
         self._about = about
         # Items with their sizes; (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
-        # The bytes of all items put in, and of all taken out. Threads that take at the
-        # same time may lose a count, which makes the bound stricter.
-        self._came = 0
-        self._gone = 0
+        # Guards the bytes of the items that wait.
+        self._lock = threading.Lock()
+        self._size = 0
         self._lost = BurstLog()
 
     def put(self, item: object, size: int = 0) -> None:
-        """Add an item. One thread at a time calls this; it never blocks."""
-        self._came += size
+        """Add an item. Never blocks."""
         self._items.put((item, size))
-        while (
-            self._items.qsize() > MAX_QUEUED
-            or self._came - self._gone > MAX_QUEUED_BYTES
-        ):
-            with suppress(Empty):
+        self._count(size)
+        # Empty: another thread has taken the last one, and is about to count it.
+        with suppress(Empty):
+            while self._items.qsize() > MAX_QUEUED or self._size > MAX_QUEUED_BYTES:
                 _, size = self._items.get_nowait()
-                self._came -= size
-            self._lost.add(f"{self._about}: too many wait to be read; the oldest goes")
+                self._count(-size)
+                self._lost.add(
+                    f"{self._about}: too many wait to be read; the oldest goes"
+                )
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._size += size
 
     def get(self, seconds: float = float("inf")) -> Any:
         """Block for the next item; None at the end. Raises Empty after `seconds`."""
         item, size = get_within(self._items, seconds)
-        self._gone += size
+        self._count(-size)
         if item is None:
             # For the next thread, too.
             self.close()
@@ -2265,9 +2281,8 @@ class Outbox:
 
     To send is to queue: send() and finish() never block, as the Connection may hold its
     lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards, by
-    rule 5, the caller has it written: by flush() if it may wait for a slow peer, as
-    workers and handlers may, else by flush_soon(). Rule 7: no outbox knows what another
-    one holds.
+    rule 3, the caller has it written: by flush() if it may wait for a slow peer, as
+    workers and handlers may, else by flush_soon().
 
     This one drops all messages. Those that derive from it override what they can do.
     """
@@ -2292,36 +2307,37 @@ class Outbox:
     def drain(self, seconds: float) -> None:
         """Block until all is written, for `seconds` at most. Nothing more is sent."""
 
+    def end(self) -> None:
+        """Send nothing more."""
+
     def leave(self, retry_ms: int) -> None:
         """Have the client of an HTTP stream come back for the rest."""
 
 
 class Batch(Outbox):
-    """Collects the answers to a batch, and sends them together when all are there.
+    """Collects the answers to a batch. All other messages go to an outbox at once."""
 
-    size: how many requests and refusals it has; some of them get no answer
-    """
-
-    def __init__(self, outbox: Outbox, size: int) -> None:
+    def __init__(self, outbox: Outbox) -> None:
         self.answers: list[Json] = []
         self._outbox = outbox
-        self._open = size
 
     def send(self, message: Json) -> None:
         self._outbox.send(message)
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
-            self.answers.append(encode_answer(answer, request)[0])
-        self._open -= 1
-        if self.answers and self._open == 0:
-            self._outbox.finish(None, self.answers)
 
     def flush(self) -> None:
         self._outbox.flush()
 
     def flush_soon(self) -> None:
         self._outbox.flush_soon()
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        if answer is not None:
+            self.answers.append(encode_answer(answer, request)[0])
+
+    def end(self) -> None:
+        """Queue the answers, together."""
+        if self.answers:
+            self._outbox.finish(None, self.answers)
 
 
 class PendingRequest:
@@ -2338,10 +2354,8 @@ class PendingRequest:
 
     # The id of the request; no request has the id 0.
     id: RequestId = 0
-    # Whether its request has been queued.
+    # Whether its request has been queued. The connection's lock guards it.
     sent = False
-    # The reason of its cancellation, or None if it was not cancelled.
-    abandoned: str | None = None
     # How it has ended: one of the two, or neither if it is not done.
     answer: Json | None = None
     error: BaseException | None = None
@@ -2382,21 +2396,13 @@ class PendingRequest:
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, None, error):
             return False
-        # Rule 2: cancel() sets `abandoned` before it checks `sent`; the sending thread
-        # sets `sent` before it checks `abandoned`.
-        self.abandoned = reason or ""
-        if self.sent:
-            self.notify_cancelled()
-        return True
-
-    def notify_cancelled(self) -> None:
-        """Ask the peer to stop."""
         # "The `initialize` request MUST NOT be cancelled by clients".
-        if not method_row(self.method).handshake:
+        if self.sent and not method_row(self.method).handshake:
             # The reason may quote a lone surrogate.
-            reason = sendable(self.abandoned or "") or None
+            reason = sendable(reason or "") or None
             params = add_given({"requestId": self.id}, reason=reason)
             self._connection.notify("notifications/cancelled", params)
+        return True
 
     def take(
         self, seconds: float = float("inf"), deadline: float = float("inf")
@@ -2463,6 +2469,8 @@ class Connection:
     reason: BaseException | None = None
     # Why no answer comes any more, though the peer may still listen.
     silence: BaseException | None = None
+    # Why the input has ended, for a client.
+    why_ended = "the server closed the connection"
     # Whether the peer can be notified of changes at any time.
     carries_changes = True
     # What send() returns for a message that it drops.
@@ -2477,7 +2485,7 @@ class Connection:
         protocol: Protocol,
         endpoint: Endpoint,
         outbox: Outbox,
-        workers: Workers | SameThread | Deputy,
+        workers: Workers | SameThread,
         *,
         transport: Transport | None = None,
         tidiers: Workers | None = None,
@@ -2488,16 +2496,17 @@ class Connection:
         self.outbox = outbox
         outbox.connection = self
         self.workers = workers
+        # What begins a job: the workers, or a Deputy.
+        self.begin: Any = workers
         self.transport = transport or Transport()
-        self.trace = trace
+        self.trace = trace or do_nothing
         self._sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer(MAX_MESSAGE)
         # For ctx.on_cancel(): all workers may be busy.
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self.tidiers = tidiers
-        # Rule 3: it is held while a request of the peer's ends and its answer is
-        # queued, and while any other message about it is queued.
+        # Rule 2: whether a message may be sent, and its queueing, are one step.
         self._lock = threading.Lock()
         # Lines from a server that are no messages.
         self._strays = BurstLog()
@@ -2513,12 +2522,15 @@ class Connection:
 
     def read(self) -> bool:
         """Read once, and take what came. Returns False at the end of the input."""
+        data = b""
         try:
             data = self.transport.read()
         except (OSError, ValueError) as error:
             # ValueError: the file was closed.
             log_line(DEBUG, f"the input ended: {error_text(error)}")
-            data = b""
+        except Exception as error:
+            self.why_ended = f"cannot read: {error_text(error)}"
+            log_line(ERROR, self.why_ended, error)
         self.feed(data)
         return bool(data)
 
@@ -2532,13 +2544,12 @@ class Connection:
         try:
             if line is None:
                 raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
-            if self.trace is not None:
-                self.trace(self._receives, line)
+            self.trace(self._receives, line)
             message = parse_message(line)
             if isinstance(message, list):
                 self.receive_batch(message, self.outbox)
                 return
-            event = self.protocol.receive(message)
+            event = self.protocol.receive(message, self.outbox)
             if isinstance(event, Notification):
                 event = event._replace(size=len(line))
         except McpError as error:
@@ -2567,24 +2578,31 @@ class Connection:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        # All are in flight before the first one is served, and all end in the batch, as
-        # one may cancel another.
-        events = list(map(self.protocol.receive, messages))
-        answered = [each for each in events if isinstance(each, (Request, Refusal))]
-        batch = Batch(outbox, len(answered))
+        # All are in flight before the first one is served, as one may cancel another.
+        batch = Batch(outbox)
+        events = [self.protocol.receive(each, batch) for each in messages]
+        requests = [each for each in events if isinstance(each, Request)]
         for event in events:
-            if isinstance(event, Request):
-                event.outbox = batch
-        for event in sorted(events, key=lambda event: isinstance(event, Request)):
             prepare(event)
-            self.act(event, batch)
+            if event not in requests:
+                self.act(event, batch)
+        job = partial(self._serve_batch, requests, batch)
+        if not self._submit(job, *requests):
+            # They are refused; send that.
+            job()
+
+    def _serve_batch(self, requests: list[Request], batch: Batch) -> None:
+        """Serve the requests of a batch, one after the other; then send the answers."""
+        for request in requests:
+            self.serve(request)
+        batch.end()
+        batch.flush()
 
     def act(self, event: Event, outbox: Outbox | None = None) -> None:
-        """Act on what the Protocol made of a message. Its answer goes to this outbox,
-        if there is one."""
+        """Act on what the Protocol made of a message. A refusal goes to this outbox, if
+        there is one."""
         if isinstance(event, Request):
-            event.outbox = outbox
-            self._submit(event)
+            self._serve_soon(event)
         elif isinstance(event, Answer):
             event.pending.resolve(event.result, event.error)
         elif isinstance(event, Notification):
@@ -2597,17 +2615,24 @@ class Connection:
             outbox.finish(None, event.reply)
             outbox.flush_soon()
 
-    def _submit(self, request: Request) -> None:
+    def _serve_soon(self, request: Request) -> None:
         row = request.row
         if row.inline and (row.handshake or not self.endpoint.may_block):
             # Serve it here and now, so that the next message finds it done.
             self.endpoint.serve_request(self, request)
-            self._outbox_of(request).flush_soon()
-            return
-        is_full = len(self.workers) >= MAX_BACKLOG
-        if is_full or not self.workers.submit(partial(self.serve, request)):
-            error = InternalError("too many requests wait")
+            request.outbox.flush_soon()
+        else:
+            self._submit(partial(self.serve, request), request)
+
+    def _submit(self, job: Job, *requests: Request) -> bool:
+        """Have a worker do a job, which serves these requests. If too many jobs wait,
+        refuse them, and return False."""
+        if len(self.begin) < MAX_BACKLOG and self.begin.submit(job):
+            return True
+        error = InternalError("too many requests wait")
+        for request in requests:
             self.cancel_request(request, request.failure(error))
+        return False
 
     def serve(self, request: Request) -> None:
         """Serve a request, and write its answer, on a thread that may block."""
@@ -2616,8 +2641,8 @@ class Connection:
             if not request.cancelled:
                 self.endpoint.serve_request(self, request)
         finally:
-            if not self.workers.has_more:
-                self._outbox_of(request).flush()
+            if not self.begin.has_more:
+                request.outbox.flush()
 
     # The rows of METHODS name these two, which handle notifications about an open
     # request. Each returns whether that is all: else the endpoint gets it, too.
@@ -2655,7 +2680,7 @@ class Connection:
             # basic/transports/stdio.md: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
                 return False
-            self._outbox_of(request).finish(request, answer)
+            request.outbox.finish(request, answer)
         return True
 
     def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
@@ -2667,7 +2692,7 @@ class Connection:
         if not self.respond(request, answer):
             return False
         request.cancel()
-        self._outbox_of(request).flush_soon()
+        request.outbox.flush_soon()
         return True
 
     def cancel_requests(self) -> None:
@@ -2676,30 +2701,34 @@ class Connection:
             self.cancel_request(request)
 
     # Sending
-    def _outbox_of(self, request: Request | None) -> Outbox:
-        if request is None or request.outbox is None:
-            return self.outbox
-        outbox: Outbox = request.outbox
-        return outbox
-
     def send(
         self,
         message: Json,
         about: Request | None = None,
         progress: float | None = None,
+        pending: PendingRequest | None = None,
     ) -> Outbox:
         """Queue a message, and return its outbox, which the caller flushes. Never
         blocks. A message about a request of the peer's is sent only while that is in
-        flight, and if its `progress` increases."""
-        outbox = self._outbox_of(about)
-        with self._lock if about is not None else nullcontext():
-            # progress: "MUST stop after completion".
-            is_over = about is not None and not self.is_in_flight(about)
-            if is_over or self.reason is not None:
+        flight, and if its `progress` increases; a request of ours, `pending`, only
+        until it is cancelled."""
+        outbox = self.outbox
+        with self._lock:
+            if self.reason is not None:
                 return self.dropped
-            # "The `progress` value MUST increase with each notification".
-            if about is None or progress is None or about.advance(progress):
-                outbox.send(message)
+            if about is not None:
+                outbox = about.outbox
+                # progress: "MUST stop after completion".
+                if not self.is_in_flight(about):
+                    return self.dropped
+                # "The `progress` value MUST increase with each notification".
+                if progress is not None and not about.advance(progress):
+                    return self.dropped
+            if pending is not None:
+                if pending.id not in self.protocol.pending:
+                    return self.dropped
+                pending.sent = True
+            outbox.send(message)
         return outbox
 
     def notify(
@@ -2709,21 +2738,20 @@ class Connection:
         self.send(call_message(method, params), about).flush_soon()
 
     def trace_sent(self, line: bytes) -> None:
-        """Pass a line that this side sends to the trace, if there is one."""
-        if self.trace is not None:
-            self.trace(self._sends, line)
+        """Pass a line that this side sends to the trace."""
+        self.trace(self._sends, line)
 
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:
         """Open the wait for the answer to the request with this id. Raises
         ConnectionClosed."""
-        # Rule 2: register before checking the reason. lose() and input_ended() set it
-        # before they look for pending requests, so neither can miss the other.
         pending.id = request_id
-        self.protocol.pending[request_id] = pending
-        reason = self.reason or self.silence
+        with self._lock:
+            reason = self.reason or self.silence
+            if reason is None:
+                self.protocol.pending[request_id] = pending
         if reason is not None:
-            self.resolve(request_id, None, reason)
+            pending.resolve(None, reason)
             raise reason.with_traceback(None)
 
     def resolve(
@@ -2733,7 +2761,8 @@ class Connection:
         error: BaseException | None = None,
     ) -> bool:
         """End a request of ours. False if it has ended before."""
-        pending = self.protocol.pending.pop(request_id, None)
+        with self._lock:
+            pending = self.protocol.pending.pop(request_id, None)
         if pending is not None:
             pending.resolve(answer, error)
         return pending is not None
@@ -2759,11 +2788,7 @@ class Connection:
         self.register(pending, request_id)
         try:
             message = call_message(pending.method, params, request_id)
-            outbox = self.send(message, about)
-            pending.sent = outbox is not self.dropped
-            outbox.flush_soon()
-            if pending.abandoned is not None:
-                pending.notify_cancelled()
+            self.send(message, about, None, pending).flush_soon()
         except BaseException as error:
             self.resolve(request_id, None, error)
             raise
@@ -2794,7 +2819,8 @@ class Connection:
     # Ending
     def input_ended(self) -> None:
         """Wait for no more answers, as the peer sends nothing more. Never blocks."""
-        self.silence = ConnectionClosed("the conversation is over")
+        with self._lock:
+            self.silence = ConnectionClosed("the conversation is over")
         self.cancel_pending(self.silence)
         self.endpoint.input_ended(self)
         self.outbox.flush_soon()
@@ -2802,7 +2828,8 @@ class Connection:
     def lose(self, reason: BaseException) -> None:
         """Send no more, as the peer has gone; cancel what is open. Blocks only as
         cancel_request() does."""
-        self.reason = reason
+        with self._lock:
+            self.reason = reason
         self.cancel_requests()
         self.cancel_pending(reason)
 
@@ -5724,8 +5751,7 @@ class Context:
 
         Elsewhere, and before 2025-11-25, this is a no-op.
         """
-        if self._request.outbox is not None:
-            self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
+        self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
         """Let the work continue after its request was answered, in the modern era only.
@@ -5920,7 +5946,9 @@ class Context:
             for pending in list(asked.values()):
                 pending.cancel("no longer needed")
 
-        with self.when_cancelled(give_up):
+        endpoint: Any = self._connection.endpoint
+        lent = endpoint.lent_slot(self._connection, self._request)
+        with lent, self.when_cancelled(give_up):
             try:
                 for key, (method, params) in questions.items():
                     asked[key] = PendingRequest(self._connection, method)
@@ -6393,6 +6421,9 @@ class StreamTransport(Transport):
     write_until = float("inf")
 
     def __init__(self, reader: Any, writer: Any) -> None:
+        for stream in (reader, writer):
+            if isinstance(stream, io.TextIOBase):
+                raise TypeError("expected binary streams, such as sys.stdin.buffer")
         self._reader = reader
         self._writer = writer
         # A buffered stream's read() would block until the whole chunk has arrived.
@@ -6435,34 +6466,55 @@ class LineOutbox(Outbox):
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._lines: deque[bytes] = deque()
-        # Held by the thread that writes.
-        self._writing = threading.Lock()
+        # Guards the lines that wait, and whether a thread writes. That thread looks for
+        # more lines when it has written.
+        self._lock = threading.Lock()
+        self._written = threading.Condition(self._lock)
+        self._lines: list[bytes] = []
+        self._is_writing = False
         self._writer = Workers("mcp-writer", 1)
 
     def send(self, message: Json) -> None:
         line = encode_message(message)
         # Beyond MAX_QUEUED, notifications to a peer that reads nothing are dropped.
         if len(self._lines) < MAX_QUEUED or "id" in message:
-            self._lines.append(line)
+            self._queue(line)
 
     def finish(self, request: Request | None, answer: Any) -> None:
         if answer is not None:
-            self._lines.append(encode_answer(answer, request)[1])
+            self._queue(encode_answer(answer, request)[1])
+
+    def _queue(self, line: bytes) -> None:
+        with self._lock:
+            self._lines.append(line)
 
     def flush(self) -> None:
-        self._flush(is_patient=True)
+        self._flush(MAX_LINES)
 
-    def _flush(self, is_patient: bool = False) -> None:
-        # Rule 4: queue before trying for the turn; release the turn before looking
-        # again. So a line queued during a write is seen by its sender or by the writer.
-        while self._lines and self._writing.acquire(
-            is_patient and len(self._lines) > MAX_LINES
-        ):
+    def _flush(self, patience: float = float("inf")) -> None:
+        while self._lines and (lines := self._take(patience)):
             try:
-                self._write_waiting()
+                self._write(lines)
             finally:
-                self._writing.release()
+                with self._lock:
+                    self._is_writing = False
+                    # Threads wait for the lines that wait, or in drain().
+                    if self._lines or self._writer.is_closed:
+                        self._written.notify_all()
+
+    def _take(self, patience: float) -> list[bytes]:
+        """Take the lines that wait, and the turn to write them. Returns [] if there are
+        none, or another thread has the turn, and will take them; but while more lines
+        wait than `patience`, wait for that thread."""
+        with self._lock:
+            while self._is_writing and len(self._lines) > patience:
+                self._written.wait()
+            if self._is_writing:
+                return []
+            lines = self._lines
+            self._lines = []
+            self._is_writing = bool(lines)
+            return lines
 
     def flush_soon(self) -> None:
         if not self._writer.submit(self._flush):
@@ -6471,25 +6523,22 @@ class LineOutbox(Outbox):
     def drain(self, seconds: float) -> None:
         self._writer.submit(self._flush)
         self._writer.close(seconds)
-        # Wait for a thread that is writing. A thread that tried for the turn while this
-        # one held it has left its lines, so write them.
-        if self._writing.acquire(timeout=seconds):
-            self._writing.release()
-        if self._lines:
-            start_thread("mcp-writer", self._flush).join(seconds)
+        with self._lock:
+            self._written.wait_for(lambda: not self._is_writing, seconds)
 
-    def _write_waiting(self) -> None:
-        # Only the holder of `_writing` takes lines out.
-        lines = [self._lines.popleft() for _ in range(len(self._lines))]
-        if not lines or self.connection.reason is not None:
+    def _write(self, lines: list[bytes]) -> None:
+        if self.connection.reason is not None:
             return
         try:
             for line in lines:
                 self.connection.trace_sent(line)
             self._transport.write(b"\n".join([*lines, b""]))
-        except (OSError, ValueError) as error:
-            end = self._transport.describe_end(f"cannot write: {error}")
-            self.connection.lose(end)
+        except Exception as error:
+            end = ConnectionClosed(f"cannot write: {error}")
+            try:
+                end = self._transport.describe_end(str(end))
+            finally:
+                self.connection.lose(end)
 
 
 # The signals besides STOPS
@@ -6537,19 +6586,20 @@ class Deputy:
         self._pool = connection.workers
         # The jobs that the connection has submitted. Only the reading thread uses this.
         self._jobs: deque[Job] = deque()
-        # The burst: the jobs that the reading thread serves itself. _take_over() may
-        # take jobs out at the same time.
+        # The burst: the jobs that the reading thread serves itself. The deputy may take
+        # jobs out at the same time.
         self._burst: deque[Job] = deque()
-        # The thread that reads holds this lock. No thread waits for it.
-        self._reading = threading.Lock()
-        # How many bursts have begun.
-        self._begun = 0
+        # Guards all that follows.
+        self._lock = threading.Lock()
+        # How many threads have begun to read; the latest one is the reader.
+        self._readers = 0
+        self._is_serving = False
         # Whether the deputy checks every TICK.
         self._is_watched = False
-        connection.workers = self
+        connection.begin = self
 
-    # The connection uses these in place of its workers.
     def __len__(self) -> int:
+        """See Workers.__len__()."""
         return len(self._pool) + len(self._burst) + len(self._jobs)
 
     @property
@@ -6562,64 +6612,73 @@ class Deputy:
         self._jobs.append(job)
         return True
 
-    def close(self, seconds: float) -> bool:
-        """See Workers.close()."""
-        return self._pool.close(seconds)
-
     def wait(self) -> str:
         """Start the reading thread. Block for the next signal, such as INPUT_ENDED, and
         return it."""
-        self._reading.acquire()
-        start_thread("mcp-reader", self._read)
+        self._start_reader()
         signal = next_signal(self._connection, self._signals)
         while signal == BURST:
-            begun = self._begun
+            burst = self._burst
             with suppress(Empty):
                 signal = self._signals.wait(self.TICK)
                 continue
-            if self._begun == begun:
-                # Rule 8: clear `_is_watched` before trying for `_reading`. The reader
-                # releases `_reading` before it checks `_is_watched`, so one of the two
-                # sees the other.
-                self._is_watched = False
-                self._take_over()
+            if self._burst is burst:
+                self._check_reader()
                 signal = next_signal(self._connection, self._signals)
         return signal
 
-    def _take_over(self) -> None:
-        """If no thread reads, because handlers take long, start another one."""
-        if not self._reading.acquire(blocking=False):
-            return
-        start_thread("mcp-reader", self._read)
+    def _start_reader(self) -> None:
+        self._readers += 1
+        self._is_serving = False
+        start_thread("mcp-reader", self._read, self._readers)
+
+    def _check_reader(self) -> None:
+        """No burst has begun for a TICK. If the reader still serves one, as handlers
+        take long, start another reader. The next burst wakes the deputy again."""
+        with self._lock:
+            self._is_watched = False
+            if not self._is_serving:
+                return
+            self._start_reader()
         self._hand_over(self._burst)
         # Answers may wait for the end of the burst.
         self._connection.outbox.flush_soon()
 
-    def _read(self) -> None:
+    def _read(self, number: int) -> None:
         """Read and serve until the input ends, or another thread has taken over."""
-        while self._connection.read():
-            if self._jobs and self._pool.is_idle():
-                if not self._serve_here():
+        try:
+            while self._connection.read():
+                if not self._jobs or not self._pool.join_if_idle():
+                    self._hand_over(self._jobs)
+                elif not self._serve_burst(number):
                     return
-            else:
-                self._hand_over(self._jobs)
-        self._hand_over(self._jobs)
-        self._signals.put(INPUT_ENDED)
+            self._hand_over(self._jobs)
+        finally:
+            if self._readers == number:
+                self._signals.put(INPUT_ENDED)
 
-    def _serve_here(self) -> bool:
-        """Serve the jobs of this read. Returns whether this thread reads on."""
+    def _serve_burst(self, number: int) -> bool:
+        """Serve the jobs of this read, as one of the pool's threads: so another reader
+        finds the pool busy. Returns whether this thread reads on."""
         self._burst = self._jobs
         self._jobs = deque()
-        # Rule 8: count as a guest before releasing `_reading`. Another thread that then
-        # reads finds the pool busy, so it cannot replace `_burst` with its own.
-        self._pool.add_guest()
-        self._reading.release()
-        self._begun += 1
-        if not self._is_watched:
-            self._is_watched = True
-            self._signals.put(BURST)
-        may_go_on = self._pool.run_here(self._burst)
-        return may_go_on and self._reading.acquire(blocking=False)
+        with self._lock:
+            self._is_serving = True
+            if not self._is_watched:
+                self._is_watched = True
+                self._signals.put(BURST)
+        try:
+            while not self._pool.is_closed:
+                self._pool.do(self._burst.popleft())
+        except IndexError:
+            # No job is left; the deputy may have taken the last one.
+            pass
+        self._pool.leave()
+        with self._lock:
+            if self._readers != number:
+                return False
+            self._is_serving = False
+        return not self._pool.is_closed
 
     def _hand_over(self, jobs: deque[Job]) -> None:
         """Have workers do the jobs that wait."""
@@ -6627,7 +6686,7 @@ class Deputy:
         with suppress(IndexError):
             while True:
                 job = jobs.popleft()
-                if not self._pool.submit(job) and not self._pool.is_closed():
+                if not self._pool.submit(job) and not self._pool.is_closed:
                     # The system cannot start a thread.
                     job()
 
@@ -6642,8 +6701,10 @@ def read_plainly(connection: Connection, signals: Signals) -> str:
 
 def _do(job: Job, signals: Signals, signal: str) -> None:
     """Run a job, then signal its end."""
-    job()
-    signals.put(signal)
+    try:
+        job()
+    finally:
+        signals.put(signal)
 
 
 def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
@@ -7111,7 +7172,7 @@ class ServerEndpoint(Endpoint):
         """End the subscriptions of a client whose input has ended."""
         for each in list(self._subscriptions.values()):
             if each.connection is connection and each.request is not None:
-                if each.request.outbox is None:
+                if not connection.is_remote:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
                     each.send("notifications/cancelled", {"requestId": each.request.id})
                 result = {"_meta": {META_SUBSCRIPTION: each.request.id}}
@@ -7163,9 +7224,24 @@ class ServerEndpoint(Endpoint):
         try:
             # The request may have been cancelled while it waited.
             if not request.cancelled:
+                request.thread = threading.get_ident()
                 self._serve(connection, request)
         finally:
             self._slots.put(None)
+
+    @contextmanager
+    def lent_slot(self, connection: Connection, request: Request) -> Iterator[None]:
+        """Inside, a function that waits for its client does not count for max_workers.
+        Only the request's own thread can lend its slot."""
+        if request.thread != threading.get_ident():
+            yield
+            return
+        with connection.workers.lent():
+            self._slots.put(None)
+            try:
+                yield
+            finally:
+                self._slots.get()
 
     def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request, self._signer)
@@ -7421,7 +7497,7 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # "MUST NOT send any notification on the subscription before" this one. Rule 6:
+        # "MUST NOT send any notification on the subscription before" this one. Rule 3:
         # queue it before registering the subscription, so that changes are queued
         # behind it. Flush it afterwards, when this handler returns, so that the client
         # cannot act on it too early.
@@ -7534,7 +7610,8 @@ class Server:
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) has job() called where functions must run, such as a
             MainThread, or an executor's submit; the default is a worker thread
-        max_workers: maximum number of functions running at once, for all clients
+        max_workers: maximum number of functions running at once, for all clients; one
+            that waits for its client's answer does not count
             together, including those that wait for a client's answer
         mask_errors: whether to hide the texts of unexpected exceptions from clients;
             the default hides them over HTTP only
@@ -8115,9 +8192,9 @@ class Server:
         """
         connection = self.connect(Transport())
         connection.carries_changes = False
-        connection.workers = SameThread()
-        outbox = Batch(Outbox(), 1)
-        event = connection.protocol.receive(message)
+        connection.begin = connection.workers = SameThread()
+        outbox = Batch(Outbox())
+        event = connection.protocol.receive(message, outbox)
         if isinstance(event, Request) and event.row.handshake:
             error = InvalidRequest(
                 "handle() keeps no session; a legacy client needs wsgi_app(), or a "
@@ -8198,7 +8275,7 @@ class Call:
         self._is_cancelled = False
         # The final result, or the exception; None until result() has ended once.
         self._outcome: Json | BaseException | None = None
-        # Serialises result(): one thread waits, and answers questions.
+        # The thread that waits, and answers questions, holds this.
         self._waiting = threading.Lock()
         self._send({})
 
@@ -8234,22 +8311,28 @@ class Call:
         The callbacks that answer questions, and the progress callback, run in this
         thread. An exception that the progress callback raises ends the call. Raises
         McpError, Timeout (and cancels the call), Cancelled, ConnectionClosed,
-        HttpFailure. A second call of result() returns or raises the same thing.
+        HttpFailure. A second call of result() returns or raises the same thing. While
+        another thread waits in result(), this one waits for that thread, for `timeout`
+        in all; its Timeout does not cancel the call.
         """
-        with self._waiting:
+        seconds = self.client.timeout if timeout is None else timeout
+        left = min(seconds, self._deadline - time.monotonic(), threading.TIMEOUT_MAX)
+        if not self._waiting.acquire(timeout=max(0.0, left)):
+            raise Timeout(f"{self.method}: no answer within {seconds:g} seconds")
+        try:
             if self._outcome is None:
-                try:
-                    self._outcome = self._check(self._run(timeout))
-                except BaseException as error:
-                    self._outcome = error
-                    if isinstance(error, McpError):
-                        error.is_received = True
+                self._outcome = self._check(self._run(seconds))
+        except BaseException as error:
+            self._outcome = error
+            if isinstance(error, McpError):
+                error.is_received = True
+        finally:
+            self._waiting.release()
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         return self._outcome
 
-    def _run(self, timeout: float | None) -> Json:
-        seconds = self.client.timeout if timeout is None else timeout
+    def _run(self, seconds: float) -> Json:
         for count in range(MAX_ROUNDS + 1):
             try:
                 result = self._pending.result(
@@ -8893,8 +8976,8 @@ class Client:
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
         # What subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Held while close() removes `_connection`, so that only one thread closes it.
-        self._lock = threading.Lock()
+        # The thread that connects holds this.
+        self._connecting = threading.Lock()
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
@@ -8913,10 +8996,16 @@ class Client:
         answer; the time of a user's login does not count. After close(), or when the
         server has ended, it connects again. Raises RuntimeError if it is connected
         already; else ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and
-        any other McpError with which the server answers.
+        any other McpError with which the server answers. A thread that finds another
+        one connecting waits for that.
         """
-        if self._is_connected():
-            raise RuntimeError("the client is connected already")
+        with self._connecting:
+            if self._is_connected():
+                raise RuntimeError("the client is connected already")
+            self._connect()
+        return self
+
+    def _connect(self) -> None:
         self.close()
         self._connect_until = time.monotonic() + self.timeout
         try:
@@ -8928,7 +9017,6 @@ class Client:
             if self._wanted_version != "auto" or not is_old:
                 raise
             self._open(LAST_LEGACY)
-        return self
 
     def close(self) -> None:
         """End the connection, and the child process if there is one. Waiting calls
@@ -8937,9 +9025,8 @@ class Client:
         Idempotent, from any thread. Blocks until requests in flight are cancelled and
         callbacks have ended, for a few seconds at most.
         """
-        with self._lock:
-            connection = self._connection
-            self._connection = None
+        # One step, so that only one thread closes it.
+        connection = vars(self).pop("_connection", None)
         if connection is None:
             return
         closed = ConnectionClosed("the client is closed")
@@ -8969,7 +9056,10 @@ class Client:
         return self._endpoint.hearers.submit(is_done.set) and is_done.wait(timeout)
 
     def __enter__(self) -> Client:
-        return self if self._is_connected() else self.connect()
+        with self._connecting:
+            if not self._is_connected():
+                self._connect()
+        return self
 
     def _is_connected(self) -> bool:
         return self._connection is not None and self._connection.reason is None
@@ -9041,10 +9131,12 @@ class Client:
     def _read(self, connection: Connection) -> None:
         """Read until the server ends, then close the connection. The reading thread
         runs this."""
-        connection.read_all()
-        connection.close(
-            connection.transport.describe_end("the server closed the connection")
-        )
+        end = ConnectionClosed("the reading thread failed")
+        try:
+            connection.read_all()
+            end = connection.transport.describe_end(connection.why_ended)
+        finally:
+            connection.close(end)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
@@ -9765,9 +9857,10 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 # 17. HTTP streams ############################################################
 ###############################################################################
 
-# An Exchange is one HTTP request with its response: JSON, or a stream of events. It is
-# also the Outbox of the JSON-RPC request in its body. An HttpConnection is the
-# conversation of one POST. This section does not depend on sockets, WSGI or sessions.
+# An Exchange is one HTTP request with its response: JSON, or a stream of events. Its
+# MessageQueue is the Outbox of the JSON-RPC request in its body. An HttpConnection is
+# the conversation of one POST. This section does not depend on sockets, WSGI or
+# sessions.
 
 MAX_EVENTS = 1_000  # that wait for a slow client; beyond that, the oldest are dropped
 # All large messages together may occupy this many bytes, by estimate. A body counts as
@@ -9791,17 +9884,87 @@ _EVENTS = {
 _OVER = ConnectionClosed("the conversation is over")
 
 
-class Exchange(Outbox):
+class MessageQueue(Outbox):
+    """The messages of a response, the latest MAX_EVENTS of them; an Exchange takes and
+    writes them.
+
+        open --the answer, or end()--> closed
+    """
+
+    # Whether the last message was queued; and whether no answer is the last one.
+    is_closed = False
+    is_endless = False
+    # The number of the latest message.
+    added = 0
+    # The status of an answer that is the only message.
+    answer_status = 200
+
+    def __init__(self, exchange: Exchange | None) -> None:
+        self.exchange = exchange
+        # Guards the messages, each behind the line of its event's id; and all above.
+        self._lock = threading.Lock()
+        self._messages: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
+
+    def event_id(self, number: int) -> bytes:
+        """Return the line with the id of an event, if that has one."""
+        return b""
+
+    def send(self, message: Json) -> None:
+        self._add(encode_message(message))
+
+    def _add(self, message: bytes, is_last: bool = False) -> None:
+        with self._lock:
+            self.added += 1
+            self._messages.append((self.event_id(self.added), message))
+            self.is_closed |= is_last
+
+    def finish(self, request: Request | None, answer: Any) -> None:
+        """Queue an answer, which is the last message. Some errors set the HTTP status,
+        unless events were sent before."""
+        if answer is not None:
+            if request is not None and request.modern and "error" in answer:
+                code = answer["error"]["code"]
+                self.answer_status = _ANSWER_STATUS.get(code, 200)
+            self._add(encode_answer(answer, request)[1], not self.is_endless)
+        elif not self.is_endless:
+            self.close()
+
+    def close(self) -> None:
+        """Take no more messages."""
+        with self._lock:
+            self.is_closed = True
+
+    def end(self) -> None:
+        self.close()
+        self.flush_soon()
+
+    def flush(self) -> None:
+        if self.exchange is not None:
+            self.exchange.flush()
+
+    def flush_soon(self) -> None:
+        if self.exchange is not None:
+            self.exchange.flush_soon()
+
+    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Take the messages that wait. Returns them, and whether no more will follow."""
+        with self._lock:
+            events = list(self._messages)
+            self._messages.clear()
+            return events, self.is_closed
+
+
+class Exchange:
     """One HTTP request and its response:
 
-        OPENING --events--> STREAMING --the last event--> OVER
-           +-------- reply(), or a lone answer ------------^
-           +-------- client_left() ------------------------^
+        nothing sent --events--> a stream --the last event--> over
+           +--- reply(), or a lone answer ---------------------^
+           +--- client_left(), at any time --------------------^
 
-    If the answer to a JSON-RPC request is the only message, the response is JSON. Else
-    it is a stream of events that ends with the answer. Any thread may queue messages
-    and flush; one thread at a time writes. When the client has left, messages are
-    dropped.
+    The response has the messages of a queue. If the answer to a JSON-RPC request is the
+    only one, the response is JSON. Else it is a stream of events that ends with the
+    answer. Any thread may flush; one thread at a time writes. When the client has left,
+    messages stay in the queue.
 
     The names of `headers` are in lower case. A carrier connects exchanges to an HTTP
     server. It is a subclass with the following methods, of which hung_up() is optional.
@@ -9815,16 +9978,15 @@ class Exchange(Outbox):
         hung_up()                     returns whether the client is gone; never blocks
     """
 
-    OPENING = "opening"
-    STREAMING = "streaming"
-    OVER = "over"
     # The carrier's methods.
     read_body: Callable[[], bytes]
     start: Callable[[int, dict[str, str], bytes | None], None]
     put: Callable[[bytes, bool], None]
-    state = OPENING
-    # The status of the response; 0 before it begins.
+    # The status and the media type of the response; 0 and "" before it begins.
     status = 0
+    kind = ""
+    # Whether the last byte was written, or the client has left.
+    is_over = False
     # Why the HTTP request was refused, for the access log.
     reason = ""
     # Whether the TCP connection ends after this response.
@@ -9839,15 +10001,13 @@ class Exchange(Outbox):
     request_id: RequestId | None = None
     # The headers that mirror the message.
     mirrored: Json = {}
-    # The status of an answer that is the only message.
-    answer_status = 200
-    # Whether the last message was queued.
-    complete = False
-    # Whether the exchange's own thread waits, and writes what others queue.
-    is_waiting = False
-    # Whether the response is a stream of events, and the bytes with which that begins.
-    is_stream = False
+    # The conversation that it belongs to.
+    connection: HttpConnection
+    # The bytes with which a stream of events begins.
     primer = b""
+    # An item here wakes the exchange's own thread, which writes what others queue; None
+    # while that thread runs a handler.
+    bell: SimpleQueue[None] | None = None
 
     def __init__(
         self,
@@ -9867,12 +10027,9 @@ class Exchange(Outbox):
         self.began = time.monotonic()
         # Headers that every response to this request has.
         self.extra: dict[str, str] = {}
-        # The messages that wait, each with the line of its event's id, if it has one.
-        self.events: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
+        self.queue = MessageQueue(self)
         # Held by the thread that writes.
         self._writing = threading.Lock()
-        # An item here wakes the exchange's own thread.
-        self.bell: SimpleQueue[None] = SimpleQueue()
 
     # The request
     def read_message(self) -> None:
@@ -9912,89 +10069,68 @@ class Exchange(Outbox):
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        # Rule 10: write first. Once the exchange is over, its own thread may close the
-        # connection. OSError: the client has left.
+        # OSError: the client has left.
         with suppress(OSError):
             self._start(status, headers, body)
-        self.state = self.OVER
         if body and self.method == "POST":
             self.endpoint.trace("<--", body)
-        self.bell.put(None)
+        self._end()
 
-    def send(self, message: Json) -> None:
-        self.add(encode_message(message))
+    def _end(self) -> None:
+        self.is_over = True
+        if self.bell is not None:
+            self.bell.put(None)
 
-    def add(self, message: bytes, event_id: bytes = b"") -> None:
-        """Queue an encoded message."""
-        self.events.append((event_id, message))
-
-    def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, which is the last message of a POST. Some errors set the
-        HTTP status, unless events were sent before."""
-        if answer is not None:
-            self.add(encode_answer(answer, request)[1])
-            if request is not None and request.modern and "error" in answer:
-                code = answer["error"]["code"]
-                self.answer_status = _ANSWER_STATUS.get(code, 200)
-        self.complete = self.method == "POST"
-
-    def end(self) -> None:
-        """End the response, with or without an answer."""
-        self.complete = True
-        self.flush_soon()
+    def detach(self) -> None:
+        """Have the next flush end the response, though its messages go on elsewhere."""
+        self.queue = MessageQueue(self)
+        self.queue.close()
 
     def flush_soon(self) -> None:
         """Wake the exchange's own thread, which writes what waits. While that thread
         runs a handler, it cannot be woken. It then writes its own messages at once, and
-        another thread writes only if the response is complete."""
-        is_own = threading.get_ident() == self.thread
-        if (self.complete or is_own) and not self.is_waiting:
+        another thread writes only what ends the response."""
+        bell = self.bell
+        if bell is not None:
+            bell.put(None)
+        elif self.queue.is_closed or threading.get_ident() == self.thread:
             self.flush()
-        else:
-            self.bell.put(None)
 
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.
         Blocks while the client is slow, until its deadline."""
         # Check this before taking the lock, too: if the client has left, do not wait
         # for a thread that is still writing.
-        if self.state == self.OVER:
+        if self.is_over:
             return
         try:
             with self._writing:
-                if self.state != self.OVER:
+                if not self.is_over:
                     self._write_waiting(more)
         except OSError:
             self.connection.client_left(self)
 
     def _write_waiting(self, more: bytes) -> None:
-        # Rule 10: check `complete` before emptying the queue, since the last message is
-        # queued before `complete` is set.
-        ending = self.complete
-        queue = self.events
-        events = [queue.popleft() for _ in range(len(queue))]
-        if not (events or more or ending):
+        events, is_last = self.queue.take()
+        if not (events or more or is_last):
             return
         size = 2 * sum(len(message) for _, message in events)
         if size > SMALL_BODY and not self.endpoint.has_room(self, self.load + size):
             raise OSError("too many large answers wait for their clients")
-        is_opening = self.state == self.OPENING
-        is_alone = ending and not more and len(events) == 1
+        is_opening = self.status == 0
+        is_alone = is_last and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
         # to this HTTP GET": only a POST may be answered with JSON.
         if is_alone and is_opening and self.method == "POST":
-            self.reply(self.answer_status, _JSON, events[0][1])
+            self.reply(self.queue.answer_status, _JSON, events[0][1])
             return
         if is_opening:
-            self.is_stream = True
             self._start(200, _EVENTS, None)
-            self.state = self.STREAMING
         primer = self.primer if is_opening else b""
         data = b"".join(itertools.starmap(self._encode, events))
-        self.put(primer + data + more, ending)
-        if ending:
-            self.state = self.OVER
-            self.bell.put(None)
+        self.put(primer + data + more, is_last)
+        if is_last:
+            self._end()
 
     def _encode(self, event_id: bytes, message: bytes) -> bytes:
         self.endpoint.trace("<--", message)
@@ -10007,21 +10143,25 @@ class Exchange(Outbox):
         body: bytes | None,
     ) -> None:
         self.status = status
-        line = f"HTTP {status} {headers.get('Content-Type', '')}".strip()
+        self.kind = headers.get("Content-Type", "")
+        line = f"HTTP {status} {self.kind}".strip()
         self.endpoint.trace("<--", line.encode("utf-8", "replace"))
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
         """Drop all that is not written. Never blocks."""
-        self.state = self.OVER
         self.is_last = True
-        self.bell.put(None)
+        self._end()
 
     def wait_until_over(self, comment_seconds: float) -> None:
         """Write what other threads queue, until the response is over. Comments keep a
         silent stream open."""
-        self.is_waiting = True
-        while self.state != self.OVER:
+        if self.is_over:
+            return
+        # From here on, threads that queue ring this bell. Write what was queued before.
+        self.bell = SimpleQueue()
+        self.flush()
+        while not self.is_over:
             comment = b""
             try:
                 get_within(self.bell, comment_seconds)
@@ -10105,7 +10245,7 @@ class HttpConnection(Connection):
     def take(self, exchange: Exchange) -> None:
         """Serve the message of a POST on this thread. The response is the answer to a
         request, an error, or 202 without a body. Raises InvalidRequest."""
-        event = self.protocol.receive(exchange.message)
+        event = self.protocol.receive(exchange.message, exchange.queue)
         # Free the memory, since a subscription stays open.
         exchange.message = None
         self.prepare(exchange, event)
@@ -10124,20 +10264,16 @@ class HttpConnection(Connection):
             event.headers = exchange.headers
 
     def _take_request(self, request: Request, exchange: Exchange) -> None:
-        outbox = self.outbox_for(request, exchange)
-        if outbox is None:
+        # Over HTTP+SSE, the answer goes to the exchange of the GET.
+        if exchange.queue.exchange is not exchange or request.is_notification:
             exchange.is_last = True
             exchange.reply(202, {})
-        self.act(request, outbox)
+        self.act(request)
         if request.row.stays_open:
             # A subscription needs no part of its message any more.
             request.params = request.meta = {}
             request.capabilities = request.client_info = {}
             self.http.loads.pop(exchange, None)
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        """Return the Outbox for messages about a request, or None to reply with 202."""
-        return None if request.is_notification else exchange
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a message that the Protocol refused."""
@@ -10146,9 +10282,12 @@ class HttpConnection(Connection):
         exchange.reply(status, _JSON, encode_answer(reply, None)[1])
 
     def client_left(self, exchange: Exchange) -> None:
-        """End an exchange whose client has hung up. Never blocks."""
+        """End an exchange whose client has hung up. Never blocks. In a session, the
+        client may resume: "Disconnection SHOULD NOT be interpreted as the client
+        cancelling"."""
         exchange.client_left()
-        self.cancel_requests()
+        if self.session_id is None:
+            self.cancel_requests()
 
     def retire(self) -> None:
         """End subscriptions, because the server is closing."""
@@ -10279,7 +10418,7 @@ class HttpEndpoint:
             # OSError: the client left before the end of its request.
             level = DEBUG if isinstance(failure, OSError) else ERROR
             log_line(level, f"HTTP: {error_text(failure)}", failure)
-            if exchange.state == exchange.OPENING:
+            if exchange.status == 0:
                 exchange.reply(500, {})
         self.loads.pop(exchange, None)
         log_access(exchange)
@@ -10397,7 +10536,7 @@ class HttpEndpoint:
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
-        connection = HttpConnection(self, exchange)
+        connection = HttpConnection(self, exchange.queue)
         try:
             self.serve(connection, exchange, connection.take, exchange)
         finally:
@@ -10462,7 +10601,7 @@ class HttpEndpoint:
         """End the exchanges whose clients have hung up. The carrier calls this now and
         then. Never blocks."""
         for exchange, connection in list(self.serving.items()):
-            if exchange.state != exchange.OVER and exchange.hung_up():
+            if not exchange.is_over and exchange.hung_up():
                 connection.client_left(exchange)
 
     def close(self, final: bool) -> None:
@@ -10520,97 +10659,75 @@ MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 
 
-class SessionStream(Outbox):
-    """A stream of a session, which a client can resume. The id of an event is the name
-    of the stream and the event's number, such as 2-7. The latest MAX_EVENTS are kept
-    after they were sent. One exchange at a time carries the stream; while the client is
-    away, that exchange is over. The next exchange begins with the events that were
-    missed.
+class SessionStream(MessageQueue):
+    """A queue of a session that outlives its exchange, so that a client can resume its
+    stream. The id of an event is the name of the stream and the event's number, such as
+    2-7. The latest MAX_EVENTS messages are kept after they were taken.
+
+        carried --the client leaves, or leave()--> waiting --carry_on()--> carried
     """
 
-    # Whether the last message was queued.
-    complete = False
-    # The number of the latest message.
-    added = 0
+    connection: Session
+    # The number of the latest message that was taken.
+    taken = 0
 
-    def __init__(self, session: Session, exchange: Exchange) -> None:
-        self.connection: Session = session
-        self.exchange = exchange
+    def __init__(self, session: Session, exchange: Exchange | None) -> None:
+        super().__init__(exchange)
+        self.connection = session
         self.name = next(session.names)
         session.streams[self.name] = self
-        # Guards `kept`, `added`, `complete` and `exchange`.
-        self._lock = threading.Lock()
-        # The latest messages, (number, message) each.
-        self.kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)
         # From 2025-11-25 on, a stream begins with an id "to prime the client to
         # reconnect".
         self._is_primed = session.protocol.version >= "2025-11-25"
-        if self._is_primed:
-            exchange.primer = self._line(0) + b"data: \n\n"
+        if exchange is not None:
+            exchange.queue = self
+            if self._is_primed:
+                exchange.primer = self.event_id(0) + b"data: \n\n"
 
-    def _line(self, number: int) -> bytes:
+    def event_id(self, number: int) -> bytes:
         return f"id: {self.name}-{number}\n".encode("ascii")
 
-    def send(self, message: Json) -> None:
-        self._add(encode_message(message))
-
-    def _add(self, message: bytes, is_last: bool = False) -> None:
-        with self._lock:
-            self.added += 1
-            self.kept.append((self.added, message))
-            self.exchange.add(message, self._line(self.added))
-            if is_last:
-                self.complete = self.exchange.complete = True
-
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer. It is the last message, except on the stream of a GET. The
-        answer to a handshake has the id of the session in a header."""
-        if answer is None:
-            with self._lock:
-                self.complete = self is not self.connection.outbox
-                self.exchange.complete = self.complete
-            return
-        if request is not None and request.row.handshake and "error" not in answer:
+        """Queue an answer, which is the last message. That to a handshake has the id of
+        the session in a header."""
+        is_hello = request is not None and request.row.handshake
+        if is_hello and "error" not in answer and self.exchange is not None:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
-        self._add(encode_answer(answer, request)[1], is_last=True)
+        super().finish(request, answer)
 
-    def flush(self) -> None:
-        self.exchange.flush()
-        if self.complete:
-            self.connection.legacy.keep(self)
-
-    def flush_soon(self) -> None:
-        self.exchange.flush_soon()
-
-    def end(self) -> None:
-        """End the stream, with or without an answer."""
+    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
         with self._lock:
-            self.complete = True
-            exchange = self.exchange
-        exchange.end()
+            events = list(self._messages)
+            first = len(events) - (self.added - self.taken)
+            self.taken = self.added
+            return events[max(0, first) :], self.is_closed
 
-    def attach(self, exchange: Exchange, after: int | None) -> None:
+    def size(self) -> int:
+        """Return how many bytes it keeps."""
+        with self._lock:
+            return sum(len(message) for _, message in self._messages)
+
+    def carry_on(self, exchange: Exchange, after: int | None) -> None:
         """Continue on this exchange: with the events that follow number `after`, or, if
         that is None, with those that were not sent yet."""
         with self._lock:
             before = self.exchange
-            if after is None:
-                after = self.added - len(before.events)
-            before.events = deque()
-            for number, message in self.kept:
-                if number > after:
-                    exchange.add(message, self._line(number))
-            exchange.complete = self.complete
             self.exchange = exchange
-        before.end()
+            if after is not None:
+                self.taken = after
+        if before is not None:
+            before.detach()
+            before.flush_soon()
+        exchange.queue = self
 
     def leave(self, retry_ms: int) -> None:
         """End the response, so that the client resumes the stream after `retry_ms`
         milliseconds. A no-op if the stream has no id by which to resume it."""
-        if self._is_primed:
-            self.exchange.is_last = True
-            self.exchange.complete = True
-            self.exchange.flush(b"retry: %d\n\n" % retry_ms)
+        exchange = self.exchange
+        if self._is_primed and exchange is not None:
+            exchange.is_last = True
+            exchange.detach()
+            exchange.flush(b"retry: %d\n\n" % retry_ms)
 
 
 class Session(HttpConnection):
@@ -10632,15 +10749,13 @@ class Session(HttpConnection):
         # The streams that can be resumed, and the names for new ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
-        absent = Exchange(legacy.http, "GET", "", {}, "")
-        absent.client_left()
-        super().__init__(legacy.http, absent)
+        super().__init__(legacy.http, Outbox())
         # The ids of the server's questions begin at a random number. A late answer to a
         # question of a lost session thus matches none in the next session.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            self.outbox = SessionStream(self, absent)
+            self.outbox = SessionStream(self, None)
 
     def take(self, exchange: Exchange) -> None:
         """Serve the message of a POST, as HttpConnection does, or a batch. The events
@@ -10648,20 +10763,12 @@ class Session(HttpConnection):
         if not isinstance(exchange.message, list):
             super().take(exchange)
             return
-        self.receive_batch(exchange.message, exchange, partial(self.prepare, exchange))
-        if exchange.state == exchange.OPENING and not exchange.complete:
+        queue = exchange.queue
+        self.receive_batch(exchange.message, queue, partial(self.prepare, exchange))
+        if exchange.status == 0:
             exchange.reply(202, {})
-        exchange.end()
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        if self.session_id is None or request.is_notification:
-            return super().outbox_for(request, exchange)
-        stream = SessionStream(self, exchange)
-        request.outbox = stream
-        # Rule 2: another POST may have cancelled it before it had its stream.
-        if not self.is_in_flight(request):
-            stream.finish(request, None)
-        return stream
+        else:
+            queue.end()
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a refused message. An error that answers a request has the status
@@ -10673,13 +10780,6 @@ class Session(HttpConnection):
         else:
             super().refuse(refusal, exchange)
 
-    def client_left(self, exchange: Exchange) -> None:
-        """End an exchange whose client has hung up. "Disconnection SHOULD NOT be
-        interpreted as the client cancelling": in a session, the client may resume."""
-        exchange.client_left()
-        if self.session_id is None:
-            self.cancel_requests()
-
     def retire(self) -> None:
         super().retire()
         self.cancel_pending(ConnectionClosed("the server was closed"))
@@ -10690,17 +10790,16 @@ class Session(HttpConnection):
     def end(self) -> None:
         self.legacy.sessions.pop(self.session_id, None)
         super().end()
-        for stream in [self.outbox, *self.streams.values()]:
+        self.outbox.end()
+        for stream in self.streams.copy().values():
             stream.end()
+            self.legacy.drop(stream)
 
 
 class SseSession(Session):
     """A session of HTTP+SSE: basic/transports.md of 2024-11-05. A GET opens it. The
     response to the GET carries all messages of the server, and the session ends with
     that response. Each POST gets 202."""
-
-    def outbox_for(self, request: Request, exchange: Exchange) -> Outbox | None:
-        return None
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         self.act(refusal)
@@ -10767,17 +10866,14 @@ class LegacyEndpoint:
         session.used = time.monotonic()
         return session
 
-    def keep(self, stream: SessionStream) -> None:
-        """Keep a finished stream for a client that resumes it, if the client has seen
-        an event of it."""
-        if not stream.exchange.is_stream:
-            self._drop(stream)
-            return
-        self._kept[stream] = sum(len(message) for _, message in stream.kept.copy())
+    def _keep(self, stream: SessionStream) -> None:
+        """Keep a finished stream for a client that resumes it."""
+        self._kept[stream] = stream.size()
         while len(self._kept) > MAX_STREAMS or sum(self._kept.values()) > MAX_KEPT:
-            self._drop(next(iter(self._kept)))
+            self.drop(next(iter(self._kept)))
 
-    def _drop(self, stream: SessionStream) -> None:
+    def drop(self, stream: SessionStream) -> None:
+        """Forget a stream."""
         self._kept.pop(stream, None)
         stream.connection.streams.pop(stream.name, None)
 
@@ -10794,13 +10890,24 @@ class LegacyEndpoint:
             session = Session(self, exchange, None)
             version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
             session.protocol.version = "" if opens else version
-        else:
-            session = self._open(Session, exchange) if opens else self._find(exchange)
+            try:
+                self.http.serve(session, exchange, session.take, exchange)
+            finally:
+                session.end()
+            return
+        session = self._open(Session, exchange) if opens else self._find(exchange)
+        if exchange.request_id is None:
+            self.http.serve(session, exchange, session.take, exchange)
+            return
+        stream = SessionStream(session, exchange)
         try:
             self.http.serve(session, exchange, session.take, exchange)
         finally:
-            if self._stateless:
-                session.end()
+            # A client can resume the stream if it has seen an event of it.
+            if exchange.kind == EVENT_TYPE and session.reason is None:
+                self._keep(stream)
+            else:
+                self.drop(stream)
 
     def _get(self, exchange: Exchange) -> None:
         """Serve a client that listens, or resumes the stream of its Last-Event-ID."""
@@ -10810,10 +10917,10 @@ class LegacyEndpoint:
         name, _, number = last_id.rpartition("-")
         stream = session.streams.get(name)
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        if stream is None or (stream.complete and stream.added == after):
+        if stream is None or (stream.is_closed and stream.added == after):
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
         exchange.connection = session
-        stream.attach(exchange, after)
+        stream.carry_on(exchange, after)
         self.http.serve(session, exchange, exchange.flush, b":\n\n")
 
     def _delete(self, exchange: Exchange) -> None:
@@ -10824,7 +10931,8 @@ class LegacyEndpoint:
     def _get_sse(self, exchange: Exchange) -> None:
         exchange.read_body()
         session = self._open(SseSession, exchange)
-        session.outbox = exchange
+        session.outbox = exchange.queue
+        session.outbox.is_endless = True
         place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
         try:
             self.http.serve(session, exchange, exchange.flush, place.encode("ascii"))
@@ -10836,6 +10944,7 @@ class LegacyEndpoint:
         session = self._owned(SseSession, name, exchange)
         exchange.read_message()
         self._check_mirrors(exchange)
+        exchange.queue = session.outbox
         session.take(exchange)
 
 
@@ -11064,6 +11173,8 @@ class _Handler(BaseHTTPRequestHandler):
     _head = _NO_HEAD
     _head_bytes = b""
     _problem: HttpError | None = None
+    # Whether a request may come. While this is set, close() ends the connection.
+    is_idle = True
     # The server cuts the connection off at the earlier of these two, by
     # time.monotonic(). `limit` is set when the server closes.
     deadline = float("inf")
@@ -11097,7 +11208,14 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         """Read a request, and pass it to the endpoint."""
         self.close_connection = True
-        if not self.rfile.peek(1):
+        # close() sets `closing` before it looks at `is_idle`. So either this thread
+        # sees `closing`, or close() sees that a request is being served.
+        closing = self.server.closing
+        self.is_idle = True
+        if closing.is_set() or not self.rfile.peek(1):
+            return
+        self.is_idle = False
+        if closing.is_set():
             return
         self.set_deadline(self.server.request_seconds)
         problem = self._problem
@@ -11112,10 +11230,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not exchange.is_read:
             # If this side closed now, the client could lose the response. So wait until
             # the client closes, or the deadline cuts it off.
+            self.is_idle = True
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
-        self.close_connection = exchange.is_last or self.server.closing.is_set()
+        self.close_connection = exchange.is_last or closing.is_set()
 
     def _read_head(self) -> Head:
         # Usually the whole head has arrived, and reading it in one call saves 8 us. If
@@ -11203,7 +11322,8 @@ class HttpServer(ThreadingTCPServer):
         others = [each for each in handlers if each.thread is not me]
         for each in others:
             each.limit = limit
-            shut(each.request, 0)  # no more requests
+            if each.is_idle:
+                shut(each.request, 0)
         is_hurried = False
         threads = [each.thread for each in others]
         while not join_all(threads, TICK_SECONDS) and not is_hurried:
@@ -11338,12 +11458,24 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # by a login. The number of attempts is limited.
 
 KEEP_SECONDS = 3.0  # of idleness; after that, the server may be closing a connection
+# Seconds of silence until the first probe, seconds between probes, and their number.
+_KEEP_ALIVE = {
+    "TCP_KEEPIDLE": 60,
+    "TCP_KEEPALIVE": 60,  # its name on macOS
+    "TCP_KEEPINTVL": 15,
+    "TCP_KEEPCNT": 4,
+}
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # Consecutive failures that _follow() tolerates, and times that one request is sent
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
 MAX_BACKOFF = 5  # times that the delay between failures is doubled
+
+# What became of an HTTP request. After the last two, it is sent again.
+ANSWERED = "answered"
+REDIRECTED = "redirected"
+LOGGED_IN = "logged in"
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
@@ -11435,9 +11567,11 @@ def open_connection(
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
-    """Open a connection. Reads have no timeout; to abort one, shut the socket. Raises
+    """Open a connection. Reads have no timeout; to abort one, shut the socket. They end
+    about two minutes after the network has gone, as in a laptop's sleep. Raises
     OSError, and HTTPException for an invalid address of a proxy."""
     import http.client
+    import socket
 
     place = proxy or url.netloc
     connection = http.client.HTTPConnection(place, timeout=timeout)
@@ -11449,6 +11583,11 @@ def open_connection(
             connection.set_tunnel(url.netloc, headers=proxy_headers)
     connection.connect()
     connection.sock.settimeout(None)
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        # Some systems lack these options.
+        with suppress(AttributeError, OSError):
+            connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connection
 
 
@@ -11672,11 +11811,6 @@ class HttpCaller:
         is_over = is_request and key not in self.connection.protocol.pending
         return not is_over and not self.closed.is_set()
 
-    def trace(self, direction: str, line: bytes) -> None:
-        """Pass a line to the trace, if there is one."""
-        if self.connection.trace is not None:
-            self.connection.trace(direction, line)
-
     @contextmanager
     def send(
         self,
@@ -11691,7 +11825,8 @@ class HttpCaller:
         becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, key)
         try:
-            while not self._is_let_in(http_request, headers, body):
+            while self._attempt(http_request, headers, body) != ANSWERED:
+                http_request.refused.append(http_request.response.status)
                 self._give_back(http_request)
             yield http_request
         except (McpError, HttpFailure):
@@ -11709,40 +11844,43 @@ class HttpCaller:
         finally:
             self._give_back(http_request)
 
-    def _is_let_in(
+    def _attempt(
         self,
         http_request: _HttpRequest,
         headers: dict[str, str],
         body: bytes | None,
-    ) -> bool:
-        """Send a request. Returns False if it must be sent again, after a redirect or a
-        login. Raises AuthorizationError."""
+    ) -> str:
+        """Send a request. Returns what became of it: ANSWERED, or, if it is to be sent
+        again, REDIRECTED or LOGGED_IN. Raises AuthorizationError."""
         given = self._headers()
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         values = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
         self._send_once(http_request, merge_headers(given, shown, headers), body)
-        if not self._is_mended(http_request, shown):
-            return True
-        http_request.refused.append(http_request.response.status)
-        return False
-
-    def _is_mended(self, http_request: _HttpRequest, shown: dict[str, str]) -> bool:
-        """Return whether to send a request again. Follow one redirect of each status,
-        307 and 308; after a 401, or a 403 for lack of scope, call the Authorizer."""
-        response = http_request.response
-        status = response.status
+        status = http_request.response.status
         if status in (307, 308) and status not in http_request.refused:
-            reference = response.headers.get("Location", "")
-            target = follow_reference(http_request.url, reference)
-            if target is not None:
-                http_request.url = self.url = target
-            return target is not None
+            return self._redirect(http_request)
+        if status in (401, 403):
+            return self._log_in(http_request, shown)
+        return ANSWERED
+
+    def _redirect(self, http_request: _HttpRequest) -> str:
+        """Follow a redirect, if that is safe."""
+        reference = http_request.response.headers.get("Location", "")
+        target = follow_reference(http_request.url, reference)
+        if target is None:
+            return ANSWERED
+        http_request.url = self.url = target
+        return REDIRECTED
+
+    def _log_in(self, http_request: _HttpRequest, shown: dict[str, str]) -> str:
+        """Call the Authorizer after a 401, or a 403 for lack of scope."""
+        response = http_request.response
         error = challenge_in(response.headers).get("error")
-        is_refused = status == 401 or (status == 403 and error == "insufficient_scope")
+        is_refused = response.status == 401 or error == "insufficient_scope"
         # A DELETE ends a session; the user need not log in for that.
         if not is_refused or http_request.method == "DELETE":
-            return False
+            return ANSWERED
         refusal = http_request.failure(
             response.read(MAX_ERROR), kind=AuthorizationError
         )
@@ -11752,7 +11890,7 @@ class HttpCaller:
             refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        return True
+        return LOGGED_IN
 
     def _send_once(
         self,
@@ -11762,7 +11900,8 @@ class HttpCaller:
     ) -> None:
         url = http_request.url
         target = url.path or "/"
-        self.trace("-->", f"{http_request.method} {target}".encode("utf-8"))
+        trace = self.connection.trace
+        trace("-->", f"{http_request.method} {target}".encode("utf-8"))
         connection = self._take(http_request)
         # If a thread cuts the request off after this check, it finds the socket in
         # `_busy`.
@@ -11778,9 +11917,8 @@ class HttpCaller:
             connection.request(http_request.method, target, body, headers)
         http_request.response = connection.getresponse()
         kind = content_type(http_request.response)
-        self.trace(
-            "<--", f"HTTP {http_request.response.status} {kind}".strip().encode("utf-8")
-        )
+        line = f"HTTP {http_request.response.status} {kind}".strip()
+        trace("<--", line.encode("utf-8"))
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
@@ -11980,7 +12118,7 @@ class HttpTransport(Transport, Outbox):
         is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return http_request.failure(body)
-        self.caller.trace("<--", body)
+        self.connection.trace("<--", body)
         rejection = McpError.from_wire(error)
         rejection.http_status = status
         return rejection

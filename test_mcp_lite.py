@@ -494,6 +494,20 @@ def started(fn, *args):
     return thread
 
 
+def started_future(fn, *args):
+    """A future for the value of fn(*args), which a thread of its own calls."""
+    future = concurrent.futures.Future()
+
+    def call():
+        try:
+            future.set_result(fn(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    started(call)
+    return future
+
+
 def has_children():
     """Return whether a child process lives, or has ended unseen."""
     if not hasattr(os, "waitid"):
@@ -1895,29 +1909,25 @@ class TestThreads:
                 wire.send(cancelled(99))
 
     def test_no_burst_is_forgotten(self, monkeypatch):
-        """From the moment when another thread may read, the pool is not idle: that one
-        begins no burst of its own in place of the one that is being served."""
-        seen = []
+        """While a thread serves a burst, another reader begins none of its own in place
+        of that; and each call is answered."""
+        begun = []
 
         class Watched(mcp_lite.Deputy):
-            def __init__(self, *given):
-                super().__init__(*given)
-                turn = self._reading
-
-                def release():
-                    seen.append(self._pool.is_idle())
-                    turn.release()
-
-                self._reading = types.SimpleNamespace(
-                    acquire=turn.acquire, release=release
-                )
+            def _serve_burst(self, number):
+                begun.append(number)
+                return super()._serve_burst(number)
 
         monkeypatch.setattr(mcp_lite, "Deputy", Watched)
         with LocalWire(build_server()) as wire:
             wire.open()
+            wire.send(call_legacy("wait", 99))
             for n in range(3):
                 assert wire.ask("tools/call", call_legacy("add", a=n)["params"], n)
-        assert len(seen) >= 3 and not any(seen)
+            wire.send(cancelled(99))
+            eventually(lambda: wire.ask("ping", id=100)["id"] == 100)
+        # Number 1 serves "wait"; number 2, the next reader, serves nothing until then.
+        assert begun[-1] in (1, 2) and begun.count(2) <= 1
 
     def test_more_that_last_than_may_run(self):
         """Handlers wait for one another, and a cancel arrives while all are busy."""
@@ -2295,6 +2305,322 @@ class TestSeams:
         assert written.get(timeout=SECONDS).endswith("/acknowledged")
         assert written.get(timeout=SECONDS).endswith("/list_changed")
         server.disconnect(connection)
+
+
+class Gone(Exception):
+    """What a transport of somebody's raises; it is no OSError."""
+
+
+class Meeting(int):
+    """A size: two threads that subtract it do so at once, if they can."""
+
+    barrier = threading.Barrier(2)
+
+    def meet(self):
+        try:
+            self.barrier.wait(0.2)
+        except threading.BrokenBarrierError:
+            self.barrier.reset()
+
+    def __rsub__(self, other):
+        self.meet()
+        return other - int(self)
+
+
+def napping_server():
+    """A server with a tool that takes a moment, and says when it has begun."""
+    server = Server("s")
+    server.begun = threading.Event()
+
+    @server.tool
+    def nap(ctx: Context) -> str:
+        server.begun.set()
+        ctx.sleep(1.0)
+        return "rested"
+
+    return server
+
+
+class TestLifetimes:
+    """Each resource has one owner, which ends it whatever happens."""
+
+    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    def test_what_runs_when_a_server_closes_is_answered(self, era):
+        """close() refuses new requests; those that run have their time, and their
+        answers arrive."""
+        server = napping_server()
+        http = server.start_http()
+        with Client(http.url, protocol_version=era) as client:
+            call = client.start_call("nap")
+            assert server.begun.wait(SECONDS)
+            closer = started(http.close)
+            assert call.value(SECONDS) == "rested"
+            closer.join(SECONDS)
+            assert not closer.is_alive()
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has no SIGTERM")
+    def test_what_runs_at_sigterm_is_answered(self, tmp_path):
+        """Within the grace of run("http")."""
+        script = tmp_path / "server.py"
+        script.write_text(
+            "import time\nfrom mcp_lite import Server\nserver = Server('s')\n"
+            "@server.tool\ndef nap() -> str:\n    time.sleep(1)\n    return 'rested'\n"
+            "server.run('http', port=0)\n"
+        )
+        env = {**os.environ, "PYTHONPATH": HERE}
+        with subprocess.Popen(
+            [sys.executable, str(script)], stderr=subprocess.PIPE, env=env
+        ) as process:
+            url = re.search(rb"http://\S+", process.stderr.readline())[0].decode()
+            with Client(url) as client:
+                call = client.start_call("nap")
+                time.sleep(0.3)
+                process.terminate()
+                assert call.value(SECONDS) == "rested"
+            assert process.wait(SECONDS) == 0
+
+    def test_a_request_that_arrives_at_the_end(self):
+        """Idle connections are closed at once; a client sends its call again, or is
+        told that the server is gone."""
+        server = napping_server()
+        http = server.start_http()
+        with Client(http.url) as client:
+            client.ping()
+            begun = time.monotonic()
+            http.close()
+            assert time.monotonic() - begun < 2
+            with pytest.raises(mcp_lite.HttpFailure):
+                client.ping()
+
+    @pytest.mark.parametrize("version", LEGACY[1:])
+    def test_a_session_keeps_no_stream_of_a_ping(self, version):
+        """Only what a client can come back to is kept."""
+        with build_server().start_http() as http:
+            self.ping(http, version)
+
+    def ping(self, http, version):
+        """Many requests in a session, of which one has a stream."""
+        session = Web(http).open(version)
+        [kept] = http.endpoint.legacy.sessions.values()
+        for n in range(30):
+            assert session.post(request("ping", id=n))[0] == 200
+            assert session.post(request("logging/setLevel", {"level": "info"}, n))
+            assert session.post(call_legacy("add", n, a=n))[0] == 200
+        eventually(lambda: len(kept.streams) == 1, "the end of the streams")
+        call = call_legacy("count", to=2, meta={"progressToken": 1})
+        with session.stream("POST", call) as response:
+            events_of(response)
+        eventually(lambda: len(kept.streams) == 2, "the stream that is kept")
+
+    def test_a_session_that_has_ended_keeps_nothing(self):
+        """Its streams, which nobody can come back to, are forgotten."""
+        with build_server().start_http() as http:
+            session = Web(http).open()
+            call = call_legacy("count", to=2, meta={"progressToken": 1})
+            with session.stream("POST", call) as response:
+                events_of(response)
+            eventually(lambda: http.endpoint.legacy._kept, "the stream that is kept")
+            session.send("DELETE")
+            assert not http.endpoint.legacy._kept
+
+    def test_streams_of_text(self):
+        """serve() of what is no binary stream raises, and says what to do."""
+        peer = io.StringIO('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        with pytest.raises(TypeError, match="sys.stdin.buffer"):
+            started_future(Server("s").serve, peer, io.BytesIO()).result(SECONDS)
+        with pytest.raises(TypeError, match="sys.stdin.buffer"):
+            Client((io.BytesIO(), peer))
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_a_stream_of_something_else(self):
+        """Whatever ends the reading thread, serve() returns."""
+
+        class Odd(io.BytesIO):
+            def read1(self, size):
+                return "text"
+
+        serving = started(Server("s").serve, Odd(), io.BytesIO())
+        serving.join(SECONDS)
+        assert not serving.is_alive()
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    @pytest.mark.parametrize("broken", ["read", "write", "describe_end"])
+    def test_a_transport_with_exceptions_of_its_own(self, broken):
+        """A call that waits ends, and says what it was."""
+        server = Server("s")
+        begun = threading.Event()
+        over = threading.Event()
+
+        @server.tool
+        def wait() -> None:
+            begun.set()
+            over.wait(SECONDS)
+
+        class Radio(SocketTransport):
+            is_broken = False
+
+            def read(self):
+                data = super().read()
+                if self.is_broken and broken != "write":
+                    raise Gone("no signal")
+                return data
+
+            def write(self, data):
+                if self.is_broken and broken == "write":
+                    raise Gone("no signal")
+                super().write(data)
+
+            def describe_end(self, why):
+                if broken == "describe_end":
+                    raise Gone("no words")
+                return super().describe_end(why)
+
+        transport = Radio(server)
+        with Client(transport, timeout=SECONDS) as client:
+            call = client.start_call("wait")
+            waiting = started_future(call.result)
+            assert begun.wait(SECONDS)
+            transport.is_broken = True
+            if broken == "write":
+                with contextlib.suppress(ConnectionClosed):
+                    client.start_call("wait")
+            else:
+                shut(transport.theirs)
+            with pytest.raises(ConnectionClosed) as caught:
+                waiting.result(SECONDS)
+            over.set()
+        assert broken == "describe_end" or "no signal" in str(caught.value)
+
+    def test_two_threads_that_enter_one_client(self, tmp_path):
+        """One connects, the other one waits for it; one child, and nothing is left."""
+        script = tmp_path / "server.py"
+        pids = tmp_path / "pids"
+        script.write_text(
+            "import os\nfrom mcp_lite import Server\nserver = Server('s')\n"
+            f"print(os.getpid(), file=open({str(pids)!r}, 'a'))\n"
+            "server.add_tool(lambda: 'x', name='x')\nserver.run()\n"
+        )
+        before = set(threading.enumerate())
+        client = Client(str(script), env={"PYTHONPATH": HERE}, timeout=SECONDS)
+        entered = threading.Barrier(2)
+
+        def use():
+            with client:
+                value = client.call("x")
+                entered.wait(SECONDS)
+                return value
+
+        futures = [started_future(use) for _ in range(2)]
+        assert [future.result(SECONDS) for future in futures] == ["x", "x"]
+        client.close()
+        assert len(pids.read_text().split()) == 1
+        eventually(lambda: not set(threading.enumerate()) - before, "the threads' end")
+
+    def test_close_during_connect(self, tmp_path):
+        """It ends a connect() that waits, on any thread."""
+        script = tmp_path / "silent.py"
+        script.write_text("import sys\nprint('x', file=sys.stderr)\nsys.stdin.read()\n")
+        seen = threading.Event()
+        client = Client(str(script), timeout=SECONDS, stderr=lambda line: seen.set())
+        connecting = started_future(client.connect)
+        assert seen.wait(SECONDS)
+        client.close()
+        with pytest.raises(ConnectionClosed):
+            connecting.result(SECONDS)
+
+    def test_a_second_thread_in_result(self):
+        """It waits as long as it says, and its time-out does not end the call of the
+        first one; both get the same result."""
+        server = Server("s")
+        gate = threading.Event()
+
+        @server.tool
+        def wait() -> str:
+            gate.wait(SECONDS)
+            return "done"
+
+        with Client(server) as client:
+            call = client.start_call("wait")
+            first = started_future(call.value)
+            eventually(lambda: call._waiting.locked(), "the first one")
+            begun = time.monotonic()
+            with pytest.raises(Timeout):
+                call.result(0.2)
+            assert time.monotonic() - begun < 2
+            second = started_future(call.value, SECONDS)
+            gate.set()
+            assert first.result(SECONDS) == second.result(SECONDS) == "done"
+
+    def test_two_threads_that_put(self):
+        """An Inbox counts exactly, so that each put() returns."""
+        inbox = mcp_lite.Inbox("test")
+        size = Meeting(mcp_lite.MAX_QUEUED_BYTES - 1)
+        items = inbox._items
+
+        def put(item):
+            items.put(item)
+            size.meet()
+
+        inbox._items = types.SimpleNamespace(
+            put=put, get_nowait=items.get_nowait, qsize=items.qsize
+        )
+        for _ in range(4):
+            putters = [started(inbox.put, "x", size) for _ in range(2)]
+            for each in putters:
+                each.join(3)
+                assert not each.is_alive()
+
+    def test_a_listening_client_notices_a_dead_line(self, server, monkeypatch):
+        """Each connection of a client has TCP keep-alive: after a laptop's sleep, the
+        other end may be gone without a word."""
+        sockets = []
+        connect = http.client.HTTPConnection.connect
+
+        def note(connection):
+            connect(connection)
+            sockets.append(connection.sock)
+
+        monkeypatch.setattr(http.client.HTTPConnection, "connect", note)
+        with server.start_http() as web, Client(web.url) as client, client.listen():
+            assert sockets
+            for sock in sockets:
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                if hasattr(socket, "TCP_KEEPIDLE"):
+                    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+                    idle, every, count = (
+                        sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+                        for name in names
+                    )
+                    assert idle + every * count <= 120
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_who_waits_for_an_answer_lets_others_run(self, over_http):
+        """A function that asks a client of a session does not count for max_workers
+        until the answer is there, as in the modern era, where it is over then."""
+        server = Server("s", max_workers=1)
+        asked = threading.Event()
+        answered = threading.Event()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("?", FORM)["action"]
+
+        @server.tool
+        def add(a: int) -> int:
+            return a + 1
+
+        def decline(params):
+            asked.set()
+            answered.wait(2 * SECONDS)
+            return {"action": "decline"}
+
+        options = {"protocol_version": "2025-11-25", "on_elicit": decline}
+        with client_at(server, over_http, **options) as client:
+            calls = [client.start_call("ask") for _ in range(3)]
+            assert asked.wait(SECONDS)
+            assert client.start_call("add", {"a": 1}).value(SECONDS) == 2
+            answered.set()
+            assert [call.value(SECONDS) for call in calls] == ["decline"] * 3
 
 
 TOO_MUCH = "too deep, too large or too much work for the schema"
@@ -4616,9 +4942,10 @@ class TestServerInProcess:
 
         @server.tool
         def work(ctx: Context) -> str:
+            # While it waits for the answer, another one may run.
+            ctx.elicit("who?", FORM)
             running.append(1)
             most.append(len(running))
-            ctx.elicit("who?", FORM)
             ctx.sleep(0.01)
             running.pop()
             return "done"
@@ -8083,16 +8410,17 @@ class TestHttpServer:
             assert told["params"]["progress"] == 2 and "worked" in str(answer["result"])
             assert ended == ["cancelled", "done"]
 
-    def test_a_cancellation_before_there_is_a_stream(self, web, monkeypatch):
+    def test_a_cancellation_as_soon_as_there_is_a_request(self, web, monkeypatch):
         """The POST that brought the request ends, without an answer."""
         session = Web(web).open()
+        prepare = mcp_lite.Session.prepare
 
-        class Late(mcp_lite.SessionStream):
-            def __init__(self, *given):
+        def cancel_first(self, exchange, event):
+            if isinstance(event, mcp_lite.Request) and event.method == CALL:
                 assert session.post(cancelled(1))[0] == 202
-                super().__init__(*given)
+            prepare(self, exchange, event)
 
-        monkeypatch.setattr(mcp_lite, "SessionStream", Late)
+        monkeypatch.setattr(mcp_lite.Session, "prepare", cancel_first)
         with session.stream("POST", call_legacy("wait", 1)) as response:
             events = events_of(response)
         assert [event["message"] for event in events if event["message"]] == []
