@@ -238,10 +238,18 @@ import re
 import sys
 import threading
 import time
-from collections import deque, namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import ChainMap, deque, namedtuple
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
@@ -782,9 +790,14 @@ def encode_text(value: object) -> str:
 
 
 def encode_message(message: object) -> bytes:
-    """Encode a message as one line of UTF-8, without its end. Raises as encode_json()
-    does, and ValueError for a lone surrogate."""
-    return encode_json(message).encode("utf-8")
+    """Encode a message as one line of UTF-8, without its end. Half a surrogate pair, as
+    os.listdir() returns for a byte that is not UTF-8, becomes U+FFFD. Raises as
+    encode_json() does."""
+    text = encode_json(message)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return re.sub("[\ud800-\udfff]", "\ufffd", text).encode("utf-8")
 
 
 def unread_answer(line: bytes) -> Json:
@@ -2860,6 +2873,7 @@ class Connection:
 
 MAX_STEPS = 1_000_000  # steps that any value may cost: less than a second of work
 STEPS_EACH = 4  # further steps for each character of a large value
+STEPS_OF_ATTEMPT = 16  # steps that it costs to try one alternative of a hint
 MAX_ERRORS = 20  # errors reported for one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names that get a suggestion
 MAX_KNOWN = 20  # names that a suggestion is chosen from
@@ -2869,7 +2883,9 @@ MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
     # A part of a pattern: the places in a text where it may begin -> where it may end.
-    Way = Callable[[str, Set[int], "_Validator"], Set[int]]
+    Way = Callable[[str, Set[int], "Meter"], Set[int]]
+    # convert(value, its place, the conversion as a whole) -> the Python value
+    Conversion = Callable[[Any, Any, "_Run"], Any]
     Failures = Iterator["_Failure"]
 
 
@@ -2929,16 +2945,16 @@ class Schema:
             return
         if not isinstance(schema, dict):
             raise ValueError(f"{place}: expected a schema, got {show(schema)}")
-        # A WireType (section Functions) may check values by more keywords than it
-        # shows; with `hidden` None, by none at all.
-        hidden = getattr(schema, "hidden", {})
-        checked = {} if hidden is None else {**schema, **hidden}
-        rules = self._check_keywords(place, checked)
+        if getattr(schema, "is_model", False):
+            # A model (section Functions) has checked its values, by rules of its own.
+            self.rules[id(schema)] = _BOOLEANS[id(True)]
+            return
+        rules = self._check_keywords(place, schema)
         base = self._name(schema, base)
-        self.rules[id(schema)] = (base, fitting_types(checked), rules)
-        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & checked.keys():
-            self._references.append((schema, checked[keyword]))
-        for steps, inner in inner_schemas(checked):
+        self.rules[id(schema)] = (base, fitting_types(schema), rules)
+        for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys():
+            self._references.append((schema, schema[keyword]))
+        for steps, inner in inner_schemas(schema):
             self._waiting.append((".".join((place, *steps)), inner, base))
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
@@ -3012,43 +3028,38 @@ class Schema:
         """Check a value. Returns the texts of its errors; see validate()."""
         return describe_failures(self.failures(value))
 
-    def failures(self, value: object, most: int = MAX_ERRORS) -> list[_Failure]:
-        """Check a value. Returns the failures, at most `most`."""
+    def failures(self, value: object) -> list[_Failure]:
+        """Check a value. Returns the failures, at most MAX_ERRORS."""
         try:
             failures = _Validator(self, value).check(self.root, value, None)
-            return list(itertools.islice(failures, most))
+            return list(itertools.islice(failures, MAX_ERRORS))
         except (RecursionError, OverflowError, ValueError):
-            text = "too deep, too large or too much work for the schema"
-            return [_Failure(None, text, None, _NOT_SHOWN)]
+            return [_Failure(None, _TOO_MUCH)]
 
+
+# Markers and texts of failures.
+_NOT_SHOWN = object()
+_ANY_OF = "expected any of {}"
+_UNKNOWN = "unknown"
+_MISSING = "required, but missing"
+_TOO_MUCH = "too deep, too large or too much work for the schema"
 
 # One reason why a value does not fit. `path` is the place: None at the root, elsewhere
-# (path of the value around it, key). The error's text is `text` with the keyword's
-# `argument` in place of {}. It ends with `value`, unless that is _NOT_SHOWN.
-_Failure = namedtuple("_Failure", "path text argument value")
+# (path of the value around it, key). The error's text is `text`, with `argument` in
+# place of {} unless that is _NOT_SHOWN. It ends with `value`, unless that is.
+_Failure = namedtuple(
+    "_Failure", "path text argument value", defaults=(_NOT_SHOWN, _NOT_SHOWN)
+)
 
 
-class _Validator:
-    """One validation: check() descends through the value and the subschemas.
+class Meter:
+    """Adds up the work that one value from a stranger costs."""
 
-    Most other methods implement one keyword each; where one expression is enough, the
-    table _KEYWORDS has a lambda. A method of two arguments takes a value and the
-    keyword's argument, and returns whether the value fits. A method of four arguments
-    also takes the schema around the keyword and the value's path, and yields failures.
-    """
+    is_large = False
 
-    def __init__(self, schema: Schema, value: object) -> None:
-        self.schema = schema
+    def __init__(self, value: object) -> None:
         self.left = MAX_STEPS
         self.value = value
-        self.is_large = False
-        # The URIs of the documents that check() has entered, the outermost first.
-        self.scope: tuple[str, ...] = ("",)
-        # The members evaluated so far, as (id() of their owner, key); empty unless
-        # Schema.tracks is true.
-        self.evaluated: list[tuple[int, Any]] = []
-        # The length of `evaluated` when the check of the current schema began.
-        self.start = 0
 
     def spend(self, steps: int) -> None:
         """Pay for work, in advance. Raises OverflowError if the work exceeds what the
@@ -3058,7 +3069,28 @@ class _Validator:
             self.is_large = True
             self.left += STEPS_EACH * len(repr(self.value))
         if self.left < 0:
-            raise OverflowError
+            raise OverflowError("too much work")
+
+
+class _Validator(Meter):
+    """One validation: check() descends through the value and the subschemas.
+
+    Most other methods implement one keyword each; where one expression is enough, the
+    table _KEYWORDS has a lambda. A method of two arguments takes a value and the
+    keyword's argument, and returns whether the value fits. A method of four arguments
+    also takes the schema around the keyword and the value's path, and yields failures.
+    """
+
+    def __init__(self, schema: Schema, value: object) -> None:
+        super().__init__(value)
+        self.schema = schema
+        # The URIs of the documents that check() has entered, the outermost first.
+        self.scope: tuple[str, ...] = ("",)
+        # The members evaluated so far, as (id() of their owner, key); empty unless
+        # Schema.tracks is true.
+        self.evaluated: list[tuple[int, Any]] = []
+        # The length of `evaluated` when the check of the current schema began.
+        self.start = 0
 
     def check(self, schema: Any, value: Any, path: Any) -> Failures:
         base, _, rules = self.schema.rules[id(schema)]
@@ -3105,7 +3137,7 @@ class _Validator:
         """Check a member to which no other keyword of the schema applies."""
         if rest is False and isinstance(value, dict):
             known = schema.get("properties", ())
-            yield _Failure((path, key), _UNKNOWN, known, _NOT_SHOWN)
+            yield _Failure((path, key), _UNKNOWN, known)
         else:
             yield from self.member(rest, value, key, path)
 
@@ -3161,34 +3193,11 @@ class _Validator:
         attempts = [self.attempt(each, value, path) for each in schemas]
         fitting = attempts.count([])
         if not fitting:
-            yield from self.nearest(attempts, path)
+            self.spend(20 * len(attempts))
+            yield from nearest(attempts, path)
         if fitting > most:
             text = "matches {} alternatives of `oneOf`, must match one"
-            yield _Failure(path, text, fitting, _NOT_SHOWN)
-
-    def nearest(
-        self,
-        attempts: list[list[_Failure]],
-        path: Any,
-    ) -> list[_Failure]:
-        """Return the failures to report when no alternative fits.
-
-        If each alternative has just one failure, at `path` itself, a single failure
-        names all alternatives. Otherwise the nearest alternative is reported: an
-        alternative that fails only further inside comes first, then fewer failures.
-        """
-        self.spend(20 * len(attempts))
-        are_alike = all(len(each) == 1 and each[0].path is path for each in attempts)
-        if are_alike:
-            texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
-            return [
-                attempts[0][0]._replace(text=_ANY_OF, argument=[*dict.fromkeys(texts)])
-            ]
-
-        def distance(failures: list[_Failure]) -> tuple[bool, int]:
-            return any(each.path is path for each in failures), len(failures)
-
-        return min(attempts, key=distance)
+            yield _Failure(path, text, fitting)
 
     def if_(self, value: Any, condition: Any, schema: Json, path: Any) -> Failures:
         branch = "else" if self.attempt(condition, value, path) else "then"
@@ -3199,13 +3208,12 @@ class _Validator:
         from fractions import Fraction
 
         # Floats are taken as they are written: in decimal, 0.3 is a multiple of 0.1.
-        exact, divisor = map(Fraction, (repr(value), repr(step)))
+        exact, divisor = map(Fraction, (str(value), str(step)))
         self.spend(20 + (exact.numerator.bit_length() >> 4))
         return exact % divisor == 0
 
     def matches(self, text: str, pattern: str) -> bool:
-        everywhere = set(range(len(text) + 1))
-        return bool(self.schema.patterns[pattern](text, everywhere, self))
+        return search_pattern(self.schema.patterns[pattern], self, text)
 
     # Arrays.
     def prefix_items(self, value: Any, first: Any, schema: Json, path: Any) -> Failures:
@@ -3265,7 +3273,7 @@ class _Validator:
     def required(self, value: Json, names: Any, schema: Json, path: Any) -> Failures:
         for name in names:
             if name not in value:
-                yield _Failure((path, name), "required, but missing", None, _NOT_SHOWN)
+                yield _Failure((path, name), _MISSING)
 
     def depends(self, value: Json, rules: Json, schema: Json, path: Any) -> Failures:
         for name, rule in rules.items():
@@ -3275,10 +3283,23 @@ class _Validator:
                 yield from self.check(rule, value, path)
 
 
-# Markers and texts of failures.
-_NOT_SHOWN = object()
-_ANY_OF = "expected any of {}"
-_UNKNOWN = "unknown"
+def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
+    """Return the failures to report when no alternative fits the value at `path`.
+
+    If each alternative has just one failure, at `path` itself, a single failure names
+    all alternatives. Otherwise the nearest alternative is reported: an alternative that
+    fails only further inside comes first, then fewer failures.
+    """
+    if all(len(each) == 1 and each[0].path is path for each in attempts):
+        texts = [_expected(each[0]) for each in attempts]
+        if all(text.startswith("expected ") for text in texts):
+            nouns = list(dict.fromkeys(text[len("expected ") :] for text in texts))
+            return [attempts[0][0]._replace(text=_ANY_OF, argument=nouns)]
+
+    def distance(failures: list[_Failure]) -> tuple[bool, int]:
+        return any(each.path is path for each in failures), len(failures)
+
+    return min(attempts, key=distance)
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
@@ -3294,7 +3315,9 @@ def describe_failures(failures: list[_Failure]) -> list[str]:
 def _expected(failure: _Failure) -> str:
     if failure.text is _ANY_OF:
         return ("expected " + " or ".join(listed(failure.argument)))[:MAX_PLACE]
-    text: str = failure.text.format(show(failure.argument, 300))
+    text: str = failure.text
+    if failure.argument is not _NOT_SHOWN:
+        text = text.format(show(failure.argument, 300))
     return text
 
 
@@ -3303,13 +3326,27 @@ def _describe(failure: _Failure) -> str:
     text = _expected(failure)
     if failure.value is not _NOT_SHOWN:
         text += f", got {show(failure.value)}"
-    place = ""
-    path = failure.path
-    while path and len(place) < MAX_PLACE:
+    return at_place(failure.path) + text
+
+
+def steps(path: Any) -> list[Any]:
+    """Return the keys of a path, the outermost first."""
+    keys: deque[Any] = deque()
+    while path:
         path, key = path
-        step = f".{printable(key[:200])}" if isinstance(key, str) else f"[{key}]"
-        place = step + place
-    return f"{place.lstrip('.')}: {text}" if place else text
+        keys.appendleft(key)
+    return list(keys)
+
+
+def at_place(path: Any) -> str:
+    """Return the beginning of an error's text: `a.b[0]: `; nothing at the root."""
+    place = ""
+    for key in steps(path):
+        step = f"[{key}]"
+        if isinstance(key, str):
+            step = "." + printable(key[:200])
+        place += step
+    return place and place[-MAX_PLACE:].lstrip(".") + ": "
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -3356,7 +3393,7 @@ def _size(value: object) -> int:
     return len(value) >> 6 if isinstance(value, str) else 0
 
 
-def _has_type(run: _Validator, value: object, names: Any) -> bool:
+def _has_type(run: Meter, value: object, names: Any) -> bool:
     kind = json_type(value)
     return kind in names or (kind == "integer" and "number" in names)
 
@@ -3379,6 +3416,11 @@ def compile_pattern(pattern: str) -> Way:
     # This rejects an invalid pattern.
     re.compile("".join(tokens), re.ASCII)
     return _parse(iter(tokens))
+
+
+def search_pattern(way: Way, run: Meter, text: str, pattern: str = "") -> bool:
+    """Return whether a compiled pattern matches somewhere in a text."""
+    return bool(way(text, set(range(len(text) + 1)), run))
 
 
 def _parse(tokens: Iterator[str]) -> Way:
@@ -3407,9 +3449,7 @@ def _parse(tokens: Iterator[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(
-    piece: re.Pattern[str], text: str, places: set[int], run: _Validator
-) -> set[int]:
+def _take(piece: re.Pattern[str], text: str, places: set[int], run: Meter) -> set[int]:
     """Return the places after one character or anchor."""
     # The call costs as much as two places.
     run.spend(2 + len(places))
@@ -3418,7 +3458,7 @@ def _take(
 
 
 def _either(
-    sequences: list[list[Way]], text: str, places: set[int], run: _Validator
+    sequences: list[list[Way]], text: str, places: set[int], run: Meter
 ) -> set[int]:
     ends: set[int] = set()
     for sequence in sequences:
@@ -3432,7 +3472,7 @@ def _either(
 
 
 def _repeat(
-    way: Way, least: int, most: int, text: str, places: set[int], run: _Validator
+    way: Way, least: int, most: int, text: str, places: set[int], run: Meter
 ) -> set[int]:
     ends = set() if least else set(places)
     for count in range(1, most + 1):
@@ -3447,7 +3487,7 @@ def _repeat(
 
 
 def _look_ahead(
-    way: Way, wanted: bool, text: str, places: set[int], run: _Validator
+    way: Way, wanted: bool, text: str, places: set[int], run: Meter
 ) -> set[int]:
     return {at for at in places if bool(way(text, {at}, run)) == wanted}
 
@@ -3762,7 +3802,7 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 # older revision gets text instead. Functions and type hints belong to the next section.
 
 
-def _base64(data: bytes) -> str:
+def _base64(data: bytes | bytearray | memoryview) -> str:
     import binascii
 
     return binascii.b2a_base64(data, newline=False).decode("ascii")
@@ -3784,8 +3824,8 @@ def parse_text(text: str) -> Any:
 
 
 def _members(value: Any) -> Json | None:
-    """Return the members of an instance of a dataclass, an attrs class or a NamedTuple,
-    by their names on the wire. Return None for any other value."""
+    """Return the members of a mapping, or of an instance of a dataclass, an attrs class
+    or a NamedTuple, by their names on the wire. Return None for any other value."""
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
     described = getattr(value, "__attrs_attrs__", None)
@@ -3793,43 +3833,80 @@ def _members(value: Any) -> Json | None:
         from dataclasses import fields
 
         described = fields(value)
-    if described is None:
-        return None
-    # An attrs class has an alias for each field, `x` for `_x`: its constructor's name.
-    return {
-        getattr(each, "alias", each.name): getattr(value, each.name)
-        for each in described
-    }
+    if described is not None:
+        # An attrs class has an alias for each field, `x` for `_x`: its constructor's
+        # name.
+        return {
+            getattr(each, "alias", each.name): getattr(value, each.name)
+            for each in described
+        }
+    # A row of sqlite3 and a DataFrame are mappings, but not for isinstance().
+    if hasattr(value, "keys") and hasattr(value, "__getitem__"):
+        return dict(value)
+    return None
 
 
-def to_plain(value: Any) -> Any:
+# The values of these classes are JSON already. So are floats below infinity, which NaN
+# is not.
+_PLAIN = {str, int, bool, type(None)}
+_INFINITY = float("inf")
+BYTES = (bytes, bytearray, memoryview)
+# What becomes an array. Anything else that can be iterated may be more than its items.
+_ARRAYS = (tuple, deque, range, list, KeysView, ValuesView, ItemsView, Iterator)
+
+
+def to_plain(value: Any, path: Any = None) -> Any:
     """Convert a Python value to the types of JSON. The result fits the schema by which
     HintReader describes the value's class.
 
-    Raises TypeError if the value, or a value inside it, has no form in JSON.
+    Raises TypeError or ValueError, with the place, if the value, or a value inside it,
+    has no form in JSON. `path` is the place of the value, as in a _Failure.
     """
-    if value is None or type(value) in (str, int, float, bool):
+    kind = type(value)
+    if kind in _PLAIN or (kind is float and abs(value) < _INFINITY):
         return value
-    if hasattr(type(value), "__members__"):  # a member of an Enum
-        return to_plain(value.value)
-    if isinstance(value, (str, int, float)):
-        return value
-    members = value if isinstance(value, Mapping) else _members(value)
-    if members is not None:
-        return {str(to_plain(key)): to_plain(each) for key, each in members.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(each) for each in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(to_plain, value), key=encode_json)
+    if kind is dict:
+        plain = {}
+        for key, item in value.items():
+            name = key if type(key) is str else str(to_plain(key, path))
+            plain[name] = to_plain(item, (path, name))
+        return plain
+    if kind is list:
+        kinds = set(map(type, value))
+        # A long list of numbers, or of texts, needs no further look.
+        if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < _INFINITY):
+            return list(value)
+        return [to_plain(item, (path, at)) for at, item in enumerate(value)]
+    if isinstance(value, float) and not abs(value) < _INFINITY:
+        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
+        return value
+    return to_plain(_simpler(value, path), path)
+
+
+def _simpler(value: Any, path: Any) -> Any:
+    """Convert a value to one of a simpler class. Raises TypeError as to_plain() does."""
+    if hasattr(type(value), "__members__"):  # a member of an Enum
+        return value.value
+    if isinstance(value, BYTES):
+        return _base64(value)
+    if hasattr(value, "tolist"):  # an array or a number of numpy, a Series of pandas
+        return value.tolist()
+    members = _members(value)
+    if members is not None:
+        return members
+    if isinstance(value, _ARRAYS) and not hasattr(value, "read"):  # not a file
+        return list(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(to_plain, value), key=encode_json)
     for base in type(value).__mro__:
         row = SCALARS.get(class_name(base))
         if row is not None and row.encode is not None:
             return row.encode(value)
-    if isinstance(value, Iterable):  # a range, a deque, the keys of a dict
-        return [to_plain(each) for each in value]
-    raise TypeError(f"a value of class {type(value).__name__} has no JSON form")
+    name = type(value).__name__
+    raise TypeError(f"{at_place(path)}a value of class {name} has no JSON form")
 
 
 def class_name(cls: type) -> str:
@@ -3872,10 +3949,14 @@ def _encode_duration(value: Any) -> str:
     return f"{sign}PT{seconds}S"
 
 
-# How the wire represents a class that is not a container: `schema`; `expected`, the
-# noun for error texts, or "" if values need no conversion; parse(class, wire) ->
-# value; and encode(value) -> wire, or None if the value is JSON already. For
-# containers, see _GENERICS in the section Functions.
+class Misfit(ValueError):
+    """A value from the wire that does not fit: Misfit("expected integer", value)."""
+
+
+# How the wire represents a class that is not a container: `schema`; `expected`, for
+# error texts; parse(class, wire) -> value, or one of REFUSALS; and encode(value) ->
+# wire, or None if the value is JSON already. For containers, see _GENERICS in the
+# section Functions.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -3886,46 +3967,61 @@ _Scalar = namedtuple(
 def _iso_scalar(form: str, expected: str) -> Any:
     return _Scalar(
         {"type": "string", "format": form},
-        expected,
+        f"expected {expected}",
         # Before Python 3.11, fromisoformat() does not accept Z.
         lambda cls, wire: cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire)),
         lambda value: value.isoformat(),
     )
 
 
+# As text, a Decimal keeps its digits, but models send numbers, too. Its exponent is
+# limited: written out, 1E+999999999 would fill the memory.
+_DECIMAL = r"^-?\d+(\.\d+)?([Ee][+-]?\d{1,4})?$"
+
+
+def _parse_decimal(cls: Any, wire: Any) -> Any:
+    if not re.match(_DECIMAL, str(wire)):
+        raise ValueError(wire)
+    return cls(str(wire))
+
+
 SCALARS = {
-    **dict.fromkeys(("object", "Any", "a TypeVar"), _Scalar({})),
-    **dict.fromkeys(("NoneType", "a NoneType"), _Scalar({"type": "null"})),
+    **dict.fromkeys(
+        ("NoneType", "a NoneType"),
+        _Scalar({"type": "null"}, parse=lambda cls, wire: wire),
+    ),
     "str": _Scalar({"type": "string"}),
     "bool": _Scalar({"type": "boolean"}),
-    "int": _Scalar({"type": "integer"}, "integer"),
-    "float": _Scalar({"type": "number"}, "number"),
-    "bytes": _Scalar(
-        {"type": "string", "contentEncoding": "base64"},
-        "base64",
-        lambda cls, wire: _parse_base64(wire),
-        _base64,
+    "int": _Scalar({"type": "integer"}),
+    "float": _Scalar({"type": "number"}),
+    **dict.fromkeys(
+        ("bytes", "bytearray"),
+        _Scalar(
+            {"type": "string", "contentEncoding": "base64"},
+            "expected base64",
+            lambda cls, wire: cls(_parse_base64(wire)),
+        ),
     ),
     "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
     "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
     "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
         {"type": "string", "format": "duration"},
-        "an ISO 8601 duration, such as PT90S",
+        "expected an ISO 8601 duration, such as PT90S",
         _parse_duration,
         _encode_duration,
     ),
-    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", encode=str),
-    **dict.fromkeys(
-        ("pathlib.Path", "pathlib.PurePath"),
-        _Scalar({"type": "string"}, "a path", encode=str),
+    "uuid.UUID": _Scalar(
+        {"type": "string", "format": "uuid"}, "expected a UUID", encode=str
     ),
-    # As text, a Decimal keeps its digits. Its exponent is limited: written out,
-    # 1E+999999999 would fill the memory.
+    **dict.fromkeys(
+        ("pathlib.Path", "pathlib.PurePath"), _Scalar({"type": "string"}, encode=str)
+    ),
     "decimal.Decimal": _Scalar(
-        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"},
-        "a number",
-        encode=str,
+        {"anyOf": [{"type": "number"}, {"type": "string", "pattern": _DECIMAL}]},
+        "expected a number",
+        _parse_decimal,
+        str,
     ),
 }
 
@@ -4185,7 +4281,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
             "mimeType": mime_type or value["mimeType"],
             "blob": value["data"],
         }
-    if isinstance(value, bytes):
+    if isinstance(value, BYTES):
         return {
             "uri": uri,
             "mimeType": mime_type or "application/octet-stream",
@@ -4264,82 +4360,110 @@ def value_of(result: Json) -> Any:
 # This section describes a Python function for the wire, and binds arguments to it:
 #     read_parameters   a function -> its parameters, with their hints and defaults
 #     HintReader        a hint -> a WireType: a JSON Schema, and a conversion
+#     from_wire         a WireType and a JSON value -> the Python value, or all failures
 #     parse_doc         a docstring -> the descriptions of the function and parameters
-#     Signature         the three together; a call's arguments -> keyword arguments
+#     Signature         these together; a call's arguments -> keyword arguments
 #     Output            a returned value -> a result
 #     UriTemplate       a URI -> arguments
 # Most of this work happens once, at registration; a call runs only Signature.bind(),
 # Output.result() and UriTemplate.match(). HintReader recognises hints by their names
 # and attributes, so it need not import the modules that define them.
+#
+# A conversion checks what it converts, in one pass, and names every place that is
+# wrong. The schema beside it is what the peer reads:
+#
+#     hint --describe()--> WireType  {"type": "array", "items": {...}} --> tools/list
+#                             |
+#     arguments -------> from_wire() --> keyword arguments, or InvalidParams:
+#                                        "xs[1]: expected integer, got \"a\"; ..."
 
 MAX_URI = 2_048  # characters of a URI that is matched with a template
+NEAR = 0.75  # how alike an unknown argument and a known one are that may be mixed up
 
 # Marks a required parameter; None marks an optional one without a default.
 REQUIRED = object()
 
-# A parameter of a function, or a member of a class. The hint may be text.
+# A parameter of a function, or a member of a class. The hint may be text. The default
+# may be a Param, or a pydantic Field.
 _Parameter = namedtuple("_Parameter", "name hint default")
 
-
-def find_function(fn: Any) -> Any:
-    """Return the Python function, or the method, behind a callable.
-
-    Raises TypeError for a callable that is not written in Python.
-    """
-    while hasattr(fn, "__wrapped__"):
-        fn = fn.__wrapped__
-    if callable(fn) and not hasattr(fn, "__code__"):
-        fn = fn.__call__
-    code = getattr(fn, "__code__", None)
-    # PyPy's built-in functions have a code object, too, but of another type.
-    if type(code) is not type(find_function.__code__):
-        raise TypeError("expected a Python function; write one that calls this")
-    return fn
+# A callable: its parameters, its return hint, the names that its hints may use, and
+# whether it has **kwargs.
+_Callable = namedtuple("_Callable", "parameters returns names is_open")
 
 
-def read_parameters(
-    fn: Any,
-    bound: int = 0,
-    open_ended: bool = False,
-) -> tuple[list[_Parameter], Any, Json]:
-    """Read the signature of a callable. Returns its parameters, its return hint, and
-    the names that its hints may use.
+def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
+    """Read the signature of a callable. Returns a _Callable.
 
     bound: the number of leading parameters to leave out
     open_ended: whether the callable may have **kwargs; they are left out, too
 
-    This reads the code object: `inspect` would add 5 to 11 ms to a server's start.
-    Raises TypeError as find_function() does, for a method without its object, and for
-    parameters that cannot be given by name.
+    Raises TypeError for a method without its object or class, and for parameters that
+    cannot be given by name.
     """
-    fn = find_function(fn)
-    if hasattr(fn, "__func__"):
-        fn = fn.__func__
-        bound = 1
-    code = fn.__code__
-    # The flag 4 stands for *args, 8 for **kwargs.
-    refused = 4 if open_ended else 12
-    if code.co_flags & refused or code.co_posonlyargcount > bound:
+    function = getattr(fn, "__func__", fn)
+    is_decorated = hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
+    # PyPy's built-in functions have a code object, too, but of another type.
+    is_plain = type(function) is type(read_parameters) and not is_decorated
+    if is_plain:
+        bound += function is not fn
+    read = _read_code(function, bound) if is_plain else _read_signature(fn)
+    if read.is_open and not open_ended or None in read.parameters:
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
             "give each parameter a name (with an input_schema, **kwargs will do)"
         )
+    return read
+
+
+def _read_code(fn: Any, bound: int) -> Any:
+    """Read the code object of a function: `inspect` would add 5 to 11 ms to a server's
+    start. A parameter without a name on the wire is None."""
+    code = fn.__code__
     # The positional names come first, then the keyword-only ones, then local ones.
     names = code.co_varnames
     count = code.co_argcount + code.co_kwonlyargcount
-    if not bound and names[:1] == ("self",):
+    if not bound and names[:1] in (("self",), ("cls",)):
         raise TypeError(
-            "self: this method has no object yet; make one, and register its method"
+            f"{names[0]}: this method has no object or class yet; make one, and "
+            "register its method"
         )
     last = fn.__defaults__ or ()
     defaults = dict(zip(names[code.co_argcount - len(last) :], last))
     defaults.update(fn.__kwdefaults__ or {})
     hints = fn.__annotations__
-    parameters = [
+    parameters: list[Any] = [
         _Parameter(name, hints.get(name, object), defaults.get(name, REQUIRED))
         for name in names[bound:count]
     ]
-    return parameters, hints.get("return", object), fn.__globals__
+    # The flag 4 stands for *args, 8 for **kwargs.
+    if code.co_flags & 4 or code.co_posonlyargcount > bound:
+        parameters.append(None)
+    returns = hints.get("return", object)
+    return _Callable(parameters, returns, fn.__globals__, code.co_flags & 8)
+
+
+def _read_signature(fn: Any) -> Any:
+    """Do the same for a callable that is no function, such as a partial(), or that
+    wraps another one, or has a __signature__."""
+    import inspect
+
+    # A partial() may name a function that it wraps, but has fewer parameters.
+    signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
+    parameters: list[Any] = []
+    kinds = set()
+    for each in signature.parameters.values():
+        kinds.add(int(each.kind))
+        default = REQUIRED if each.default is each.empty else each.default
+        parameters.append(_Parameter(each.name, each.annotation, default))
+    # The kind 0 is positional-only, 2 *args, 4 **kwargs.
+    if 4 in kinds:
+        parameters.pop()
+    if kinds & {0, 2}:
+        parameters.append(None)
+    module = sys.modules.get(getattr(fn, "func", fn).__module__)
+    names = getattr(module, "__dict__", {})
+    return _Callable(parameters, signature.return_annotation, names, 4 in kinds)
 
 
 def _read_class(cls: Any) -> list[_Parameter]:
@@ -4349,9 +4473,9 @@ def _read_class(cls: Any) -> list[_Parameter]:
     Raises TypeError for any other class.
     """
     if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__"):
-        return read_parameters(cls.__init__, 1)[0]
+        return list(read_parameters(cls.__init__, 1).parameters)
     if hasattr(cls, "_field_defaults"):
-        return read_parameters(cls.__new__, 1)[0]
+        return list(read_parameters(cls.__new__, 1).parameters)
     if not hasattr(cls, "__total__"):
         raise TypeError(
             f"{getattr(cls, '__name__', cls)} has no JSON Schema; use a plain type, an "
@@ -4360,39 +4484,165 @@ def _read_class(cls: Any) -> list[_Parameter]:
     hints = cls.__annotations__
     # In Python 3.8, a TypedDict does not say which of its keys are required.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
-    return [
-        _Parameter(name, hint, REQUIRED if name in required else None)
-        for name, hint in hints.items()
-    ]
-
-
-_OPEN: Json = {}
+    defaults = {**dict.fromkeys(hints), **dict.fromkeys(required, REQUIRED)}
+    return [_Parameter(name, hints[name], defaults[name]) for name in hints]
 
 
 class WireType(Json):
     """A Python type as the wire has it: the dict is the JSON Schema of its values.
 
-    convert: makes the Python value from a JSON value that fits the schema; it may still
-        raise one of REFUSALS
-    cls: the class that is described, if any
-    hidden: keywords that Schema adds to the dict when it checks values; None if Schema
-        checks nothing, since convert() checks the values
+    convert: convert(wire, path, run) makes the Python value of a JSON value, which has
+        the `type` of the schema. It raises one of REFUSALS for a value that does not
+        fit. For the values inside a container it calls run.convert()
+    expected: for the error text, in place of that of convert()
+    is_model: whether convert() checks everything, and the schema is not ours
     """
 
-    # The pydantic Field with the parameter's default, if there is one.
-    field: Any = None
+    # The class whose values are the same in Python and JSON, if there is one.
+    same: type | None = None
 
     def __init__(
         self,
         schema: Json,
-        convert: Callable[[Any], Any] = lambda wire: wire,
-        cls: type | None = None,
-        hidden: Json | None = _OPEN,
+        convert: Conversion = lambda wire, *_: wire,
+        expected: str = "",
+        is_model: bool = False,
     ) -> None:
         super().__init__(schema)
         self.convert = convert
-        self.cls = cls
-        self.hidden = hidden
+        self.expected = expected
+        self.is_model = is_model
+        # The type of its values, where we check it.
+        self.kind = "" if is_model else schema.get("type", "")
+        # Rows of _KEYWORDS with their arguments, for the converted value.
+        self.limits: list[tuple[Any, Any]] = []
+
+    def limit(self, keyword: str, argument: Any) -> None:
+        """Add a keyword to the schema, and to what is checked."""
+        row = _KEYWORDS.get(keyword, _OTHER)
+        if keyword == "pattern":
+            argument = getattr(argument, "pattern", argument)
+            way = Schema({keyword: argument}).patterns[argument]
+            row = row._replace(apply=partial(search_pattern, way))
+        # A date, say, is checked, but JSON Schema cannot express it.
+        if isinstance(argument, (str, int, float, list)):
+            self[keyword] = argument
+        if row.apply is not None:
+            self.limits.append((row, argument))
+            self.same = None
+
+
+class _Enough(Exception):
+    """MAX_ERRORS failures have been recorded: the rest of the value is not looked at."""
+
+
+class _Run(Meter):
+    """One conversion: WireTypes descend through the value, and failures add up.
+
+    Some models and clients send numbers, lists and objects as JSON in text. Unless the
+    run is strict, a text that does not fit is decoded and converted again.
+    """
+
+    is_strict = False
+
+    def __init__(self, value: object) -> None:
+        super().__init__(value)
+        self.failures: list[_Failure] = []
+
+    def convert(self, described: WireType, wire: Any, path: Any) -> Any:
+        """Convert the value at `path`. If it fails, record why, and return None."""
+        self.left -= 1
+        if self.left < 0:
+            self.spend(0)
+        if type(wire) is described.same:
+            return wire
+        try:
+            return self.fit(described, wire, path)
+        except REFUSALS as error:
+            refusal: Exception = error
+        if isinstance(wire, str) and not self.is_strict:
+            decoded = parse_text(wire)
+            has_parts = isinstance(decoded, (dict, list))
+            # To a model, a text is another value than the number in it.
+            if has_parts or not described.is_model:
+                try:
+                    return self.fit(described, decoded, path)
+                except REFUSALS as error:
+                    # Otherwise the failure quotes the text, as it came.
+                    refusal = error if has_parts else refusal
+        self.refuse(refusal, path)
+        return None
+
+    def fit(self, described: WireType, wire: Any, path: Any) -> Any:
+        """Convert a value. Raises one of REFUSALS if it does not fit."""
+        kind = described.kind
+        is_exact = TYPE_NAMES.get(type(wire)) == kind
+        if kind and not is_exact and not _has_type(self, wire, kind):
+            raise Misfit(f"expected {kind}", wire)
+        try:
+            value = described.convert(wire, path, self)
+        except REFUSALS:
+            if not described.expected:
+                raise
+            raise Misfit(described.expected, wire) from None
+        for row, argument in described.limits:
+            # A limit for numbers does not concern a text, and none concerns null.
+            kind = json_type(value)
+            is_concerned = not kind or kind in row.concerns
+            if is_concerned and not row.apply(self, value, argument):
+                self.fail(path, row.expects, argument=argument, value=wire)
+        return value
+
+    def refuse(self, error: Exception, path: Any) -> None:
+        """Record why the value at `path` does not fit."""
+        if isinstance(error, Misfit):
+            self.fail(path, error.args[0], value=error.args[1])
+        elif type(error).__module__.startswith("pydantic"):
+            for each in getattr(error, "errors", list)():
+                place = reduce(lambda *steps: steps, each["loc"], path)
+                self.fail(place, each["msg"])
+        else:
+            self.fail(path, str(error))
+
+    def fail(self, path: Any, text: str, **more: Any) -> None:
+        self.record([_Failure(path, text, **more)])
+
+    def record(self, failures: list[_Failure]) -> None:
+        """Add failures. Raises _Enough if nobody will read more."""
+        self.failures += failures
+        if len(self.failures) >= MAX_ERRORS:
+            raise _Enough
+
+    def attempt(
+        self, described: WireType, wire: Any, path: Any, is_strict: bool
+    ) -> tuple[Any, list[_Failure]]:
+        """Convert a value that need not fit. Returns the Python value, and the failures
+        in place of recording them."""
+        self.spend(STEPS_OF_ATTEMPT)
+        outer = (self.failures, self.is_strict)
+        self.failures = []
+        self.is_strict = is_strict
+        value = None
+        with suppress(_Enough):
+            value = self.convert(described, wire, path)
+        failures = self.failures
+        self.failures, self.is_strict = outer
+        return value, failures
+
+
+def from_wire(described: WireType, wire: Any) -> Any:
+    """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
+    run = _Run(wire)
+    value = None
+    try:
+        value = run.convert(described, wire, None)
+    except _Enough:
+        pass
+    except RecursionError:
+        run.failures = [_Failure(None, _TOO_MUCH)]
+    if run.failures:
+        raise InvalidParams("; ".join(describe_failures(run.failures[:MAX_ERRORS])))
+    return value
 
 
 def simplify(schema: Json) -> None:
@@ -4419,56 +4669,110 @@ def drop_null(schema: Json) -> None:
         schema.pop("default", None)
         del schema["anyOf"]
         schema.update({**what, **schema})
-        if isinstance(schema, WireType):
-            schema.hidden = getattr(what, "hidden", _OPEN)
 
 
-def _convert_members(members: dict[str, WireType], wire: Json) -> Json:
-    """Convert the members of an object. A missing member with a pydantic default gets
-    this default. Raises ValueError for the first member that is wrong."""
-    made = {}
-    for name, member in members.items():
-        try:
-            if name in wire:
-                made[name] = member.convert(wire[name])
-            elif member.field is not None:
-                made[name] = member.field.get_default(call_default_factory=True)
-        except REFUSALS as error:
-            raise ValueError(f"{name}: {error}") from None
-    return made
+class ObjectType(WireType):
+    """The type of an object with known members, which is converted to a dict.
+
+    types: name -> the WireType of the member
+    fields: name -> the Param or Field that gives a missing member its default
+    defaults: name -> the default of another member, which a Field may look at
+    """
+
+    def __init__(self) -> None:
+        self.types: dict[str, WireType] = {}
+        self.fields: Json = {}
+        self.defaults: Json = {}
+        super().__init__({"type": "object", "properties": self.types}, self._convert)
+
+    def add(self, name: str, member: WireType, default: Any, notes: list[Any]) -> None:
+        """Add a member. If it has no default, the last Param or Field among its notes
+        may give one."""
+        self.types[name] = member
+        self.defaults[name] = default
+        fields = [each for each in notes if hasattr(each, "is_required")]
+        if default is REQUIRED and fields and not fields[-1].is_required():
+            self.fields[name] = fields[-1]
+            # Of a default_factory, it is None: each call makes its own.
+            default = fields[-1].get_default()
+        if default is REQUIRED:
+            self.setdefault("required", []).append(name)
+        elif default is not None and class_name(type(default)) != "attr._Nothing":
+            with suppress(*REFUSALS):  # not every default has a form in JSON
+                member["default"] = json.loads(encode_json(to_plain(default)))
+
+    def _convert(self, wire: Any, path: Any, run: _Run) -> Json:
+        made = {}
+        for name, value in wire.items():
+            member = self.types.get(name)
+            if member is None:
+                # Unknown members are refused. The schema in tools/list does not show
+                # this, since some clients cannot read "additionalProperties".
+                if value is not None:
+                    run.fail((path, name), _UNKNOWN, argument=self.types)
+            elif type(value) is member.same:
+                made[name] = value
+            elif value is None or value == "null":
+                # Null counts as left out, unless the member may be null.
+                place = (path, name)
+                value, failures = run.attempt(member, value, place, run.is_strict)
+                if not failures:
+                    made[name] = value
+            else:
+                made[name] = run.convert(member, value, (path, name))
+        for name in self.get("required", ()):
+            if name not in made:
+                run.fail((path, name), _MISSING)
+        if self.fields and not run.failures:
+            self.add_defaults(made)
+        return made
+
+    def add_defaults(self, made: Json) -> None:
+        """Add the defaults of missing members that have a Param or Field."""
+        for name, field in self.fields.items():
+            more = {}
+            # Since pydantic 2.10, a factory may look at the members before it.
+            if getattr(field, "default_factory_takes_validated_data", False):
+                more = {"validated_data": {**self.defaults, **made}}
+            if name not in made:
+                made[name] = field.get_default(call_default_factory=True, **more)
 
 
 class Param:
-    """A note in a parameter's hint. It adds to the parameter's schema:
+    """A note on a parameter. It adds to the parameter's schema, and is checked:
 
-        days: Annotated[int, Param("how many", ge=1, header="Days")]
+        days: Annotated[int, Param("how many", ge=1, header="Days")] = 3
+        days: int = Param("how many", ge=1, default=3)
 
     The notes of pydantic and annotated_types work as well: Field(ge=1), Ge(1).
 
     description: a text for the model and for people; a plain str as the note is a
         description, too.
-    ge, gt, le, lt: the number must be >=, >, <= or < this.
+    ge, gt, le, lt: the value must be >=, >, <= or < this.
     min_length, max_length: limits for the characters of a text, the items of a list or
         the members of an object.
     pattern: a regular expression to be found in the text; anchor it with ^ and $.
     examples: a list of values, for the model.
     header: over HTTP, clients repeat the value in the header Mcp-Param-HEADER, so that
         proxies can route by it (basic/transports/streamable-http.md).
+    default: the value of an argument that is left out; without it, one is required. In
+        a hint, the parameter's own default counts.
     """
 
     def __init__(
         self,
         description: str | None = None,
         *,
-        ge: float | None = None,
-        gt: float | None = None,
-        le: float | None = None,
-        lt: float | None = None,
+        ge: Any = None,
+        gt: Any = None,
+        le: Any = None,
+        lt: Any = None,
         min_length: int | None = None,
         max_length: int | None = None,
         pattern: str | None = None,
         examples: list[Any] | None = None,
         header: str | None = None,
+        default: Any = REQUIRED,
     ) -> None:
         vars(self).update(
             description=description,
@@ -4482,11 +4786,21 @@ class Param:
             examples=examples,
             header=header,
         )
+        self._default = default
+
+    def is_required(self) -> bool:
+        """Return whether there is no default, as a pydantic Field does."""
+        return self._default is REQUIRED
+
+    def get_default(self, call_default_factory: bool = False) -> Any:
+        """Return the default, as a pydantic Field does."""
+        return self._default
 
 
 # An attribute of notes -> the keyword of JSON Schema with the same meaning.
 _NOTES = {
     "description": "description",
+    "documentation": "description",
     "ge": "minimum",
     "gt": "exclusiveMinimum",
     "le": "maximum",
@@ -4500,20 +4814,41 @@ _NOTES = {
 }
 
 
-def add_notes(described: WireType, notes: Iterable[Any]) -> None:
-    """Add the keywords of notes to a schema. A note is a text, a Param, or an object
-    with attributes of the same names. A pydantic Field has further notes in its list
-    `metadata`."""
-    kinds = [each.get("type") for each in described.get("anyOf", [described])]
-    noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
+def note_parts(notes: Iterable[Any]) -> Iterator[Any]:
+    """Yield each note, and the notes inside it, which a pydantic Field has in its list
+    `metadata`. A text is a description."""
     for note in notes:
         if isinstance(note, str):
             note = Param(note)
-        for part in (note, *getattr(note, "metadata", ())):
-            for name, keyword in _NOTES.items():
-                value = getattr(part, name, None)
-                if isinstance(value, (str, int, float, list)):
-                    described[keyword.replace("Length", noun)] = value
+        yield note
+        yield from getattr(note, "metadata", ())
+
+
+def add_notes(described: WireType, notes: Iterable[Any]) -> None:
+    """Add notes to a schema, and to what is checked. A note is a text, a Param, or an
+    object with attributes of the same names."""
+    kinds = [each.get("type") for each in described.get("anyOf", [described])]
+    noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
+    for part in note_parts(notes):
+        for name, keyword in _NOTES.items():
+            argument = getattr(part, name, None)
+            if argument is not None and not callable(argument):
+                described.limit(keyword.replace("Length", noun), argument)
+
+
+def needs_pydantic(part: Any) -> bool:
+    """Return whether only pydantic can do what a note says, such as AfterValidator or
+    Strict. Raises TypeError for a function, which nobody would call."""
+    if type(part) is type(needs_pydantic):
+        raise TypeError(f"the note {part.__name__}: call it in the function")
+    is_theirs = type(part).__module__.startswith(("pydantic", "annotated_types"))
+    is_known = type(part).__name__ in _KNOWN_NOTES.split()
+    return is_theirs and not is_known or hasattr(part, "__get_pydantic_core_schema__")
+
+
+# The notes of pydantic and annotated_types that add_notes() understands, but for those
+# inside a FieldInfo.
+_KNOWN_NOTES = "FieldInfo Ge Gt Le Lt Interval MultipleOf MinLen MaxLen Len DocInfo"
 
 
 class HintReader:
@@ -4523,117 +4858,106 @@ class HintReader:
     is_returned: whether the hints describe a returned value, rather than arguments
     """
 
-    def __init__(self, names: Json, is_returned: bool = False) -> None:
+    def __init__(self, names: Any, is_returned: bool = False) -> None:
         self._names = names
         self._is_returned = is_returned
-        # The classes whose members are being described, the outermost first.
+        # Type variable of the class that is being described -> its hint.
+        self._bound: Any = {}
+        # The classes and aliases that are being described, the outermost first.
         self.around: list[Any] = []
-        # Name of each class that contains itself -> its schema.
+        # Name of each class or alias that contains itself -> its schema.
         self.defs: dict[str, WireType] = {}
+        # The same name -> the class or alias.
+        self.defined: Json = {}
 
     def root(self, described: WireType) -> WireType:
         """Return a description together with all definitions that it refers to."""
         # An outputSchema must have a type at its root, so replace a reference there.
         target = self.defs.get(_target_name(described), described)
         schema = add_given({**target}, **{"$defs": self.defs or None})
-        return WireType(schema, described.convert, hidden=target.hidden)
+        return WireType(schema, described.convert, is_model=target.is_model)
 
     def evaluate(self, hint: object) -> Any:
         """Evaluate a hint that is text; return any other hint unchanged. Raises
         TypeError if the text cannot be evaluated."""
         text = getattr(hint, "__forward_arg__", hint)
-        if not isinstance(text, str):
-            return hint
-        try:
-            with suppress(TypeError):
-                return eval(text, self._names)
-            code, respelt = _respell(text)
-            return eval(code, {**self._names, **respelt})
-        except Exception as error:
-            raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+        if isinstance(text, str):
+            module = sys.modules.get(str(getattr(hint, "__forward_module__", "")))
+            names = ChainMap(getattr(module, "__dict__", {}), self._names)
+            return _evaluate(text, names)
+        return hint
 
     def describe(self, hint: Any) -> WireType:
         """Describe a hint. Each call returns a new WireType.
 
         Raises TypeError, with the remedy, for a hint that JSON cannot represent.
         """
-        hint = self.evaluate(hint)
+        hint, notes = _split_notes(self.evaluate(hint))
+        if notes:
+            return self.noted(hint, notes)
         # List[int] has the origin list and the arguments (int,).
         origin = getattr(hint, "__origin__", None) or hint
+        args = getattr(hint, "__args__", ())
         name = _hint_name(origin)
-        if hasattr(hint, "__metadata__"):
-            described = self.describe(origin)
-            add_notes(described, hint.__metadata__)
-            return described
         if name in SCALARS:
             return self._scalar(origin, SCALARS[name])
+        if name in _ARRAY_TYPES:
+            return self._array(args, _ARRAY_TYPES[name])
         if name in _GENERICS:
-            return _GENERICS[name](self, getattr(hint, "__args__", ()))
+            return _GENERICS[name](self, args)
+        if name == "a TypeVar":
+            return self.describe(self._bound.get(hint, object))
+        if name == "a InitVar":  # InitVar[X], of a dataclass
+            return self.describe(hint.type)
         for attribute, describe in _KNOWN_BY.items():
             if hasattr(origin, attribute):
                 return describe(self, origin)
-        return self._instance(origin)
+        return self._named(hint, origin)
+
+    def noted(self, hint: Any, notes: list[Any]) -> WireType:
+        """Describe a hint with notes: those of Annotated, and a Param or Field that is
+        the default."""
+        if any(map(needs_pydantic, note_parts(notes))):
+            described = self._by_pydantic(hint, notes)
+        else:
+            described = self.describe(hint)
+        add_notes(described, notes)
+        return described
 
     def members(
         self, parameters: Iterable[_Parameter], excluded: type | None = None
-    ) -> WireType:
+    ) -> ObjectType:
         """Describe an object with these members. Members with the hint `excluded`, or
         Optional[excluded], are left out. Raises TypeError as describe() does, naming
         the member."""
-        members = {}
-        required = []
+        described = ObjectType()
         for name, hint, default in parameters:
             try:
                 hint = self.evaluate(hint)
                 if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
                     continue
-                member = members[name] = self.describe(hint)
-            except TypeError as error:
-                raise TypeError(f"{name}: {error}") from None
-            # A pydantic Field may be the default, or a note in the hint.
-            notes = [default]
-            if default is REQUIRED:
-                notes = getattr(hint, "__metadata__", notes)
-            fields = (each for each in notes if hasattr(each, "is_required"))
-            member.field = next(fields, None)
-            if member.field is not None:
-                add_notes(member, [member.field])
-                default = member.field.get_default(call_default_factory=True)
-                if member.field.is_required():
+                hint, notes = _split_notes(hint)
+                if hasattr(default, "is_required"):
+                    notes.append(default)
                     default = REQUIRED
-            # A TypedDict may mark a member as Required or NotRequired.
-            mark = _hint_name(getattr(hint, "__origin__", None))
-            if _MARKS.get(mark, default) is REQUIRED:
-                required.append(name)
-            elif default is not None and class_name(type(default)) != "attr._Nothing":
-                with suppress(*REFUSALS):  # not every default has a form in JSON
-                    member["default"] = json.loads(encode_json(to_plain(default)))
-        schema = add_given(
-            {"type": "object", "properties": members}, required=required or None
-        )
-        described = WireType(schema, partial(_convert_members, members))
-        if not self._is_returned:
-            # Unknown members are refused. The schema in tools/list does not show this,
-            # since some clients cannot read "additionalProperties".
-            described.hidden = {"additionalProperties": False}
+                member = self.noted(hint, notes)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"{name}: {error}") from None
+            mark = _hint_name(getattr(hint, "__origin__", hint))
+            described.add(name, member, _MARKS.get(mark, default), notes)
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
-        if not row.expected:
-            return WireType(row.schema, cls=cls)
         schema = dict(row.schema)
         if self._is_returned and schema.get("format") in _STRICT_FORMATS:
             # A client might check the format by RFC 3339, and refuse a time without
             # an offset, or a duration with a sign.
             del schema["format"]
-
-        def convert(wire: object) -> Any:
-            try:
-                return row.parse(cls, wire)
-            except REFUSALS:
-                raise ValueError(f"expected {row.expected}, got {show(wire)}") from None
-
-        return WireType(schema, convert, cls)
+        parse = partial(row.parse, cls)
+        described = WireType(schema, lambda wire, *_: parse(wire), row.expected)
+        if cls in TYPE_NAMES:
+            described.same = cls
+        return described
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         by_key = {equality_key(to_plain(member)): member for member in members}
@@ -4642,63 +4966,76 @@ class HintReader:
         kinds = set(map(json_type, values))
         if len(kinds) == 1:
             schema = {"type": kinds.pop(), **schema}
-        return WireType(schema, lambda wire: by_key[equality_key(wire)])
+        expected = f"expected one of {show(values, 300)}"
+        return WireType(schema, lambda wire, *_: by_key[equality_key(wire)], expected)
 
     def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
         item = self.describe(args[0] if args else object)
-        # Some clients require `items`.
-        schema = {"type": "array", "items": item}
-        return WireType(schema, lambda wire: make(map(item.convert, wire)))
+
+        return WireType(
+            # Some clients require `items`.
+            {"type": "array", "items": item},
+            lambda wire, path, run: make(
+                run.convert(item, each, (path, at)) for at, each in enumerate(wire)
+            ),
+        )
 
     def _tuple(self, args: Any) -> WireType:
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
-        schema: Json = {
-            "type": "array",
-            "items": items[0],
-            "minItems": len(items),
-            "maxItems": len(items),
-        }
+        schema: Json = {"type": "array", "items": items[0]}
         if items.count(items[0]) < len(items):
             # Clients that do not know `prefixItems` read `items` alone.
             schema["prefixItems"] = items
             schema["items"] = {"anyOf": items}
-        return WireType(
+
+        described = WireType(
             schema,
-            lambda wire: tuple(item.convert(each) for item, each in zip(items, wire)),
+            lambda wire, path, run: tuple(
+                run.convert(items[at], each, (path, at)) for at, each in enumerate(wire)
+            ),
+            # For those behind the last one.
+            f"expected {len(items)} items",
         )
+        described.limit("minItems", len(items))
+        described.limit("maxItems", len(items))
+        return described
 
     def _mapping(self, args: Any) -> WireType:
         key, item = map(self.describe, args or (str, object))
+        schema = add_given({"type": "object"}, additionalProperties=item or None)
+        if "enum" in key:
+            schema["propertyNames"] = {"enum": list(map(encode_text, key["enum"]))}
         return WireType(
-            add_given({"type": "object"}, additionalProperties=item or None),
-            lambda wire: {
-                key.convert(name): item.convert(each) for name, each in wire.items()
+            schema,
+            lambda wire, path, run: {
+                run.convert(key, at, (path, at)): run.convert(item, each, (path, at))
+                for at, each in wire.items()
             },
         )
 
     def _union(self, args: Any) -> WireType:
         types = [self.describe(each) for each in args]
-        schemas: list[Schema] = []
+        same = {each.same for each in types}
 
-        def convert(wire: object) -> Any:
-            """Convert to the first type that accepts the value: for date | str, a text
-            that is not a date stays a str."""
-            if not schemas:
-                # The definitions that the schemas refer to are complete only now.
-                # Several threads may do this at once, so the list is never half full.
-                schemas[:] = [Schema(self.root(each)) for each in types]
-            refusals = []
-            for wire_type, schema in zip(types, schemas):
-                try:
-                    if not schema.errors(wire):
-                        return wire_type.convert(wire)
-                except REFUSALS as error:
-                    refusals.append(str(error))
-            raise ValueError(" or ".join(refusals) or "no alternative fits")
+        def convert(wire: Any, path: Any, run: _Run) -> Any:
+            """Convert to the first type that accepts the value as it is; or else, to
+            the first that accepts it with decoded texts. For date | str, a text that is
+            not a date stays a str."""
+            if type(wire) in same:
+                return wire
+            for is_strict in sorted({True, run.is_strict}, reverse=True):
+                attempts = []
+                for each in types:
+                    value, failures = run.attempt(each, wire, path, is_strict)
+                    if not failures:
+                        return value
+                    attempts.append(failures)
+            run.record(nearest(attempts, path))
+            return None
 
-        return WireType({"anyOf": types}, convert, types[0].cls)
+        return WireType({"anyOf": types}, convert)
 
     def _model(self, make_schema: Any, validate: Any) -> WireType:
         """Describe a class that makes its own schema, such as a pydantic model. The
@@ -4711,48 +5048,112 @@ class HintReader:
         except RecursionError:
             # The model contains itself, so it keeps its references.
             for name, inner in defs.items():
-                self.defs[name] = WireType(inner, hidden=None)
-        return WireType(schema, partial(_validate_model, validate), hidden=None)
+                self.defs[name] = WireType(inner, is_model=True)
+        return WireType(schema, lambda wire, *_: validate(wire), is_model=True)
 
-    def _model_dataclass(self, cls: Any) -> WireType:
-        """Describe a pydantic dataclass. Whoever defined it has imported pydantic."""
-        adapter = sys.modules["pydantic"].TypeAdapter(cls)
+    def _by_pydantic(self, hint: Any, notes: Iterable[Any] = ()) -> WireType:
+        """Describe a pydantic dataclass, or a hint with notes of pydantic."""
+        # Whoever defined them has imported pydantic, and with it typing_extensions.
+        pydantic: Any = sys.modules.get("pydantic")
+        if not hasattr(pydantic, "TypeAdapter"):
+            raise TypeError(f"{show(notes)}: needs pydantic 2; check in the function")
+        if notes:
+            hint = sys.modules["typing_extensions"].Annotated[(hint, *notes)]
+        adapter = pydantic.TypeAdapter(hint)
         return self._model(adapter.json_schema, adapter.validate_python)
 
-    def _instance(self, cls: Any) -> WireType:
-        """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
-        parameters = _read_class(cls)
-        name = cls.__name__
-        reference = WireType(
-            {"$ref": f"#/$defs/{name}"},
-            lambda wire: self.defs[name].convert(wire),
-            cls,
-        )
-        if cls in self.around or name in self.defs:
-            # The class contains itself, so all uses refer to one definition.
-            if self.defs.setdefault(name, reference).cls is not cls:
+    def _named(self, hint: Any, origin: Any) -> WireType:
+        """Describe a class, or `type X = ...`. If it contains itself, all uses refer to
+        one definition."""
+        free = getattr(hint, "__parameters__", ())
+        if free and hint is not origin:
+            hint = hint[tuple(self._bound.get(each, object) for each in free)]
+        name = str(getattr(origin, "__name__", origin))
+        reference = WireType({"$ref": f"#/$defs/{name}"})
+        reference.convert = lambda wire, path, run: run.fit(self.defs[name], wire, path)
+        if hint in self.around:
+            self.defined.setdefault(name, hint)
+            self.defs.setdefault(name, reference)
+        if name in self.defs:
+            if self.defined.get(name) != hint:
                 raise TypeError(f"two classes are called {name}; rename one")
             return reference
-        # A class defined in code that exec() runs may have no module.
-        globals_there = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        names = {**self._names, **globals_there, name: cls}
-        reader = HintReader(names, self._is_returned)
-        reader.defs = self.defs
-        reader.around = [*self.around, cls]
-        members = reader.members(parameters)
-        described = WireType(
-            members, lambda wire: cls(**members.convert(wire)), cls, members.hidden
-        )
-        # Python gives a dataclass or NamedTuple without a docstring a useless one:
-        # Name(...).
-        doc = cls.__doc__ or ""
-        if not doc.startswith(f"{name}("):
-            description = describe_members(doc, members["properties"])
-            add_given(described, description=description)
+        outer = (self._names, self._bound)
+        self._enter(origin, getattr(hint, "__args__", ()))
+        self.around.append(hint)
+        if hasattr(origin, "__value__"):
+            described = self.describe(origin.__value__)
+        else:
+            described = self._instance(origin)
+        self.around.pop()
+        self._names, self._bound = outer
         if name not in self.defs:
             return described
         self.defs[name] = described
         return reference
+
+    def _enter(self, origin: Any, args: Any) -> None:
+        """Read hints as those in the body of a class or an alias, from now on. They may
+        use its own name, its type variables and the names of its module, and the same
+        of its bases: class Items(Page[int]) has the T of Page."""
+        self._bound = dict(zip(getattr(origin, "__parameters__", ()), args))
+        tables = []
+        for base in getattr(origin, "__mro__", [origin]):
+            own = (*getattr(base, "__parameters__", ()), base)
+            tables.append({each.__name__: each for each in own})
+            # A class defined in code that exec() runs may have no module.
+            tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
+            for alias in getattr(base, "__dict__", {}).get("__orig_bases__", ()):
+                inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
+                pairs = zip(inner, getattr(alias, "__args__", ()))
+                self._bound = {**dict(pairs), **self._bound}
+        self._names = ChainMap(*tables, self._names)
+
+    def _instance(self, cls: Any) -> WireType:
+        """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
+        members = self.members(_read_class(cls))
+
+        def convert(wire: Any, path: Any, run: _Run) -> Any:
+            count = len(run.failures)
+            values = members.convert(wire, path, run)
+            if len(run.failures) > count:
+                return None
+            return cls(**values)
+
+        described = WireType(members, convert)
+        # Python gives a dataclass or NamedTuple without a docstring a useless one:
+        # Name(...).
+        doc = cls.__doc__ or ""
+        if not doc.startswith(f"{cls.__name__}("):
+            description = describe_members(doc, members["properties"])
+            add_given(described, description=description)
+        return described
+
+
+def _evaluate(text: str, names: Any) -> Any:
+    """Evaluate a hint that is text. Besides `names`, it may use the local names where
+    the function or class is registered. Raises TypeError."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    outer = dict(frame.f_locals)
+    try:
+        with suppress(TypeError):
+            return eval(text, outer, names)
+        code, respelt = _respell(text)
+        return eval(code, outer, ChainMap(respelt, names))
+    except Exception as error:
+        raise TypeError(
+            f"cannot evaluate the hint {text!r}: {error}; define its names first, and "
+            "at the top level"
+        ) from None
+
+
+def _split_notes(hint: Any) -> tuple[Any, list[Any]]:
+    """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes."""
+    if hasattr(hint, "__metadata__"):
+        return hint.__origin__, list(hint.__metadata__)
+    return hint, []
 
 
 def _target_name(schema: Json) -> str:
@@ -4775,34 +5176,18 @@ def _write_out(schema: Any, defs: Json) -> Any:
     return {keyword: _write_out(schema[keyword], defs) for keyword in schema}
 
 
-def _validate_model(validate: Any, wire: object) -> Any:
-    """Make a model from a value, or from its JSON in text. Raises ValueError; its text
-    joins pydantic's errors in one line."""
-    try:
-        return validate(parse_text(wire) if isinstance(wire, str) else wire)
-    except ValueError as error:
-        errors: list[Json] = getattr(error, "errors", list)()[:MAX_ERRORS]
-        places = [".".join(map(str, each["loc"])) for each in errors]
-        lines = [f"{place}: {each['msg']}" for place, each in zip(places, errors)]
-        raise ValueError("; ".join(lines) or str(error)) from None
-
-
 # Formats that RFC 3339 defines more narrowly than Python's classes.
 _STRICT_FORMATS = ("date-time", "time", "duration")
 
-# A TypedDict's mark on a member -> the member's default.
-_MARKS = {"Required": REQUIRED, "NotRequired": None}
+# A mark on a member -> the member's default. A TypedDict has the first two. An InitVar
+# of a dataclass is missing in its instances, so it is not required.
+_MARKS = {"Required": REQUIRED, "NotRequired": None, "a InitVar": None}
 
 # JSON type -> the noun in the keyword for a length, as in minItems.
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
-# The name of a hint's origin -> a function that describes the hint, by its arguments.
-# For hints without arguments, see SCALARS.
-_GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
-    "tuple": HintReader._tuple,
-    "Union": HintReader._union,
-    "a UnionType": HintReader._union,
-    "Literal": HintReader._choice,
+# The name of a hint's origin -> the class that is made of an array.
+_ARRAY_TYPES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         (
             "list",
@@ -4812,15 +5197,27 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
             "Iterable",
             "Iterator",
             "Generator",
+            "AsyncIterable",
+            "AsyncIterator",
+            "AsyncGenerator",
         ),
-        lambda reader, args: reader._array(args, list),
+        list,
     ),
+    **dict.fromkeys(("set", "MutableSet"), set),
+    **dict.fromkeys(("frozenset", "Set"), frozenset),
+    "deque": deque,
+}
+
+# The name of a hint's origin -> a function that describes the hint, by its arguments.
+# For hints without arguments, see SCALARS.
+_GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     **dict.fromkeys(
-        ("set", "MutableSet"), lambda reader, args: reader._array(args, set)
+        ("object", "Any", "inspect._empty"), lambda reader, args: WireType({})
     ),
-    **dict.fromkeys(
-        ("frozenset", "Set"), lambda reader, args: reader._array(args, frozenset)
-    ),
+    "tuple": HintReader._tuple,
+    "Union": HintReader._union,
+    "a UnionType": HintReader._union,
+    "Literal": HintReader._choice,
     **dict.fromkeys(("dict", "Mapping", "MutableMapping"), HintReader._mapping),
     **dict.fromkeys(
         ("Required", "NotRequired", "ReadOnly"),
@@ -4828,17 +5225,15 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
     ),
 }
 
-# An attribute by which classes and aliases are recognised -> a function that describes
-# them.
+# An attribute by which classes are recognised -> a function that describes them.
 _KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
     "__members__": HintReader._choice,  # an Enum
-    # A NewType, and `type X = ...`.
     "__supertype__": lambda reader, alias: reader.describe(alias.__supertype__),
-    "__value__": lambda reader, alias: reader.describe(alias.__value__),
     "model_json_schema": lambda reader, cls: reader._model(
         cls.model_json_schema, cls.model_validate
     ),
-    "__pydantic_validator__": HintReader._model_dataclass,
+    "__pydantic_validator__": HintReader._by_pydantic,
+    "__get_pydantic_core_schema__": HintReader._by_pydantic,
 }
 
 
@@ -4883,15 +5278,18 @@ def _respell(text: str) -> tuple[Any, Json]:
 #         days (int): How many,     ----------                    :param days: How many,
 #             at most 5.            days : int                        at most 5.
 #                                       How many, at most 5.
-_DOC_HEADINGS = (
-    r"(?m)^(?:Args|Arguments|Attributes|Params|(?:Other )?Parameters)(?::|\n-+)$\n"
-    r"|^:type .*$\n?"
+#
+# An entry may also be `- days: ...` or `days -- ...`, and stand before any heading.
+_DOC_SECTION = r"(?m)^(?=[A-Z][\w ]*(?::|\n-+)$|:param )"
+_DOC_PARAMETERS = (
+    r"(?m)(?:Args|Arguments|Attributes|Params|(?:Other )?Parameters)(?::|\n-+)$\n?"
+    r"|(?=:param )"
 )
 _DOC_ENTRY = (
-    r"(?m)^(?P<first>(?P<indent> *)"
+    r"(?m)^(?P<first>(?P<indent> *)(?:[-*] +)?"
     r"(?::param (?:[^:\n]* )?)?"  # Sphinx's, with or without a type
-    r"\*{0,2}(?P<name>\w+) *"
-    r"(?:\(.*?\))? *:(?!:)"  # Google's type
+    r"\*{0,2}`{0,2}(?P<name>\w+)`{0,2} *"
+    r"(?:\(.*?\))? *(?::(?!:)|--?(?= ))"  # Google's type
     r"(?P<text>.*))"
     r"(?P<below>(?:\n(?:(?P=indent) .*)?$)*\n?)"
 )
@@ -4901,34 +5299,50 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     """Split a docstring. Returns two things: the text without the entries for `names`,
     or None if no text is left; and a dict, name -> text of its entry.
 
-    An entry includes the lines below it that are empty, or indented further. If a name
-    has two entries, the first counts.
+    Entries stand before all sections, or in one for parameters. An entry includes the
+    lines below it that are empty, or indented further. If a name has two entries, the
+    first counts.
     """
     import textwrap
 
     first, _, rest = doc.expandtabs().strip().partition("\n")
-    text = f"{first}\n{textwrap.dedent(rest)}"
-    # In NumPy's style, the type follows the name, and the text stands below.
-    is_numpy = "\n---" in text
+    text = re.sub(r"(?m)^:type .*$\n?", "", f"{first}\n{textwrap.dedent(rest)}")
+    opening, *sections = re.split(_DOC_SECTION, text)
     entries: dict[str, str] = {}
+    kept = _take_entries("", opening, names, entries)
+    for section in sections:
+        heading = re.match(_DOC_PARAMETERS, section)
+        if heading is None:
+            kept += section
+        else:
+            kept += _take_entries(heading[0], section[heading.end() :], names, entries)
+    return kept.strip() or None, entries
+
+
+def _take_entries(heading: str, text: str, names: Any, entries: dict[str, str]) -> str:
+    """Move the entries for `names` from a section to `entries`. Returns what is left of
+    the section; the heading stays only above other entries."""
 
     def take(entry: re.Match[str]) -> str:
         if entry["name"] not in names:
             return entry["first"] + re.sub(_DOC_ENTRY, take, entry["below"])
-        said = entry["below"] if is_numpy else entry["text"] + entry["below"]
+        said = entry["text"] + entry["below"]
+        if heading.endswith("-\n"):
+            # In NumPy's style, the type follows the name, and the text stands below.
+            said = entry["below"]
         entries.setdefault(entry["name"], " ".join(said.split()))
         return ""
 
-    rest = re.sub(_DOC_ENTRY, take, re.sub(_DOC_HEADINGS, "", text))
-    return rest.strip() or None, entries
+    rest = re.sub(_DOC_ENTRY, take, text)
+    return heading + rest if re.search(_DOC_ENTRY, rest) else rest
 
 
-def describe_members(doc: str, members: Json) -> str | None:
+def describe_members(doc: str, members: Json, hidden: str = "") -> str | None:
     """Add the descriptions in a docstring to members. Returns the rest of the
-    docstring, or None."""
-    description, entries = parse_doc(doc, members)
-    for name, text in entries.items():
-        members[name].setdefault("description", text)
+    docstring, without the entry for `hidden`, or None."""
+    description, entries = parse_doc(doc, {*members, hidden})
+    for name in members.keys() & entries.keys():
+        members[name].setdefault("description", entries[name])
     return description
 
 
@@ -4959,85 +5373,88 @@ class Signature:
         context_type: type,
         schema: Json | None = None,
     ) -> None:
+        # These cannot be called: a staticmethod before Python 3.10, and a classmethod.
+        if isinstance(fn, (staticmethod, classmethod)):
+            fn = fn.__func__
         self.fn = fn
         self.completers: dict[str, Callable[..., Any]] = {}
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
-            parameters, self.returns, self.names = read_parameters(
-                fn, open_ended=schema is not None
-            )
-            reader = HintReader(self.names)
-            members = reader.members(parameters, context_type)
-        except (TypeError, RecursionError) as error:
+            read = read_parameters(fn, open_ended=schema is not None)
+            reader = HintReader(read.names)
+            members = reader.members(read.parameters, context_type)
+        except (TypeError, ValueError, RuntimeError, NameError) as error:
             raise TypeError(f"{self.name}: {error}") from None
-        arguments: dict[str, WireType] = members["properties"]
-        hidden = (each.name for each in parameters if each.name not in arguments)
+        self.returns = read.returns
+        self.names = read.names
+        names = [each.name for each in read.parameters]
+        hidden = (name for name in names if name not in members.types)
         self.context: str | None = next(hidden, None)
-        if _Parameter("ctx", object, REQUIRED) in parameters:
+        if _Parameter("ctx", object, REQUIRED) in read.parameters:
             raise TypeError(
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
                 "Context` is the request"
             )
-        self.description = describe_members(
-            getattr(fn, "__doc__", None) or "", arguments
-        )
+        doc = getattr(fn, "__doc__", None) or ""
+        self.description = describe_members(doc, members.types, self.context or "")
+        self.required = set(members.get("required", ()))
+        root = reader.root(members)
+        simplify(root)
+        self.schema: Json = root
+        self._type: WireType = members
+        # The names of the arguments; None if there may be any.
+        self._known: Any = members.types.keys()
+        if schema is not None:
+            self._use_schema(schema, members, read.is_open)
+
+    def _use_schema(self, schema: Json, members: ObjectType, is_open: bool) -> None:
+        """Use a given schema in place of the one made from hints."""
         # In every revision, "inputSchema" must describe an object.
-        if schema is not None and object_or_empty(schema).get("type") != "object":
+        if object_or_empty(schema).get("type") != "object":
             raise ValueError(
                 'input_schema: expected a JSON Schema with "type": "object" at its '
                 f"root, got {show(schema)}"
             )
-        root = reader.root(members)
-        simplify(root)
-        self.schema: Json = root if schema is None else schema
-        self._check = Schema(self.schema)
-        self._convert: Callable[[Json], Json] = members.convert
-        if schema is not None:
-            taken = schema.get("properties", arguments).keys() - {self.context}
-            if not find_function(fn).__code__.co_flags & 8:  # it has no **kwargs
-                taken &= arguments.keys()
-            # The arguments keep their order; the defaults of Fields come first.
-            self._convert = lambda wire: {
-                **members.convert({}),
-                **{name: wire[name] for name in wire if name in taken},
-            }
-        # Most arguments are texts and numbers. Name of an argument -> the class whose
-        # values need neither a check nor a conversion.
-        has_fields = any(each.field is not None for each in arguments.values())
-        self._plain = {
-            name: each.cls
-            for name, each in arguments.items()
-            if each.cls in fitting_types(each) and schema is None and not has_fields
-        }
-        self.required = set(members.get("required", ()))
+        check = Schema(schema)
+        taken = schema.get("properties", members.types).keys() - {self.context}
+        if not is_open:  # it has no **kwargs
+            taken &= members.types.keys()
+
+        def convert(wire: Json, path: Any, run: _Run) -> Json:
+            failures = check.failures(wire)
+            if failures:
+                wire = _mend(wire, failures)
+                run.failures += check.failures(wire)
+            values = {name: wire[name] for name in wire if name in taken}
+            members.add_defaults(values)
+            return values
+
+        self.schema = schema
+        self._type = WireType(schema, convert)
+        self._known = None
 
     def bind(self, arguments: Json) -> Json:
-        """Return the keyword arguments for a call's arguments. Raises InvalidParams.
+        """Return the keyword arguments for a call's arguments. Raises InvalidParams,
+        which names every argument that does not fit."""
+        if self._known is not None and not arguments.keys() <= self._known:
+            arguments = self._without_strangers(arguments)
+        made: Json = from_wire(self._type, arguments)
+        return made
 
-        Some models and clients send numbers, lists and objects as JSON in text, and
-        null for an argument that they mean to leave out. If such a value does not fit,
-        bind() decodes the text, or removes the null.
-        """
-        # With a given schema, `_plain` is empty: the schema may check anything.
-        are_plain = self._plain and all(
-            type(arguments[name]) is self._plain.get(name) for name in arguments
-        )
-        if are_plain and self.required <= arguments.keys():
-            return dict(arguments)
-        failures = self._check.failures(arguments, MAX_STEPS)
-        if failures:
-            arguments = json.loads(encode_json(arguments))
-        # Mend twice, as the decoded text may itself be null, or a list of texts.
-        for _ in range(2):
-            for failure in failures:
-                _mend(arguments, failure.path)
-            failures = failures and self._check.failures(arguments, MAX_STEPS)
-        if failures:
-            raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
-        try:
-            return self._convert(arguments)
-        except ValueError as error:
-            raise InvalidParams(str(error)) from None
+    def _without_strangers(self, arguments: Json) -> Json:
+        """Return arguments without unknown ones: some hosts, such as n8n, add a few of
+        their own to each call. One that resembles a known name stays, and is refused,
+        and so are those after the first MAX_KNOWN."""
+        from difflib import get_close_matches
+
+        dropped = [
+            name
+            for name in itertools.islice(arguments.keys() - self._known, MAX_KNOWN)
+            if not get_close_matches(name[:60], self._known, 1, NEAR)
+        ]
+        if dropped:
+            log_line(INFO, f"{self.name}: unknown arguments dropped: {show(dropped)}")
+        return {name: arguments[name] for name in arguments if name not in dropped}
 
     def completions(self, name: str) -> list[str]:
         """Return all values of an argument that is a Literal, an Enum or a bool; of any
@@ -5049,22 +5466,17 @@ class Signature:
         return list(map(encode_text, values))
 
 
-def _at(value: Any, path: Any) -> Any:
-    """Return the part of a value at the path of a failure."""
-    return value if path is None else _at(value, path[0])[path[1]]
-
-
-def _mend(value: Any, path: Any) -> None:
-    """Mend a value at the path of a failure: decode JSON in text, or remove a null from
-    an object."""
-    # The root has no path, and a missing member no value.
-    with suppress(LookupError, TypeError):
-        around, key = path
-        owner = _at(value, around)
-        if isinstance(owner[key], str):
-            owner[key] = parse_text(owner[key])
-        elif owner[key] is None and isinstance(owner, dict):
-            del owner[key]
+def _mend(arguments: Json, failures: list[_Failure]) -> Json:
+    """Return arguments for a given schema: of those that do not fit, texts decoded as
+    JSON, and null left out."""
+    wrong = {steps(each.path)[0] for each in failures if each.path}
+    mended = {}
+    for name, value in arguments.items():
+        if name in wrong and isinstance(value, str):
+            value = parse_text(value)
+        if name not in wrong or value is not None:
+            mended[name] = value
+    return mended
 
 
 class Output:
@@ -5123,7 +5535,7 @@ class Output:
                 "the result does not match its outputSchema: " + "; ".join(errors)
             )
         return {
-            "content": [{"type": "text", "text": encode_json(plain)}],
+            "content": [{"type": "text", "text": encode_text(plain)}],
             "structuredContent": structured,
         }
 
@@ -5134,7 +5546,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
-    except (TypeError, RecursionError) as error:
+    except (TypeError, ValueError, RuntimeError, NameError) as error:
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
@@ -5147,6 +5559,7 @@ _VAGUE: list[Json] = [
     {},
     {"type": "null"},
     {"type": "string"},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
     {"type": "array", "items": {}},
 ]
 
@@ -5166,6 +5579,26 @@ _TEMPLATE = (
 # The value of {x}, or of a query, must not lead to another folder: absolute paths,
 # drives, steps `..` and NUL are refused.
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
+
+
+def normal_uri(uri: str) -> str:
+    """Return a URI with as few escapes as possible, in upper case: RFC 3986, 6.2.2.
+    Some clients percent-encode `é` and spaces, and others do not."""
+    from urllib.parse import quote, unquote
+
+    def respell(escapes: re.Match[str]) -> str:
+        return quote(unquote(escapes[0]), safe="")
+
+    text = quote(uri, safe="%/:?#[]@!$&'()*+,;=\n", errors="replace")
+    return re.sub("(?:%[0-9A-Fa-f]{2})+", respell, text)
+
+
+def uri_key(uri: str) -> str:
+    """Return a text that is the same for all spellings of a URI. Its scheme and
+    authority may be in upper or lower case, and an empty path is "/"."""
+    spelling = normal_uri(uri)
+    [(origin, rest)] = re.findall(r"(?s)^((?:[^:/]*:)?(?://[^/?#]*)?)(.*)", spelling)
+    return str(origin.lower() + (rest or "/"))
 
 
 class UriTemplate:
@@ -5205,9 +5638,10 @@ class UriTemplate:
                 "between them, and {?a,b} at the end; each name once"
             )
         self.template = template
-        pattern = re.escape(path.partition("{")[0])
+        self.key = uri_key(template)
+        pattern = re.escape(normal_uri(path.partition("{")[0]))
         for operator, name, text in steps:
-            pattern += _STEPS[operator].format(name, re.escape(text))
+            pattern += _STEPS[operator].format(name, re.escape(normal_uri(text)))
         self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
@@ -5215,9 +5649,12 @@ class UriTemplate:
         without names that the query lacks. Return None if the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
-        path, _, query = uri.partition("?")
+        if not self.names and uri_key(uri) == self.key:
+            return {}
+        spelling = normal_uri(uri)
+        path, _, query = spelling.partition("?")
         if not self.query:
-            path = uri
+            path = spelling
         fit = len(uri) <= MAX_URI and self._path.fullmatch(path + "\n")
         if not fit:
             return None
@@ -5366,8 +5803,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # A form has no null. Instead, the user may leave an Optional[X] empty.
         drop_null(field)
-    # dict() drops the attribute `hidden`, whose keywords may forbid unknown members.
-    return dict(form), form.convert
+    return dict(form), partial(from_wire, form)
 
 
 # The method of a question -> the schema of its answer. METHODS has a row for each, too.
@@ -5793,7 +6229,7 @@ class Context:
         if answer["action"] == "accept" and answer.get("content") is not None:
             try:
                 content = convert(answer["content"])
-            except REFUSALS as error:
+            except InvalidParams as error:
                 # The content may fit the form, but not the class: February 30, say.
                 raise InvalidParams(f"the client's answer: content: {error}") from None
         return {**answer, "content": content}
@@ -6263,7 +6699,7 @@ def run_job(
     """
     if run_on is None:
         with limit():
-            value = job()
+            value = begin(job)
             if is_awaitable(value):
                 value = await_value(ctx, value, ctx._connection.loop.run)
             return collected(value)
@@ -6279,7 +6715,7 @@ def run_job(
         waits for a coroutine: a loop behind run_on must not block on its own task."""
         ctx.check_cancelled()
         with limit():
-            value = job()
+            value = begin(job)
             if is_awaitable(value):
                 import asyncio
 
@@ -6298,7 +6734,19 @@ def run_job(
 def collected(value: Any) -> Any:
     """Return the items of an iterator as a list, and any other value unchanged. The
     body of a generator function runs only here, so call this where it must run."""
-    return list(value) if hasattr(type(value), "__next__") else value
+    is_iterator = hasattr(type(value), "__next__") and not hasattr(value, "read")
+    return list(value) if is_iterator else value
+
+
+def begin(job: Job) -> Any:
+    """Call a user's function. An asynchronous generator becomes a coroutine that
+    returns the list of its items."""
+
+    async def collect() -> list[Any]:
+        return [item async for item in value]
+
+    value = job()
+    return collect() if hasattr(type(value), "__anext__") else value
 
 
 def is_awaitable(value: object) -> bool:
@@ -7047,12 +7495,13 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
     connection: the conversation that notifications are sent on
     request: the request that listens; None for a session
     granted: the part of the client's filter that the server can serve
-        (basic/patterns/subscriptions.md)
+        (basic/patterns/subscriptions.md); of resources, uri_key() -> the client's
+        spelling
     """
 
     def wants(self, change: Change, uri: str | None) -> bool:
         """Return whether the listener is to be notified of a change: of the resource
-        with this URI, or, if `uri` is None, of a list."""
+        with this uri_key(), or, if `uri` is None, of a list."""
         if self.request is None and not self.connection.protocol.initialized:
             return False
         granted = self.granted.get(change.member, ())
@@ -7153,9 +7602,11 @@ class ServerEndpoint(Endpoint):
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
         """Find the resource with this URI, and the arguments for its function. Raises
         NotFound."""
-        fixed = self.registered["resources"].get(uri)
+        resources = self.registered["resources"]
+        key = uri_key(uri)
+        same = [each for each in list(resources.values()) if each.template.key == key]
         templates = list(self.registered["resourceTemplates"].values())
-        for registration in filter(None, [fixed, *templates]):
+        for registration in filter(None, [resources.get(uri), *same, *templates]):
             values = registration.template.match(uri)
             if values is not None and self._may_see(ctx, registration):
                 with suppress(InvalidParams):
@@ -7181,9 +7632,11 @@ class ServerEndpoint(Endpoint):
 
     def notify(self, change: Change, uri: str | None = None) -> None:
         """Send the notification of a change to each subscription that wants it."""
+        key = uri and uri_key(uri)
         for each in list(self._subscriptions.values()):
-            if each.wants(change, uri):
-                each.send(change.method, add_given({}, uri=uri)).flush_soon()
+            if each.wants(change, key):
+                params = {"uri": each.granted[change.member][key]} if key else {}
+                each.send(change.method, params).flush_soon()
 
     def notify_list_changed(self, kind: str) -> None:
         """Notify subscribers that a list has changed."""
@@ -7436,11 +7889,11 @@ class ServerEndpoint(Endpoint):
         subscribed = ctx._connection.protocol.subscribed
         if len(subscribed) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
-        subscribed[params["uri"]] = True
+        subscribed[uri_key(params["uri"])] = params["uri"]
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
-        ctx._connection.protocol.subscribed.pop(params["uri"], None)
+        ctx._connection.protocol.subscribed.pop(uri_key(params["uri"]), None)
         return {}
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
@@ -7468,7 +7921,7 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            given = (text, others)[: len(read_parameters(completer)[0])]
+            given = (text, others)[: len(read_parameters(completer).parameters)]
             complete = partial(completer, *given)
             values = list(map(str, run_job(ctx, complete, registration.run_on)))
         return {
@@ -7496,7 +7949,11 @@ class ServerEndpoint(Endpoint):
         if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
-        subscription = Subscription(connection, ctx._request, granted)
+        uris = granted.get(RESOURCE_UPDATE.member, ())
+        by_key = {uri_key(uri): uri for uri in uris}
+        subscription = Subscription(
+            connection, ctx._request, {**granted, RESOURCE_UPDATE.member: by_key}
+        )
         # "MUST NOT send any notification on the subscription before" this one. Rule 3:
         # queue it before registering the subscription, so that changes are queued
         # behind it. Flush it afterwards, when this handler returns, so that the client
@@ -8416,6 +8873,15 @@ class Call:
         """Return whether the latest request has ended: the call is over, or a modern
         server has asked questions, which result() will answer."""
         return self._pending.done()
+
+
+def encode_arguments(name: str, arguments: Any) -> Any:
+    """Convert arguments as a server converts its results: dates, paths, dataclasses.
+    Raises ToolError, with the place, for a value that has no form in JSON."""
+    try:
+        return to_plain(arguments or {})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(f"{name}: {error}") from None
 
 
 def _with_objects(result: Json, member: str) -> Json:
@@ -9409,7 +9875,8 @@ class Client:
             is the client's
         meta: the request's `_meta`, to which the members of every request are added
         """
-        params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
+        plain = encode_arguments(name, arguments)
+        params = add_given({"name": name, "arguments": plain}, _meta=meta)
         is_modern = self.protocol_version >= FIRST_MODERN
         mirrors = is_modern and self._require_connection().transport.mirrors
         if mirrors and arguments and self._endpoint.tools is None:
@@ -9484,16 +9951,18 @@ class Client:
     def get_prompt(
         self,
         name: str,
-        arguments: dict[str, str] | None = None,
+        arguments: Json | None = None,
     ) -> Json:
         """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
         name: the name of the prompt
-        arguments: its arguments, all of them texts
+        arguments: its arguments; all but texts are sent as their JSON
 
         Raises NotFound, InvalidParams.
         """
-        params = {"name": name, "arguments": arguments or {}}
+        plain = encode_arguments(name, arguments)
+        texts = {each: encode_text(plain[each]) for each in plain}
+        params = {"name": name, "arguments": texts}
         return _with_objects(self.request("prompts/get", params), "messages")
 
     def complete(
