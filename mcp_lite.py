@@ -230,6 +230,7 @@ the version, the revisions, and the SHA-256 of the file.
 
 from __future__ import annotations  # Python 3.8 or newer
 
+import copyreg
 import io
 import itertools
 import json
@@ -418,6 +419,12 @@ def add_given(wire: Json, **members: object) -> Json:
     return wire
 
 
+def _pickled(error: BaseException) -> tuple[Any, ...]:
+    """Return what __reduce__() returns, so that pickle makes a copy without calling
+    __init__(), which takes other arguments than `error.args`."""
+    return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}
+
+
 class McpError(Exception):
     """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
 
@@ -442,6 +449,9 @@ class McpError(Exception):
 
     def __str__(self) -> str:
         return printable(str(self.message))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickled(self)
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
@@ -609,6 +619,9 @@ class ConnectionClosed(ConnectionError):
         self.command = command
         self.stderr = stderr
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickled(self)
+
 
 def child_details(
     command: list[str] | None,
@@ -732,6 +745,7 @@ def error_text(error: object) -> str:
 # The most `[` and `{` in a message, or one for every 8 bytes if that is more. Each
 # becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
+MAX_BEGINNING = 1_000  # bytes of a line that is too long; its id is among them
 
 
 def _refuse_constant(text: str) -> Any:
@@ -765,14 +779,22 @@ def parse_message(data: bytes) -> Any:
     would take too much memory."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
-        refusal = InvalidRequest(f"more than {most} arrays and objects")
-        head = re.match(_BEGINNING + rb'"method"', data)
-        refusal.request_id = head and json.loads(head[1])
-        raise refusal
+        raise unread_request(data, f"more than {most} arrays and objects")
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
+    except MemoryError:
+        raise unread_request(data, "no memory for a message of this size") from None
+
+
+def unread_request(line: bytes, why: str) -> InvalidRequest:
+    """Return the refusal of a message that is not decoded. If the line begins as a
+    request, the refusal has its id."""
+    refusal = InvalidRequest(why)
+    head = re.match(_BEGINNING + rb'"method"', line)
+    refusal.request_id = head and json.loads(head[1])
+    return refusal
 
 
 def encode_json(value: object) -> str:
@@ -869,7 +891,10 @@ def check_envelope(message: object) -> str:
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
     """Make a request; without an id, a notification."""
-    return add_given({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
+    # The id comes first, so that a receiver that cannot read the rest can still refuse
+    # the request by its id.
+    message = add_given({"jsonrpc": "2.0"}, id=request_id, method=method)
+    return add_given(message, params=params)
 
 
 def result_message(request_id: Any, result: Json) -> Json:
@@ -880,7 +905,12 @@ def result_message(request_id: Any, result: Json) -> Json:
 def error_message(request_id: Any, error: McpError) -> Json:
     """Make the answer to a request that has failed; without an id, if none is known."""
     known_id = error.request_id if request_id is None else request_id
-    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=known_id)
+    return add_given({"jsonrpc": "2.0"}, id=known_id, error=error.to_wire())
+
+
+class CutLine(bytes):
+    """The beginning of a line that is over the limit, or for which there is no
+    memory."""
 
 
 class LineFramer:
@@ -888,25 +918,50 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        # The unfinished line; of one over the limit, only its first limit + 1 bytes.
+        # The unfinished line; once it is cut, only its beginning.
         self._line = bytearray()
+        self._is_cut = False
 
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """Return the lines that these bytes complete, without blank ones; None in place
-        of a line over the limit. b"", the end of the input, completes a line, too."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that these bytes complete, without blank ones; a CutLine in
+        place of one that is too long. b"", the end of the input, completes a line,
+        too."""
         *ended, begun = (data or b"\n").split(b"\n")
-        lines: list[bytes | None] = []
+        lines: list[bytes] = []
         for line in ended:
             if self._line:
-                line = b"".join((self._line, line))
-                self._line = bytearray()
-            if len(line) > self.limit:
-                lines.append(None)
-            elif line.strip():
+                line = self._complete(line)
+            elif len(line) > self.limit:
+                line = CutLine(line[:MAX_BEGINNING])
+            if line.strip():
                 lines.append(line)
-        self._line += begun
-        del self._line[self.limit + 1 :]
+        self._add(begun)
         return lines
+
+    def _add(self, piece: bytes) -> None:
+        """Add a piece to the unfinished line."""
+        try:
+            if not self._is_cut:
+                self._line += piece
+                self._is_cut = len(self._line) > self.limit
+        except MemoryError:
+            self._is_cut = True
+        if self._is_cut:
+            del self._line[MAX_BEGINNING:]
+
+    def _complete(self, piece: bytes) -> bytes:
+        """Take the unfinished line, with its last piece."""
+        self._add(piece)
+        line = CutLine(self._line[:MAX_BEGINNING])
+        try:
+            if not self._is_cut:
+                return bytes(self._line)
+        except MemoryError:
+            pass
+        finally:
+            self._line = bytearray()
+            self._is_cut = False
+        return line
 
 
 ###############################################################################
@@ -1426,6 +1481,8 @@ class Request:
     headers: dict[str, str] = {}
     # The thread that has a slot of the server's for it: see ServerEndpoint.lent_slot().
     thread: int | None = None
+    # In a client, the id of the call whose stream it came on, where that is known.
+    subject: RequestId | None = None
     # Where all that is about it goes: where its connection's messages go, the stream
     # that answers its POST, or what collects the answers to a batch.
     outbox: Any = None
@@ -1829,7 +1886,10 @@ def start_thread(
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
     RuntimeError if the system has no thread to give."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise RuntimeError(f"{name}: {error}") from None
     return thread
 
 
@@ -1843,17 +1903,17 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
     return not any(map(threading.Thread.is_alive, joined))
 
 
-def is_ready(stream: Any, writing: bool = False) -> bool:
+def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
     """Return whether a read would not block; with `writing`, a write of 4 KiB, which
-    Windows cannot tell: there it is always True."""
+    Windows cannot tell: there it is always True. Block for up to `seconds`."""
     import select
 
     try:
         if not hasattr(select, "poll"):
-            return writing or bool(select.select([stream], [], [], 0)[0])
+            return writing or bool(select.select([stream], [], [], seconds)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(poll.poll(seconds * 1000))
     except (OSError, ValueError, TypeError):
         # It is closed, as the next call reports, or has no descriptor.
         return True
@@ -2005,6 +2065,7 @@ MAX_STDERR = 4_000
 # Characters of a message that trace=True prints.
 MAX_TRACE = 160
 BURST_SECONDS = 5.0  # between two warnings of one kind
+PRINT_SECONDS = 0.2  # for another thread's turn to print
 # One thread at a time looks whether stderr is ready, and prints.
 _PRINTING = threading.Lock()
 
@@ -2022,9 +2083,15 @@ def print_to_stderr(text: str) -> None:
     is_console = stream is not None and not isinstance(stream, io.TextIOBase)
     if is_console and threading.current_thread() is not threading.main_thread():
         stream = sys.__stderr__
-    with _PRINTING, suppress(OSError, ValueError):
-        if stream is not None and is_ready(2, writing=True):
-            print(data.decode("utf-8", "ignore"), file=stream, flush=True)
+    # In the child of a fork, the lock may be held by a thread that is not there.
+    if stream is not None and _PRINTING.acquire(timeout=PRINT_SECONDS):
+        try:
+            if is_ready(2, writing=True):
+                print(data.decode("utf-8", "ignore"), file=stream, flush=True)
+        except (OSError, ValueError):
+            pass
+        finally:
+            _PRINTING.release()
 
 
 def log_line(
@@ -2103,7 +2170,11 @@ class Inbox:
         # Empty: another thread has taken the last one, and is about to count it.
         with suppress(Empty):
             while self._items.qsize() > MAX_QUEUED or self._size > MAX_QUEUED_BYTES:
-                _, size = self._items.get_nowait()
+                item, size = self._items.get_nowait()
+                if item is None:
+                    # The end stays, whatever comes after it.
+                    self.close()
+                    return
                 self._count(-size)
                 self._lost.add(
                     f"{self._about}: too many wait to be read; the oldest goes"
@@ -2141,10 +2212,10 @@ def tracer(trace: _Trace) -> Trace | None:
     if isinstance(trace, (str, os.PathLike)) and trace != "1":
         # The program may go to another folder.
         trace = os.path.abspath(trace)
-    return partial(_call_trace, trace)
+    return partial(_call_trace, trace, BurstLog())
 
 
-def _call_trace(trace: Any, direction: str, line: bytes) -> None:
+def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> None:
     """Show one line, as tracer() describes."""
     try:
         if callable(trace):
@@ -2159,7 +2230,7 @@ def _call_trace(trace: Any, direction: str, line: bytes) -> None:
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
                 file.write(b"%s %s\n" % (direction.encode(), line))
     except Exception as error:
-        log_line(WARNING, f"trace: {error_text(error)}", error)
+        failures.add(f"trace: {error_text(error)}")
 
 
 ###############################################################################
@@ -2183,10 +2254,14 @@ def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
     try:
         return answer, encode_message(answer)
     except (ValueError, TypeError) as error:
-        about = "the answer" if request is None else request.about
-        why = printable(f"{about}: not valid JSON: {error}")
+        why = f"not valid JSON: {error}"
+    except MemoryError:
+        why = "no memory for it"
+    about = "the answer" if request is None else request.about
+    why = printable(f"{about}: {why}")
     # The caller holds a lock, and a handler of the program's log may do anything.
-    start_thread("mcp-log", log_line, ERROR, why)
+    with suppress(RuntimeError):
+        start_thread("mcp-log", log_line, ERROR, why)
     failure = error_message(answer.get("id"), InternalError(why))
     return failure, json.dumps(failure).encode("ascii")
 
@@ -2383,6 +2458,7 @@ class PendingRequest:
     ) -> None:
         self.method = method
         self.wants_progress = wants_progress
+        self.began = time.monotonic()
         self._connection = connection
         # It is called when this is done, on any thread, and must not block.
         self._on_done = on_done
@@ -2432,7 +2508,7 @@ class PendingRequest:
             why = f"no answer within {seconds:g} seconds"
             if time.monotonic() >= deadline:
                 why = "no answer by the deadline for all of it"
-            elif self._connection.is_answering():
+            elif self._connection.is_answering(self):
                 continue
             details = self._connection.details()
             raise Timeout(f"{self.method}: {why}", details)
@@ -2523,8 +2599,9 @@ class Connection:
         self._lock = threading.Lock()
         # Lines from a server that are no messages.
         self._strays = BurstLog()
-        # The threads whose callbacks answer questions now.
-        self._answerers: set[int] = set()
+        # The threads that have the user asked now. What they say of a request tells
+        # whether its time-out is suspended.
+        self._answerers: dict[int, Callable[[PendingRequest], bool]] = {}
 
     # Reading. feed() waits for no peer and no handler. Of the user's code, only the
     # trace runs here, and middleware around a handshake.
@@ -2542,21 +2619,37 @@ class Connection:
             # ValueError: the file was closed.
             log_line(DEBUG, f"the input ended: {error_text(error)}")
         except Exception as error:
-            self.why_ended = f"cannot read: {error_text(error)}"
-            log_line(ERROR, self.why_ended, error)
-        self.feed(data)
+            self._give_up_reading(error)
+        try:
+            self.feed(data)
+        except Exception as error:
+            self._give_up_reading(error)
+            return False
         return bool(data)
+
+    def _give_up_reading(self, error: Exception) -> None:
+        self.why_ended = f"cannot read: {error_text(error)}"
+        log_line(ERROR, self.why_ended, error)
 
     def feed(self, data: bytes) -> None:
         """Take bytes that came in, b"" at their end; workers serve the requests."""
         for line in self._framer.feed(data):
-            self.receive(line)
+            self.receive(line, is_whole=bool(data))
 
-    def receive(self, line: bytes | None) -> None:
-        """Take one line; None is one that was too long."""
+    def receive(
+        self,
+        line: bytes,
+        is_whole: bool = True,
+        subject: RequestId | None = None,
+    ) -> None:
+        """Take one line.
+
+        is_whole: False if the input ended before the end of it
+        subject: the id of our request on whose stream it came
+        """
         try:
-            if line is None:
-                raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
+            if isinstance(line, CutLine):
+                raise unread_request(line, f"a message of more than {MAX_MESSAGE} bytes")
             self.trace(self._receives, line)
             message = parse_message(line)
             if isinstance(message, list):
@@ -2565,12 +2658,17 @@ class Connection:
             event = self.protocol.receive(message, self.outbox)
             if isinstance(event, Notification):
                 event = event._replace(size=len(line))
+            elif isinstance(event, Request):
+                event.subject = subject
         except McpError as error:
+            if not is_whole and self.protocol.role == "client":
+                # The server has died while it wrote this line.
+                return
             # If it is the answer to a request of ours, that request ends here.
-            event = self.protocol.refuse(unread_answer(line or b""), error)
+            event = self.protocol.refuse(unread_answer(line), error)
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
-            self._strays.add(f"{why}: {(line or b'')[:200]!r}")
+            self._strays.add(f"{why}: {line[:200]!r}")
         self.act(event)
 
     def details(self) -> str:
@@ -2640,9 +2738,12 @@ class Connection:
     def _submit(self, job: Job, *requests: Request) -> bool:
         """Have a worker do a job, which serves these requests. If too many jobs wait,
         refuse them, and return False."""
-        if len(self.begin) < MAX_BACKLOG and self.begin.submit(job):
-            return True
-        error = InternalError("too many requests wait")
+        why = "too many requests wait"
+        if len(self.begin) < MAX_BACKLOG:
+            if self.begin.submit(job):
+                return True
+            why = "there is no thread for this request, or the server is closing"
+        error = InternalError(why)
         for request in requests:
             self.cancel_request(request, request.failure(error))
         return False
@@ -2816,18 +2917,24 @@ class Connection:
             pending.cancel(str(error), error)
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Inside, this thread counts as one that answers a question of the peer's."""
+    def answering(
+        self, concerns: Callable[[PendingRequest], bool] = bool
+    ) -> Iterator[None]:
+        """Inside, while this thread has the user asked, other threads' requests do not
+        time out if concerns(request) is true; by default, all of them."""
         thread = threading.get_ident()
-        self._answerers.add(thread)
+        self._answerers[thread] = concerns
         try:
             yield
         finally:
-            self._answerers.discard(thread)
+            self._answerers.pop(thread, None)
 
-    def is_answering(self) -> bool:
-        """Return whether another thread answers a question of the peer's."""
-        return bool(self._answerers - {threading.get_ident()})
+    def is_answering(self, pending: PendingRequest) -> bool:
+        """Return whether another thread has the user asked about this request."""
+        return any(
+            thread != threading.get_ident() and concerns(pending)
+            for thread, concerns in self._answerers.copy().items()
+        )
 
     # Ending
     def input_ended(self) -> None:
@@ -6809,26 +6916,42 @@ class EventLoop:
             # A task that raises SystemExit ends the loop.
             if self._running is None or self._running[0].is_closed():
                 started: SimpleQueue[Any] = SimpleQueue()
-                start_thread("mcp-loop", asyncio.run, self._main(started))
+                start_thread("mcp-loop", self._run_loop, started)
                 self._running = get_within(started, DRAIN_SECONDS)
             # The coroutine runs with the context variables of this thread, which
             # middleware may have set.
-            loop, _ = self._running
+            loop, _, futures = self._running
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        return future.result()
+            futures.add(future)
+        try:
+            return future.result()
+        finally:
+            futures.discard(future)
 
-    async def _main(self, started: SimpleQueue[Any]) -> None:
+    def _run_loop(self, started: SimpleQueue[Any]) -> None:
+        import asyncio
+
+        futures: set[Any] = set()
+        try:
+            asyncio.run(self._main(started, futures))
+        finally:
+            # The loop is closed. A coroutine that it has not begun would never end.
+            with self._lock:
+                for future in futures.copy():
+                    future.cancel()
+
+    async def _main(self, started: SimpleQueue[Any], futures: set[Any]) -> None:
         import asyncio
 
         over = asyncio.Event()
-        started.put((asyncio.get_running_loop(), over))
+        started.put((asyncio.get_running_loop(), over, futures))
         await over.wait()
 
     def close(self) -> None:
         """End the loop. Running tasks are cancelled, and may clean up."""
         with self._lock:
             if self._running is not None:
-                loop, over = self._running
+                loop, over, _ = self._running
                 # A task may have ended it by SystemExit.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(over.set)
@@ -6849,6 +6972,7 @@ WRITE_SECONDS = 60.0  # for one write; then a client that reads nothing is cut o
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters shown of one line
 STDERR_SECONDS = 1.0  # for a child's last lines, after its end
+CREATE_NO_WINDOW = 0x08000000  # of Windows: a console program opens no window
 STARTING_SECONDS = 0.2  # replaces EXIT_SECONDS for a child that has written nothing
 
 
@@ -6877,8 +7001,14 @@ class StreamTransport(Transport):
         # A buffered stream's read() would block until the whole chunk has arrived.
         self._read = getattr(reader, "read1", reader.read)
 
+    # Another process may have made a descriptor non-blocking. A raw stream then returns
+    # None where it would block. Of other streams, None is the end, or a complete write.
     def read(self) -> bytes:
-        return self._read(CHUNK) or b""
+        data = self._read(CHUNK)
+        while data is None and isinstance(self._reader, io.RawIOBase):
+            is_ready(self._reader, seconds=WAIT_SLICE)
+            data = self._read(CHUNK)
+        return data or b""
 
     def write(self, data: bytes) -> None:
         self.write_until = time.monotonic() + WRITE_SECONDS
@@ -6886,7 +7016,9 @@ class StreamTransport(Transport):
         try:
             while left:
                 count = self._writer.write(left)
-                # Some streams that are not files return None after a complete write.
+                if count is None and isinstance(self._writer, io.RawIOBase):
+                    is_ready(self._writer, writing=True, seconds=WAIT_SLICE)
+                    count = 0
                 left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
@@ -7063,34 +7195,39 @@ class Deputy:
     def wait(self) -> str:
         """Start the reading thread. Block for the next signal, such as INPUT_ENDED, and
         return it."""
-        self._start_reader()
+        with self._lock:
+            self._start_reader()
         signal = next_signal(self._connection, self._signals)
         while signal == BURST:
             burst = self._burst
             with suppress(Empty):
                 signal = self._signals.wait(self.TICK)
                 continue
-            if self._burst is burst:
-                self._check_reader()
+            if self._burst is burst and self._check_reader():
                 signal = next_signal(self._connection, self._signals)
         return signal
 
     def _start_reader(self) -> None:
+        """Start the next reader. The caller holds the lock."""
+        start_thread("mcp-reader", self._read, self._readers + 1)
         self._readers += 1
         self._is_serving = False
-        start_thread("mcp-reader", self._read, self._readers)
 
-    def _check_reader(self) -> None:
+    def _check_reader(self) -> bool:
         """No burst has begun for a TICK. If the reader still serves one, as handlers
-        take long, start another reader. The next burst wakes the deputy again."""
+        take long, start another reader. The next burst wakes the deputy again. Returns
+        False if the system has no thread to give: look again after the next TICK."""
         with self._lock:
+            if self._is_serving:
+                try:
+                    self._start_reader()
+                except RuntimeError:
+                    return False
             self._is_watched = False
-            if not self._is_serving:
-                return
-            self._start_reader()
         self._hand_over(self._burst)
         # Answers may wait for the end of the burst.
         self._connection.outbox.flush_soon()
+        return True
 
     def _read(self, number: int) -> None:
         """Read and serve until the input ends, or another thread has taken over."""
@@ -7102,8 +7239,9 @@ class Deputy:
                     return
             self._hand_over(self._jobs)
         finally:
-            if self._readers == number:
-                self._signals.put(INPUT_ENDED)
+            with self._lock:
+                if self._readers == number:
+                    self._signals.put(INPUT_ENDED)
 
     def _serve_burst(self, number: int) -> bool:
         """Serve the jobs of this read, as one of the pool's threads: so another reader
@@ -7181,12 +7319,22 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
     """Call job(seconds) on another thread. Block until it is done, for `seconds` at
     most, or until Ctrl-C or SIGTERM comes."""
     done = f"a job of {time.monotonic()}"
-    start_thread("mcp-end", _do, partial(job, seconds), signals, done)
+    try:
+        start_thread("mcp-end", _do, partial(job, seconds), signals, done)
+    except RuntimeError:
+        job(seconds)
+        return
     until = time.monotonic() + seconds
     with suppress(Empty):
         while signals.wait(until - time.monotonic()) not in (done, *STOPS):
             # INPUT_ENDED, or the end of an earlier job.
             pass
+
+
+def same_file(one: int, other: int) -> bool:
+    """Return whether two descriptors are of the same open file. On Windows, pipes have
+    no number by which to tell."""
+    return os.fstat(one).st_ino != 0 and os.path.sameopenfile(one, other)
 
 
 @contextmanager
@@ -7210,7 +7358,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     stdout: Any = sys.stdout
     # With 2>&1, and under inetd, stderr is the wire as well. Then it is the null device
     # inside the block. A terminal may show both.
-    is_shared = sys.__stderr__ and not os.isatty(1) and os.path.sameopenfile(1, 2)
+    is_shared = sys.__stderr__ and not os.isatty(1) and same_file(1, 2)
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
         if is_shared:
@@ -7342,9 +7490,9 @@ class Child(StreamTransport):
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
-                # CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP. Elsewhere, a new
-                # session is also a new group.
-                creationflags=0x08000200 if os.name == "nt" else 0,
+                # 0x200: CREATE_NEW_PROCESS_GROUP. Elsewhere, a new session is also a
+                # new group.
+                creationflags=CREATE_NO_WINDOW | 0x200 if os.name == "nt" else 0,
                 start_new_session=True,
             )
         except OSError as error:
@@ -7427,12 +7575,13 @@ class Child(StreamTransport):
         with suppress(OSError):
             if os.name == "posix":
                 os.killpg(self._process.pid, number)
-            else:
+            elif self._process.poll() is None:
                 import subprocess
 
                 subprocess.run(
                     ["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
                     capture_output=True,
+                    creationflags=CREATE_NO_WINDOW,
                 )
                 self._process.kill()
 
@@ -8458,7 +8607,7 @@ class Server:
                 is_public = options.get("host") in ("", "0.0.0.0", "::")
                 if is_public and not options.get("verify"):
                     notice += "; without verify=, any host on the network may call it"
-                print(printable(notice), file=sys.stderr, flush=True)
+                print_to_stderr(printable(notice))
                 self._endpoint.post_jobs(signals.put)
                 http.serve_until(signals, grace)
             return
@@ -8937,6 +9086,9 @@ class Listening:
                 self._connection.register(self._pending, self)
                 self.subscribe()
         except BaseException:
+            # If the connection has ended before the request was registered, nobody
+            # else removes it.
+            self._end()
             self.close()
             raise
 
@@ -8955,7 +9107,7 @@ class Listening:
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
-        version = self._client.protocol_version
+        version = self._connection.protocol.version
         params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._pending, params)
         # The first item is the acknowledgement. If it omits a list, that list never
@@ -9148,9 +9300,10 @@ class ClientEndpoint(Endpoint):
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
         answer: Json = {}
+        now = time.monotonic()
         try:
             if request.row.capability:
-                with connection.answering():
+                with connection.answering(partial(_may_concern, request, now)):
                     answer = self.answer(request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
@@ -9207,6 +9360,14 @@ class ClientEndpoint(Endpoint):
             if "default" in field
         }
         return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
+
+
+def _may_concern(question: Request, asked_at: float, pending: PendingRequest) -> bool:
+    """Return whether a server may have asked a question for the sake of this call. Over
+    HTTP the stream tells. On stdio, it may be any call that was made before."""
+    if question.subject is not None:
+        return question.subject == pending.id
+    return pending.began < asked_at
 
 
 # Targets
@@ -9444,6 +9605,8 @@ class Client:
         self._subscriptions: dict[str, Listening] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
+        # The process that has connected. The child of a fork has none of its threads.
+        self._process = os.getpid()
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
@@ -9493,7 +9656,8 @@ class Client:
         """
         # One step, so that only one thread closes it.
         connection = vars(self).pop("_connection", None)
-        if connection is None:
+        if connection is None or self._process != os.getpid():
+            # In the child of a fork, the connection is still the parent's.
             return
         closed = ConnectionClosed("the client is closed")
         try:
@@ -9528,7 +9692,9 @@ class Client:
         return self
 
     def _is_connected(self) -> bool:
-        return self._connection is not None and self._connection.reason is None
+        connection = self._connection
+        is_ours = self._process == os.getpid()
+        return connection is not None and connection.reason is None and is_ours
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -9548,6 +9714,7 @@ class Client:
             trace=self._trace,
         )
         self._endpoint.connected(connection)
+        self._process = os.getpid()
         self._connection = connection
         try:
             transport.start(connection)
@@ -9726,6 +9893,11 @@ class Client:
         if connection is None or not connection.protocol.version:
             raise ConnectionClosed(
                 "the client is not connected; use `with client:` or client.connect()"
+            )
+        if self._process != os.getpid():
+            raise ConnectionClosed(
+                "this process is a fork, and the connection is its parent's; call "
+                "client.connect() here"
             )
         return connection
 
@@ -11948,6 +12120,7 @@ LOGGED_IN = "logged in"
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
+_NO_THREAD = "nothing was sent: there is no thread for it, or the client is closed"
 # The SDKs' examples respond with this text and 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
 
@@ -12251,6 +12424,8 @@ class HttpCaller:
         self._lock = threading.Lock()
         # Idle connections, (since when, connection) each, the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
+        # Whether a thread runs _close_idle().
+        self._is_closing_idle = False
         # The requests that have a connection, with its socket, since http.client drops
         # a socket that the server is going to close.
         self._busy: dict[_HttpRequest, Socket] = {}
@@ -12384,8 +12559,13 @@ class HttpCaller:
         # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(http_request.method, target, body, headers)
-        http_request.response = connection.getresponse()
-        kind = content_type(http_request.response)
+        http_request.response = response = connection.getresponse()
+        # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
+        # http.client skips those with 100 alone.
+        while 100 < response.status < 200:
+            response.headers = None
+            response.begin()
+        kind = content_type(response)
         line = f"HTTP {http_request.response.status} {kind}".strip()
         trace("<--", line.encode("utf-8"))
 
@@ -12427,8 +12607,24 @@ class HttpCaller:
             self._busy.pop(http_request, None)
             if is_over and not self.closed.is_set():
                 self._idle.append((time.monotonic(), connection))
+                if not self._is_closing_idle:
+                    with suppress(RuntimeError):
+                        start_thread("mcp-idle", self._close_idle)
+                        self._is_closing_idle = True
                 return
         connection.close()
+
+    def _close_idle(self) -> None:
+        """Close the connections that no request has used again, until there are
+        none."""
+        while not self.closed.wait(KEEP_SECONDS):
+            with self._lock:
+                oldest = time.monotonic() - KEEP_SECONDS
+                while self._idle and self._idle[0][0] < oldest:
+                    self._idle.pop(0)[1].close()
+                if not self._idle:
+                    self._is_closing_idle = False
+                    return
 
 
 def read_answer(response: HTTPResponse) -> bytes:
@@ -12496,7 +12692,9 @@ class HttpTransport(Transport, Outbox):
         if post.row.cancels:
             # In the modern era, a request is cancelled by closing its connection.
             self.caller.cut_off(post.params.get("requestId"))
-        self.caller.writer.submit(partial(self._write, post))
+        is_taken = self.caller.writer.submit(partial(self._write, post))
+        if not is_taken and post.request_id is not None:
+            raise ConnectionClosed(_NO_THREAD)
 
     def finish(self, request: Request | None, answer: Any) -> None:
         if answer is not None:
@@ -12508,7 +12706,9 @@ class HttpTransport(Transport, Outbox):
     def _write(self, post: _Post) -> None:
         self.connection.trace_sent(post.body)
         if post.is_answer or post.request_id is not None:
-            self.caller.workers.submit(partial(self._send, post))
+            if not self.caller.workers.submit(partial(self._send, post)):
+                error = ConnectionClosed(_NO_THREAD)
+                self.connection.resolve(post.request_id, None, error)
         else:
             self.post_notification(post)
 
@@ -12571,7 +12771,7 @@ class HttpTransport(Transport, Outbox):
         """Feed events until the response ends, or the request is answered."""
         for kind, text in stream.read(response):
             if kind == "message" and text:
-                self.connection.receive(text)
+                self.connection.receive(text, subject=request_id)
             if not self.caller.is_wanted(request_id):
                 return
 
