@@ -682,6 +682,11 @@ class _InputRequired(BaseException):
         self.result = result
 
 
+class _Unanswered(ConnectionClosed):
+    """The conversation ends while a handler waits for the answer to a question. If the
+    handler lets it pass, its own request ends with this error."""
+
+
 # Characters that a terminal takes for commands, or that make people see another line or
 # another order: C0 and C1 but for the tab, marks of direction, line separators, and
 # halves of surrogates.
@@ -1498,7 +1503,10 @@ class Request:
         self.meta: Json = meta
         self.row = METHODS.get(self.method) or session.extension_row(self.method)
         # Its name in errors and the log: that of the tool, resource or prompt, if any.
-        self.about: str = params.get(self.row.mirrored) or self.method
+        about = params.get(self.row.mirrored)
+        self.about: str = self.method
+        if about and isinstance(about, str):
+            self.about = about[:MAX_SHOWN_NAME]
         # These are the session's. A modern request brings its own: _admit_modern.
         self.version = session.version
         self.capabilities = session.peer_capabilities
@@ -2309,6 +2317,10 @@ class Transport:
         """Send lines. Raises OSError, or ValueError, when the other end is gone."""
         raise NotImplementedError
 
+    def may_wait(self) -> bool:
+        """Return whether write() may have to wait for the other end."""
+        return False
+
     def close(self) -> None:
         """End it. Called once, from any thread."""
 
@@ -2386,6 +2398,10 @@ class Outbox:
         request, the answer is a refusal, None if nothing is to be sent, or the list of
         the answers to a batch. An error replaces an answer that JSON cannot say."""
 
+    def may_wait(self) -> bool:
+        """Return whether flush() may have to wait for the peer."""
+        return False
+
     def flush(self) -> None:
         """Write what waits, or wait while the peer is slow."""
 
@@ -2411,6 +2427,9 @@ class Batch(Outbox):
 
     def send(self, message: Json) -> None:
         self._outbox.send(message)
+
+    def may_wait(self) -> bool:
+        return self._outbox.may_wait()
 
     def flush(self) -> None:
         self._outbox.flush()
@@ -6217,7 +6236,11 @@ class Context:
     def _notify(self, method: str, params: Json, progress: float | None = None) -> None:
         """Send a notification. A handler waits here for a slow client."""
         message = call_message(method, params)
-        self._connection.send(message, self._request, progress).flush()
+        outbox = self._connection.send(message, self._request, progress)
+        endpoint: Any = self._connection.endpoint
+        may_wait = outbox.may_wait()
+        with endpoint.lent_slot(self._connection, self._request, may_wait):
+            outbox.flush()
 
     def debug(self, data: object, logger: str | None = None) -> None:
         """Log at the level "debug": log("debug", data, logger)."""
@@ -6500,6 +6523,8 @@ class Context:
                     key: pending.result(max(0.0, until - time.monotonic()))
                     for key, pending in asked.items()
                 }
+            except ConnectionClosed as error:
+                raise _Unanswered(f"a question got no answer: {error}") from None
             finally:
                 # If one question fails, cancel the others.
                 give_up()
@@ -7024,6 +7049,9 @@ class StreamTransport(Transport):
         finally:
             self.write_until = float("inf")
 
+    def may_wait(self) -> bool:
+        return not is_ready(self._writer, writing=True)
+
     def close(self) -> None:
         # Closing the files of a socket neither closes the socket nor wakes a thread
         # that reads from it. Shut the socket itself first.
@@ -7067,6 +7095,9 @@ class LineOutbox(Outbox):
     def _queue(self, line: bytes) -> None:
         with self._lock:
             self._lines.append(line)
+
+    def may_wait(self) -> bool:
+        return len(self._lines) > MAX_LINES or self._transport.may_wait()
 
     def flush(self) -> None:
         self._flush(MAX_LINES)
@@ -7832,10 +7863,14 @@ class ServerEndpoint(Endpoint):
             self._slots.put(None)
 
     @contextmanager
-    def lent_slot(self, connection: Connection, request: Request) -> Iterator[None]:
-        """Inside, a function that waits for its client does not count for max_workers.
-        Only the request's own thread can lend its slot."""
-        if request.thread != threading.get_ident():
+    def lent_slot(
+        self, connection: Connection, request: Request, may_wait: bool = True
+    ) -> Iterator[None]:
+        """Inside, if it may wait for its client, a function does not count for
+        max_workers. Only the request's own thread can lend its slot. The only slot of
+        max_workers=1 is never lent: programs rely on it as a lock."""
+        is_own = request.thread == threading.get_ident()
+        if not (may_wait and is_own and self.max_workers > 1):
             yield
             return
         with connection.workers.lent():
@@ -7897,8 +7932,8 @@ class ServerEndpoint(Endpoint):
         if isinstance(error, NotFound) and "uri" in request.params:
             # "Resource not found"; fit_code() changes the code for a modern revision.
             error.code = -32002
-            error.data = {"uri": request.params["uri"], **object_or_empty(error.data)}
-        elif isinstance(error, ToolError):
+            error.data = {"uri": request.about, **object_or_empty(error.data)}
+        elif isinstance(error, (ToolError, _Unanswered)):
             error = InternalError(str(error))
         elif not isinstance(error, McpError):
             error = InternalError(self._report(connection, request, error))
@@ -8007,7 +8042,7 @@ class ServerEndpoint(Endpoint):
         try:
             value = self._call(ctx, tool, arguments)
             return dict(tool.output.result(value))
-        except _InputRequired:
+        except (_InputRequired, _Unanswered):
             raise
         except ToolError as error:
             return tool_failure(str(error), error.content)
@@ -10579,6 +10614,12 @@ class MessageQueue(Outbox):
         self.close()
         self.flush_soon()
 
+    def may_wait(self) -> bool:
+        # is_ready() tells whether 4 KiB can be written.
+        size = sum(len(message) for _, message in list(self._messages)[-1:])
+        exchange = self.exchange
+        return exchange is not None and (size > 4_000 or exchange.may_wait())
+
     def flush(self) -> None:
         if self.exchange is not None:
             self.exchange.flush()
@@ -10608,15 +10649,18 @@ class Exchange:
     messages stay in the queue.
 
     The names of `headers` are in lower case. A carrier connects exchanges to an HTTP
-    server. It is a subclass with the following methods, of which hung_up() is optional.
-    The others raise OSError when the client is gone:
-        read_body()                   returns the complete body. It calls claim() before
-                                      it reads, and raises HttpError if the body is
-                                      incomplete
+    server. It is a subclass with the following methods. The last two are optional. The
+    others raise OSError when the client is gone:
+        read_body()                   returns the complete body. It calls check_size()
+                                      before it reads, may call claim() as bytes arrive,
+                                      and raises HttpError if the body is incomplete
         start(status, headers, body)  sends the response; if `body` is None, it sends
                                       only the head, and events follow
         put(events, ending)           sends events at once
-        hung_up()                     returns whether the client is gone; never blocks
+        hung_up()                     returns whether the client is gone; never blocks.
+                                      If `awaits_answer` is set, one that has only shut
+                                      its side is not
+        may_wait()                    returns whether put() may wait for the client
     """
 
     # The carrier's methods.
@@ -10632,6 +10676,10 @@ class Exchange:
     reason = ""
     # Whether the TCP connection ends after this response.
     is_last = False
+    # Whether the answer to a request will end the response.
+    awaits_answer = False
+    # When the client left, by time.monotonic().
+    left_at = float("inf")
     # The claims of the request's token.
     auth: Json | None = None
     # The decoded body, until it is served.
@@ -10683,20 +10731,23 @@ class Exchange:
             )
         body = self.read_body()
         self.endpoint.trace("-->", body)
-        self.claim(len(body), 4 * len(body) + MEMBER_SIZE * body.count(b","))
+        self.claim(4 * len(body) + MEMBER_SIZE * body.count(b","))
         with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
             self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
 
-    def claim(self, size: int, load: int = 0) -> None:
-        """Reserve memory for a body of `size` bytes, which takes `load` when it is
-        decoded. Raises HttpError if it is too large, or too much is in use."""
+    def check_size(self, size: int) -> None:
+        """Raise HttpError if a body of this size is too large."""
         if size > self.endpoint.max_body:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
-        self.load = load or size
-        if self.load > SMALL_BODY and not self.endpoint.has_room(self, self.load):
+
+    def claim(self, load: int) -> None:
+        """Count the memory that the request occupies by now. Raises HttpError if too
+        much is in use."""
+        self.load = load
+        if not self.endpoint.has_room(self, load):
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
@@ -10707,6 +10758,10 @@ class Exchange:
         body: bytes = b"",
     ) -> None:
         """Send a complete response."""
+        with self._writing:
+            self._reply(status, headers, body)
+
+    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
@@ -10755,15 +10810,24 @@ class Exchange:
         events, is_last = self.queue.take()
         if not (events or more or is_last):
             return
+        # Messages are delivered, whatever is in use: their work is done. But while they
+        # wait for the client, new requests may be refused.
         size = 2 * sum(len(message) for _, message in events)
-        if size > SMALL_BODY and not self.endpoint.has_room(self, self.load + size):
-            raise OSError("too many large answers wait for their clients")
+        self.endpoint.count(self, self.load + size)
+        try:
+            self._write_events(events, more, is_last)
+        finally:
+            self.endpoint.count(self, self.load)
+
+    def _write_events(
+        self, events: list[tuple[bytes, bytes]], more: bytes, is_last: bool
+    ) -> None:
         is_opening = self.status == 0
         is_alone = is_last and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
         # to this HTTP GET": only a POST may be answered with JSON.
         if is_alone and is_opening and self.method == "POST":
-            self.reply(self.queue.answer_status, _JSON, events[0][1])
+            self._reply(self.queue.answer_status, _JSON, events[0][1])
             return
         if is_opening:
             self._start(200, _EVENTS, None)
@@ -10792,6 +10856,7 @@ class Exchange:
     def client_left(self) -> None:
         """Drop all that is not written. Never blocks."""
         self.is_last = True
+        self.left_at = time.monotonic()
         self._end()
 
     def wait_until_over(self, comment_seconds: float) -> None:
@@ -10813,6 +10878,10 @@ class Exchange:
 
     def hung_up(self) -> bool:
         """Return whether the client is gone, without blocking."""
+        return False
+
+    def may_wait(self) -> bool:
+        """Return whether put() may have to wait for the client."""
         return False
 
 
@@ -10905,6 +10974,7 @@ class HttpConnection(Connection):
             event.headers = exchange.headers
 
     def _take_request(self, request: Request, exchange: Exchange) -> None:
+        exchange.awaits_answer = not request.row.stays_open
         # Over HTTP+SSE, the answer goes to the exchange of the GET.
         if exchange.queue.exchange is not exchange or request.is_notification:
             exchange.is_last = True
@@ -10914,7 +10984,8 @@ class HttpConnection(Connection):
             # A subscription needs no part of its message any more.
             request.params = request.meta = {}
             request.capabilities = request.client_info = {}
-            self.http.loads.pop(exchange, None)
+            exchange.load = 0
+            self.http.count(exchange, 0)
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a message that the Protocol refused."""
@@ -10929,6 +11000,10 @@ class HttpConnection(Connection):
         exchange.client_left()
         if self.session_id is None:
             self.cancel_requests()
+
+    def client_stays_away(self, exchange: Exchange) -> None:
+        """Act on an exchange whose client has left, and whose request may still run.
+        This is called now and then. Never blocks."""
 
     def retire(self) -> None:
         """End subscriptions, because the server is closing."""
@@ -11065,10 +11140,19 @@ class HttpEndpoint:
         log_access(exchange)
 
     # Memory
-    def has_room(self, exchange: Exchange, size: int) -> bool:
+    def count(self, exchange: Exchange, load: int) -> None:
+        """Record how much memory an exchange occupies."""
+        if load > SMALL_BODY:
+            self.loads[exchange] = load
+        else:
+            self.loads.pop(exchange, None)
+
+    def has_room(self, exchange: Exchange, load: int) -> bool:
         """Record how much memory an exchange occupies. Returns False if that is too
-        much; the exchange must end then."""
-        self.loads[exchange] = size
+        much: its request must be refused then."""
+        self.count(exchange, load)
+        if load <= SMALL_BODY:
+            return True
         loads = list(self.loads.values())
         if len(loads) == 1 or sum(loads) <= MAX_LOAD:
             return True
@@ -11242,7 +11326,9 @@ class HttpEndpoint:
         """End the exchanges whose clients have hung up. The carrier calls this now and
         then. Never blocks."""
         for exchange, connection in list(self.serving.items()):
-            if not exchange.is_over and exchange.hung_up():
+            if exchange.is_over:
+                connection.client_stays_away(exchange)
+            elif exchange.hung_up():
                 connection.client_left(exchange)
 
     def close(self, final: bool) -> None:
@@ -11293,6 +11379,8 @@ ASSUMED_VERSION = "2025-03-26"
 MAX_SESSIONS = 1_000  # open at once
 # Bytes, by estimate, of an `initialize`, since its session keeps parts of it.
 MAX_HELLO = 256 << 10
+# A request whose client has hung up is cancelled if it does not resume the stream.
+AWAY_SECONDS = 60.0
 # Finished streams are kept for clients that resume them: at most this many in all
 # sessions together, with this many bytes of events. Beyond that, the oldest are
 # dropped.
@@ -11367,6 +11455,7 @@ class SessionStream(MessageQueue):
         exchange = self.exchange
         if self._is_primed and exchange is not None:
             exchange.is_last = True
+            exchange.left_at = time.monotonic() + retry_ms / 1000
             exchange.detach()
             exchange.flush(b"retry: %d\n\n" % retry_ms)
 
@@ -11421,9 +11510,18 @@ class Session(HttpConnection):
         else:
             super().refuse(refusal, exchange)
 
+    def client_stays_away(self, exchange: Exchange) -> None:
+        request = self.protocol.in_flight.get(exchange.request_id or 0)
+        stream = None if request is None else request.outbox
+        if request is None or not isinstance(stream, SessionStream):
+            return
+        carrier = stream.exchange or exchange
+        if carrier.left_at + AWAY_SECONDS < time.monotonic():
+            self.cancel_request(request)
+
     def retire(self) -> None:
         super().retire()
-        self.cancel_pending(ConnectionClosed("the server was closed"))
+        self.cancel_pending(ConnectionClosed("the server is closing"))
         # HTTP+SSE still needs this stream for the answers to requests in flight.
         if isinstance(self.outbox, SessionStream) or not self.protocol.in_flight:
             self.outbox.end()
@@ -11656,10 +11754,11 @@ class _WsgiExchange(Exchange):
         # past the end of any other input would block.
         if self._environ.get("wsgi.input_terminated") and size == 0:
             size = self.endpoint.max_body + 1
-        self.claim(length)
+        self.check_size(length)
         body: bytes = self._environ["wsgi.input"].read(size)
         if len(body) < length:
             raise HttpError(400, "the body ended early")
+        self.check_size(len(body))
         return body
 
     def start(
@@ -11698,37 +11797,46 @@ class _SocketExchange(Exchange):
         self.is_last = head.last
         # Whether the whole request was read.
         self.is_read = head.size == 0
+        # Whether hung_up() has sent its probe.
+        self._is_probed = False
 
     def read_body(self) -> bytes:
-        self.claim(self._size or 0)
+        self.check_size(self._size or 0)
         if "expect" in self.headers:
             self._handler.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = self._read_chunks() if self._size is None else self._read(self._size)
-        self.is_read = True
-        self._handler.set_deadline()
-        return body
-
-    def _read(self, size: int) -> bytes:
-        data: bytes = self._handler.rfile.read(size)
-        if len(data) < size:
-            raise HttpError(400, "the body ended early")
-        return data
-
-    def _read_chunks(self) -> bytes:
         body = bytearray()
+        if self._size is None:
+            self._read_chunks(body)
+        else:
+            self._read(self._size, body)
+        self.is_read = True
+        self._handler.is_serving = True
+        self._handler.set_deadline()
+        return bytes(body)
+
+    def _read(self, size: int, body: bytearray) -> None:
+        """Append this many bytes. The memory is claimed as they arrive."""
+        while size > 0:
+            data = self._handler.rfile.read1(min(size, CHUNK))
+            if not data:
+                raise self._handler.broken_off("the body ended early")
+            size -= len(data)
+            body += data
+            self.claim(len(body))
+
+    def _read_chunks(self, body: bytearray) -> None:
         size = -1
         while size != 0:
             line = self._handler.rfile.readline(MAX_HEAD)
             chunk = re.fullmatch(_CHUNK_LINE, line)
             if chunk is None:
-                raise HttpError(400, "expected the size of a chunk")
+                raise self._handler.broken_off("expected the size of a chunk")
             size = int(chunk[1], 16)
-            self.claim(len(body) + size)
-            body += self._read(size)
+            self.check_size(len(body) + size)
+            self._read(size, body)
             # Trailers are refused as well.
-            if self._read(2) != b"\r\n":
-                raise HttpError(400, "a chunk without an end")
-        return bytes(body)
+            if self._handler.rfile.read(2) != b"\r\n":
+                raise self._handler.broken_off("a chunk without an end")
 
     def start(
         self,
@@ -11738,9 +11846,11 @@ class _SocketExchange(Exchange):
     ) -> None:
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
-        # Close the connection after this response if the body is unread, or if another
-        # thread sends it, while the exchange's own thread is busy with the request.
+        # Close the connection after this response if the body is unread, if the server
+        # is closing, or if another thread sends it, while the exchange's own thread is
+        # busy with the request.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
+        self.is_last |= self._handler.server.closing.is_set()
         if self.is_last:
             headers["Connection"] = "close"
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
@@ -11772,24 +11882,80 @@ class _SocketExchange(Exchange):
         if self.is_last:
             shut(handler.connection, 1)
 
-    def hung_up(self) -> bool:
-        import select
-        import socket
+    def may_wait(self) -> bool:
+        # Another thread may be writing, and wait.
+        is_free = is_ready(self._handler.connection, writing=True)
+        return self._writing.locked() or not is_free
 
-        if sys.platform == "linux":
-            # This detects the end even if there are unread bytes before it, such as the
-            # close_notify of TLS.
-            poll = select.poll()
-            poll.register(
-                self._handler.connection, 0x2000
-            )  # POLLRDHUP, which PyPy does not name
-            return bool(poll.poll(0))
-        try:
-            return is_ready(self._handler.connection) and not socket.socket.recv(
-                self._handler.connection, 1, socket.MSG_PEEK
-            )
-        except OSError:
+    def hung_up(self) -> bool:
+        """See Exchange.
+
+        A client that is gone looks like one that has shut only its own side, and still
+        reads, as `nc -N` does, until it is sent something: then the system of a client
+        that is gone resets the connection. An interim response, or a comment in a
+        stream, is such a probe. No answer is lost by it.
+        """
+        side = peer_side(self._handler.connection)
+        if side != SHUT:
+            return side == GONE
+        if not self.awaits_answer:
             return True
+        return not self._is_probed and not self._probe()
+
+    def _probe(self) -> bool:
+        """Send the client something that it ignores. Never blocks. Returns whether the
+        connection still is there."""
+        is_silent = self.status == 0
+        # "A server MUST NOT send a 1xx response to an HTTP/1.0 client."
+        if is_silent and not self._is_chunked:
+            return True
+        if self.may_wait() or not self._writing.acquire(blocking=False):
+            return True
+        try:
+            if self.is_over or is_silent != (self.status == 0):
+                return True
+            self._is_probed = True
+            if is_silent:
+                self._handler.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            else:
+                self.put(b":\n\n", False)
+            return True
+        except OSError:
+            return False
+        finally:
+            self._writing.release()
+
+
+# What a peer has done with its side of a connection.
+OPEN = "open"
+SHUT = "shut"
+GONE = "gone"
+
+
+def peer_side(sock: Socket) -> str:
+    """Return what the peer has done, without blocking: OPEN; SHUT if it will send
+    nothing more; GONE if the connection is broken."""
+    import select
+    import socket
+
+    if sys.platform == "linux":
+        # This detects the end even if there are unread bytes before it, such as the
+        # close_notify of TLS. PyPy has no name for POLLRDHUP.
+        poll = select.poll()
+        poll.register(sock, 0x2000)
+        events = poll.poll(0)
+        if not events:
+            return OPEN
+        # POLLRDHUP alone is SHUT; the system reports errors by itself.
+        return SHUT if events[0][1] == 0x2000 else GONE
+    try:
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            return GONE
+        if is_ready(sock) and not socket.socket.recv(sock, 1, socket.MSG_PEEK):
+            return SHUT
+    except OSError:
+        return GONE
+    return OPEN
 
 
 # The modules of these base classes are slow to import: listen_http() imports them.
@@ -11806,7 +11972,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut off           cut off                         closed
 
     It is a BaseHTTPRequestHandler of http.server with another parser: see parse_head().
-    The server cuts it off at the `deadline`.
+    The server cuts it off at the `deadline`. When the server closes, it shuts the
+    reading side, unless a request is being served: so an idle connection ends, and a
+    request that is still arriving gets 503.
     """
 
     rfile: io.BufferedReader
@@ -11814,8 +11982,8 @@ class _Handler(BaseHTTPRequestHandler):
     _head = _NO_HEAD
     _head_bytes = b""
     _problem: HttpError | None = None
-    # Whether a request may come. While this is set, close() ends the connection.
-    is_idle = True
+    # Whether a whole request has arrived, and is not answered.
+    is_serving = False
     # The server cuts the connection off at the earlier of these two, by
     # time.monotonic(). `limit` is set when the server closes.
     deadline = float("inf")
@@ -11825,8 +11993,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.thread = threading.current_thread()
         self.thread.name = "mcp-http-connection"
         self.server.connections[self.request] = self
-        if self.server.closing.is_set():
-            shut(self.request)
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
             self.server.endpoint.refusals.add(
@@ -11849,33 +12015,40 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         """Read a request, and pass it to the endpoint."""
         self.close_connection = True
-        # close() sets `closing` before it looks at `is_idle`. So either this thread
-        # sees `closing`, or close() sees that a request is being served.
-        closing = self.server.closing
-        self.is_idle = True
-        if closing.is_set() or not self.rfile.peek(1):
-            return
-        self.is_idle = False
-        if closing.is_set():
+        # close() sets `closing` before it looks at `is_serving`. So either this thread
+        # sees `closing`, or close() shuts the reading side.
+        self.is_serving = False
+        if self.server.closing.is_set():
+            shut(self.connection, 0)
+        if not self.rfile.peek(1):
             return
         self.set_deadline(self.server.request_seconds)
         problem = self._problem
         head = _NO_HEAD
         try:
             head = self._read_head()
+            if self.server.closing.is_set():
+                problem = self.broken_off("")
         except HttpError as error:
             problem = error
         exchange = _SocketExchange(self, head)
         exchange.is_last |= problem is not None
+        self.is_serving = exchange.is_read
         self.server.endpoint.answer(exchange, problem)
         if not exchange.is_read:
             # If this side closed now, the client could lose the response. So wait until
             # the client closes, or the deadline cuts it off.
-            self.is_idle = True
+            self.is_serving = False
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
                 pass
-        self.close_connection = exchange.is_last or closing.is_set()
+        self.close_connection = exchange.is_last
+
+    def broken_off(self, why: str) -> HttpError:
+        """Return the refusal of a request whose rest does not come."""
+        if self.server.closing.is_set():
+            return HttpError(503, "the server is closing", {"Retry-After": "1"})
+        return HttpError(400, why)
 
     def _read_head(self) -> Head:
         # Usually the whole head has arrived, and reading it in one call saves 8 us. If
@@ -11888,7 +12061,7 @@ class _Handler(BaseHTTPRequestHandler):
             if len(data) > MAX_HEAD:
                 raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
-                raise HttpError(400, "the head ended early, or a line has no CR")
+                raise self.broken_off("the head ended early, or a line has no CR")
         # Most clients send the same head again and again.
         if data != self._head_bytes:
             self._head = parse_head(data)
@@ -11963,7 +12136,7 @@ class HttpServer(ThreadingTCPServer):
         others = [each for each in handlers if each.thread is not me]
         for each in others:
             each.limit = limit
-            if each.is_idle:
+            if not each.is_serving:
                 shut(each.request, 0)
         is_hurried = False
         threads = [each.thread for each in others]
