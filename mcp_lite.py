@@ -687,6 +687,21 @@ class _Unanswered(ConnectionClosed):
     handler lets it pass, its own request ends with this error."""
 
 
+def unwrapped(error: BaseException) -> BaseException:
+    """Return the exception that counts of an ExceptionGroup, which an
+    asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
+    exception unchanged."""
+    ours = (_InputRequired, _Unanswered, ToolError, McpError)
+    leaves = [error]
+    while groups := [each for each in leaves if hasattr(each, "exceptions")]:
+        leaves.remove(groups[0])
+        leaves.extend(groups[0].exceptions)
+    for each in leaves:
+        if isinstance(each, ours):
+            return each
+    return leaves[0] if len(leaves) == 1 else error
+
+
 # Characters that a terminal takes for commands, or that make people see another line or
 # another order: C0 and C1 but for the tab, marks of direction, line separators, and
 # halves of surrogates.
@@ -2316,10 +2331,6 @@ class Transport:
     def write(self, data: bytes) -> None:
         """Send lines. Raises OSError, or ValueError, when the other end is gone."""
         raise NotImplementedError
-
-    def may_wait(self) -> bool:
-        """Return whether write() may have to wait for the other end."""
-        return False
 
     def close(self) -> None:
         """End it. Called once, from any thread."""
@@ -7049,9 +7060,6 @@ class StreamTransport(Transport):
         finally:
             self.write_until = float("inf")
 
-    def may_wait(self) -> bool:
-        return not is_ready(self._writer, writing=True)
-
     def close(self) -> None:
         # Closing the files of a socket neither closes the socket nor wakes a thread
         # that reads from it. Shut the socket itself first.
@@ -7097,7 +7105,7 @@ class LineOutbox(Outbox):
             self._lines.append(line)
 
     def may_wait(self) -> bool:
-        return len(self._lines) > MAX_LINES or self._transport.may_wait()
+        return len(self._lines) > MAX_LINES
 
     def flush(self) -> None:
         self._flush(MAX_LINES)
@@ -7362,6 +7370,22 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
             pass
 
 
+@contextmanager
+def lenient_stdout() -> Iterator[None]:
+    """Inside, print() writes each line at once, and replaces a character that the
+    encoding of stdout does not have."""
+    stdout: Any = sys.stdout
+    errors = getattr(stdout, "errors", None)
+    # reconfigure() also flushes. A host's own stdout may have no such method.
+    with suppress(AttributeError, OSError, ValueError):
+        stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    try:
+        yield
+    finally:
+        with suppress(AttributeError, OSError, ValueError):
+            stdout.reconfigure(errors=errors)
+
+
 def same_file(one: int, other: int) -> bool:
     """Return whether two descriptors are of the same open file. On Windows, pipes have
     no number by which to tell."""
@@ -7386,7 +7410,6 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         # and the client would not see its end.
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
-    stdout: Any = sys.stdout
     # With 2>&1, and under inetd, stderr is the wire as well. Then it is the null device
     # inside the block. A terminal may show both.
     is_shared = sys.__stderr__ and not os.isatty(1) and same_file(1, 2)
@@ -7396,14 +7419,10 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             os.dup2(null.fileno(), 2)
         os.dup2(2 if sys.__stderr__ else null.fileno(), 1)
     try:
-        # Printed lines should appear at once. reconfigure() also flushes.
-        with suppress(AttributeError, OSError, ValueError):
-            stdout.reconfigure(line_buffering=True)
-        yield reader, writer
+        # Buffered text must not reach the wire: it is flushed at both ends.
+        with lenient_stdout():
+            yield reader, writer
     finally:
-        # Buffered text must not reach the wire.
-        with suppress(AttributeError, OSError, ValueError):
-            stdout.flush()
         os.dup2(reader.fileno(), 0)
         os.dup2(writer.fileno(), 1)
         if is_shared:
@@ -7531,7 +7550,12 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
-        self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
+        try:
+            self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
+        except RuntimeError:
+            self._signal_group(9)  # SIGKILL
+            self._has_ended(EXIT_SECONDS)
+            raise
 
     def read(self) -> bytes:
         data = super().read()
@@ -8177,14 +8201,20 @@ class ServerEndpoint(Endpoint):
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
-        if registration.timeout is None:
-            return run_job(ctx, job, registration.run_on)
-        why = f"timed out after {registration.timeout:g} seconds"
-        late = tool_failure(f"{ctx._request.about}: {why}")
-        answer = self._result_message(ctx._request, late)
-        cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
-        limit = partial(time_limit, registration.timeout, cancel)
-        return run_job(ctx, job, registration.run_on, limit)
+        limit: Callable[[], Any] = nullcontext
+        if registration.timeout is not None:
+            why = f"timed out after {registration.timeout:g} seconds"
+            late = tool_failure(f"{ctx._request.about}: {why}")
+            answer = self._result_message(ctx._request, late)
+            cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
+            limit = partial(time_limit, registration.timeout, cancel)
+        try:
+            return run_job(ctx, job, registration.run_on, limit)
+        except BaseException as error:
+            inner = unwrapped(error)
+            if inner is error:
+                raise
+            raise inner from error
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
@@ -8637,7 +8667,8 @@ class Server:
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            with stop_signals(signals), self._open_http(options) as http:
+            ends = stop_signals(signals)
+            with ends, lenient_stdout(), self._open_http(options) as http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 is_public = options.get("host") in ("", "0.0.0.0", "::")
                 if is_public and not options.get("verify"):
@@ -14057,7 +14088,8 @@ def _ask_line(text: str) -> str:
     _say(text, end="")
     # Do not use input(): after a Ctrl-C in it, the lock of stdin stays held, and Python
     # blocks on it at exit.
-    return os.read(0, 4096).decode("utf-8", "replace").strip()
+    encoding = os.device_encoding(0) or "utf-8"
+    return os.read(0, 4096).decode(encoding, "replace").strip()
 
 
 # Reading and showing values
