@@ -230,7 +230,6 @@ the version, the revisions, and the SHA-256 of the file.
 
 from __future__ import annotations  # Python 3.8 or newer
 
-import copyreg
 import io
 import itertools
 import json
@@ -422,7 +421,7 @@ def add_given(wire: Json, **members: object) -> Json:
 def _pickled(error: BaseException) -> tuple[Any, ...]:
     """Return what __reduce__() returns, so that pickle makes a copy without calling
     __init__(), which takes other arguments than `error.args`."""
-    return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}
+    return error.__new__, (type(error),), {**vars(error), "args": error.args}
 
 
 class McpError(Exception):
@@ -2679,7 +2678,9 @@ class Connection:
         """
         try:
             if isinstance(line, CutLine):
-                raise unread_request(line, f"a message of more than {MAX_MESSAGE} bytes")
+                raise unread_request(
+                    line, f"a message of more than {MAX_MESSAGE} bytes"
+                )
             self.trace(self._receives, line)
             message = parse_message(line)
             if isinstance(message, list):
@@ -12763,7 +12764,8 @@ class HttpCaller:
         # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(http_request.method, target, body, headers)
-        http_request.response = response = connection.getresponse()
+        response: Any = connection.getresponse()
+        http_request.response = response
         # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
         # http.client skips those with 100 alone.
         while 100 < response.status < 200:

@@ -402,6 +402,7 @@ import itertools  # noqa: E402
 import json  # noqa: E402
 import logging  # noqa: E402
 import pathlib  # noqa: E402
+import pickle  # noqa: E402
 import queue  # noqa: E402
 import random  # noqa: E402
 import re  # noqa: E402
@@ -411,6 +412,7 @@ import shutil  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
+import struct  # noqa: E402
 import textwrap  # noqa: E402
 import traceback  # noqa: E402
 import types  # noqa: E402
@@ -2362,9 +2364,12 @@ class TestLifetimes:
     def test_what_runs_at_sigterm_is_answered(self, tmp_path):
         """Within the grace of run("http")."""
         script = tmp_path / "server.py"
+        marker = tmp_path / "begun"
         script.write_text(
             "import time\nfrom mcp_lite import Server\nserver = Server('s')\n"
-            "@server.tool\ndef nap() -> str:\n    time.sleep(1)\n    return 'rested'\n"
+            "@server.tool\ndef nap() -> str:\n"
+            f"    open({str(marker)!r}, 'w').close()\n"
+            "    time.sleep(1)\n    return 'rested'\n"
             "server.run('http', port=0)\n"
         )
         env = {**os.environ, "PYTHONPATH": HERE}
@@ -2374,7 +2379,7 @@ class TestLifetimes:
             url = re.search(rb"http://\S+", process.stderr.readline())[0].decode()
             with Client(url) as client:
                 call = client.start_call("nap")
-                time.sleep(0.3)
+                eventually(marker.exists, "the call")
                 process.terminate()
                 assert call.value(SECONDS) == "rested"
             assert process.wait(SECONDS) == 0
@@ -2594,19 +2599,28 @@ class TestLifetimes:
                     assert idle + every * count <= 120
 
     @pytest.mark.parametrize("over_http", [False, True])
-    def test_who_waits_for_an_answer_lets_others_run(self, over_http):
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_who_waits_for_an_answer_lets_others_run(self, over_http, workers):
         """A function that asks a client of a session does not count for max_workers
-        until the answer is there, as in the modern era, where it is over then."""
-        server = Server("s", max_workers=1)
+        until the answer is there. But max_workers=1 is a lock, and stays one."""
+        server = Server("s", max_workers=workers)
         asked = threading.Event()
         answered = threading.Event()
+        running = []
+        most = []
 
         @server.tool
         def ask(ctx: Context) -> str:
-            return ctx.elicit("?", FORM)["action"]
+            running.append(1)
+            most.append(len(running))
+            try:
+                return ctx.elicit("?", FORM)["action"]
+            finally:
+                running.pop()
 
         @server.tool
         def add(a: int) -> int:
+            most.append(len(running) + 1)
             return a + 1
 
         def decline(params):
@@ -2616,11 +2630,448 @@ class TestLifetimes:
 
         options = {"protocol_version": "2025-11-25", "on_elicit": decline}
         with client_at(server, over_http, **options) as client:
-            calls = [client.start_call("ask") for _ in range(3)]
+            calls = [client.start_call("ask") for _ in range(workers + 2)]
             assert asked.wait(SECONDS)
-            assert client.start_call("add", {"a": 1}).value(SECONDS) == 2
+            adding = client.start_call("add", {"a": 1})
+            if workers > 1:
+                assert adding.value(SECONDS) == 2
             answered.set()
-            assert [call.value(SECONDS) for call in calls] == ["decline"] * 3
+            assert adding.value(SECONDS) == 2
+            assert [call.value(SECONDS) for call in calls] == ["decline"] * len(calls)
+        assert max(most) == 1 if workers == 1 else max(most) > workers
+
+    def test_who_waits_for_a_slow_reader_lets_others_run(self):
+        """Clients that read nothing hold up their own handlers alone."""
+        server = Server("s", max_workers=2)
+        stuck = threading.Semaphore(0)
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            for n in range(10_000):
+                if n == 50:
+                    stuck.release()
+                ctx.log("info", "x" * 100_000)
+
+        @server.tool
+        def add(a: int) -> int:
+            return a + 1
+
+        with server.start_http() as http, contextlib.ExitStack() as stack:
+            for _ in range(3):
+                place = ("127.0.0.1", http.port)
+                sock = stack.enter_context(socket.create_connection(place, SECONDS))
+                meta = {mcp_lite.META_LOG_LEVEL: "debug"}
+                call = call_tool("flood", meta=meta)
+                sock.sendall(head_of(call, "Mcp-Name: flood"))
+            with Client(http.url) as client:
+                assert client.call("add", a=1) == 2
+                assert client.call("add", a=2) == 3
+
+    # The ends of HTTP
+    @contextlib.contextmanager
+    def asked_over_http(self, era, secure=None):
+        """A server that naps for somebody on a raw socket."""
+        server = napping_server()
+        with server.start_http(ssl_context=secure) as http:
+            sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+            with sock:
+                if era == MODERN:
+                    call = head_of(call_tool("nap"), "Mcp-Name: nap")
+                else:
+                    session = Web(http).open(era)
+                    lines = [
+                        "POST /mcp HTTP/1.1",
+                        "Host: localhost",
+                        "Content-Type: application/json",
+                        f"Mcp-Session-Id: {session.session}",
+                    ]
+                    body = json.dumps(call_legacy("nap")).encode()
+                    lines += [f"Content-Length: {len(body)}", "", ""]
+                    call = "\r\n".join(lines).encode() + body
+                sock.sendall(call)
+                assert server.begun.wait(SECONDS)
+                yield server, http, sock
+
+    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    def test_who_half_closes_gets_the_answer(self, era):
+        """A client may shut its side behind its request, and wait for the answer."""
+        with self.asked_over_http(era) as (_, http, sock):
+            sock.shutdown(socket.SHUT_WR)
+            eventually(lambda: self.is_probed(http), "the probe")
+            with sock.makefile("rb") as answer:
+                assert b"rested" in answer.read()
+
+    @staticmethod
+    def is_probed(http):
+        return any(each._is_probed for each in list(http.endpoint.serving))
+
+    @pytest.mark.parametrize("how", ["closed", "reset"])
+    def test_who_leaves_cancels_a_modern_call(self, how):
+        """The whole connection is gone, whichever way."""
+        server = Server("s")
+        begun = threading.Event()
+        ended = threading.Event()
+
+        @server.tool
+        def wait(ctx: Context) -> None:
+            ctx.on_cancel(ended.set)
+            begun.set()
+            ctx.sleep(10 * SECONDS)
+
+        with server.start_http() as http:
+            sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+            sock.sendall(head_of(call_tool("wait"), "Mcp-Name: wait"))
+            assert begun.wait(SECONDS)
+            if how == "reset":
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            sock.close()
+            assert ended.wait(SECONDS)
+
+    def test_the_side_of_a_peer(self):
+        """OPEN, SHUT or GONE, for each state of a socket."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def pair():
+                ours = socket.create_connection(listener.getsockname(), SECONDS)
+                theirs, _ = listener.accept()
+                return ours, theirs
+
+            def is_soon(sock, side):
+                eventually(lambda: mcp_lite.peer_side(sock) == side, side)
+
+            ours, theirs = pair()
+            with ours, theirs:
+                assert mcp_lite.peer_side(ours) == mcp_lite.OPEN
+                theirs.sendall(b"unread")
+                assert mcp_lite.peer_side(ours) == mcp_lite.OPEN
+                if sys.platform == "linux":
+                    theirs.shutdown(socket.SHUT_WR)
+                    is_soon(ours, mcp_lite.SHUT)
+            ours, theirs = pair()
+            with ours, theirs:
+                # Our own half-close is no word of the peer's.
+                ours.shutdown(socket.SHUT_WR)
+                assert mcp_lite.peer_side(ours) == mcp_lite.OPEN
+            ours, theirs = pair()
+            with ours, theirs:
+                theirs.shutdown(socket.SHUT_WR)
+                is_soon(ours, mcp_lite.SHUT)
+                theirs.close()
+                is_soon(ours, mcp_lite.SHUT)
+                ours.sendall(b"probe")
+                is_soon(ours, mcp_lite.GONE)
+            ours, theirs = pair()
+            with ours, theirs:
+                linger = struct.pack("ii", 1, 0)
+                theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                theirs.close()
+                is_soon(ours, mcp_lite.GONE)
+
+    @pytest.mark.parametrize("sent", ["half a head", "half a body", "half a chunk"])
+    def test_what_is_arriving_at_the_end_is_refused(self, sent):
+        """It has not run: 503, so that the client may send it again elsewhere."""
+        lines = ["Transfer-Encoding: chunked"] if sent == "half a chunk" else []
+        call = head_of(call_tool("nap"), "Mcp-Name: nap", *lines, length=not lines)
+        head, _, body = call.partition(b"\r\n\r\n")
+        part = {
+            "half a head": head[:-5],
+            "half a body": head + b"\r\n\r\n" + body[:-5],
+            "half a chunk": head + b"\r\n\r\nfff\r\n" + body,
+        }
+        server = napping_server()
+        http = server.start_http()
+        with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            sock.sendall(part[sent])
+            eventually(
+                lambda: any(
+                    each.deadline > time.monotonic() + http.idle_seconds
+                    for each in http.connections.copy().values()
+                ),
+                "the first bytes",
+            )
+            http.close()
+            with sock.makefile("rb") as answer:
+                text = answer.read()
+        assert text.startswith(b"HTTP/1.1 503 "), text
+        assert b"\r\nRetry-After: 1\r\n" in text
+        assert not server.begun.is_set()
+
+    def test_a_question_at_the_end(self, caplog):
+        """A handler that waits for an answer ends with a clear error, and no
+        traceback."""
+        server = Server("s")
+        asked = threading.Event()
+        gate = threading.Event()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("?", FORM)["action"]
+
+        def answer(params):
+            asked.set()
+            gate.wait(SECONDS)
+
+        http = server.start_http()
+        options = {"protocol_version": "2025-11-25", "on_elicit": answer}
+        with Client(http.url, **options) as client:
+            call = client.start_call("ask")
+            assert asked.wait(SECONDS)
+            http.close()
+            with pytest.raises(McpError, match="the server is closing"):
+                call.result(SECONDS)
+            gate.set()
+        assert "Traceback" not in caplog.text
+
+    def test_a_call_whose_client_stays_away_is_cancelled(self, monkeypatch):
+        """In a session, a hang-up is no cancellation; but who does not come back for
+        the stream within AWAY_SECONDS no longer wants the answer."""
+        monkeypatch.setattr(mcp_lite, "AWAY_SECONDS", 0.3)
+        server = Server("s")
+        ended = threading.Event()
+
+        @server.tool
+        def wait(ctx: Context) -> None:
+            ctx.on_cancel(ended.set)
+            ctx.progress(1)
+            ctx.sleep(10 * SECONDS)
+
+        with server.start_http() as http:
+            session = Web(http).open("2025-11-25")
+            call = call_legacy("wait", meta={"progressToken": 1})
+            with session.stream("POST", call) as response:
+                assert next_message(response)["method"] == "notifications/progress"
+                assert not ended.is_set()
+            assert ended.wait(SECONDS)
+
+    # What goes wrong at the edges
+    def test_errors_survive_pickling(self):
+        """As multiprocessing and concurrent.futures send them."""
+        errors = [
+            McpError(-32000, "odd", {"x": 1}),
+            mcp_lite.NotFound("nothing", {"uri": "x"}),
+            ToolError("failed", ["text"]),
+            Timeout("late", "; why"),
+            ConnectionClosed("gone", -9, ["server", "--key", "x"], "last\nwords"),
+            mcp_lite.HttpFailure("refused", "http://x", 401, {"scope": "a"}, 3.0),
+            Cancelled("enough"),
+        ]
+        for error in errors:
+            copy = pickle.loads(pickle.dumps(error))
+            assert type(copy) is type(error)
+            assert str(copy) == str(error)
+            assert vars(copy) == vars(error)
+
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="needs TaskGroup")
+    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    def test_an_error_in_a_task_group(self, era):
+        """The one that counts is found in the ExceptionGroup."""
+        server = Server("s")
+
+        async def fail(error):
+            raise error
+
+        @server.tool
+        async def group(kind: str) -> None:
+            errors = {
+                "tool": ToolError("the oven is cold"),
+                "one": ValueError("x is 3"),
+                "protocol": mcp_lite.InvalidParams("no such oven"),
+            }
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(fail(errors[kind]))
+                if kind != "one":
+                    tasks.create_task(fail(KeyError("other")))
+
+        with Client(server, protocol_version=era) as client:
+            with pytest.raises(ToolError, match="^the oven is cold$"):
+                client.call("group", kind="tool")
+            with pytest.raises(ToolError, match="^group: ValueError: x is 3$"):
+                client.call("group", kind="one")
+            with pytest.raises(mcp_lite.InvalidParams, match="no such oven"):
+                client.call("group", kind="protocol")
+
+    @pytest.mark.parametrize("kind", ["request", "answer"])
+    def test_a_line_over_the_limit_is_refused_with_its_id(self, kind, monkeypatch):
+        """Whoever has sent it hears so at once."""
+        monkeypatch.setattr(mcp_lite, "MAX_MESSAGE", 1 << 16)
+        server = Server("s")
+        server.add_tool(lambda n, text="": "x" * n, name="big")
+        with Client(server, timeout=2 * SECONDS) as client:
+            arguments = {"n": 1 << 17} if kind == "answer" else {"n": 1}
+            if kind == "request":
+                arguments["text"] = "y" * (1 << 17)
+            with pytest.raises(McpError, match="a message of more than"):
+                client.call("big", arguments)
+            assert client.call("big", n=1) == "x"
+
+    def test_lines_without_memory(self, monkeypatch):
+        """A line that memory does not suffice for is cut, and the next one comes."""
+
+        class Poor(bytearray):
+            def __iadd__(self, more):
+                if len(self) + len(more) > 5_000:
+                    raise MemoryError
+                return super().__iadd__(more)
+
+        framer = mcp_lite.LineFramer()
+        framer._line = Poor()
+        lines = framer.feed(b'{"id": 1, ' + b"x" * 4_000)
+        lines += framer.feed(b"y" * 4_000)
+        lines += framer.feed(b"z" * 4_000 + b"\nnext\n")
+        cut, following = lines
+        assert isinstance(cut, mcp_lite.CutLine)
+        assert cut.startswith(b'{"id": 1, ') and len(cut) <= mcp_lite.MAX_BEGINNING
+        assert following == b"next"
+
+    def test_a_server_killed_in_the_middle_of_a_line(self):
+        """The connection has ended, with the exit code; no word of bad JSON."""
+        code = (
+            "import json, os, sys\n"
+            "for line in sys.stdin:\n"
+            "    message = json.loads(line)\n"
+            '    half = \'{"jsonrpc": "2.0", "id": %d, "result": {"x\'\n'
+            "    os.write(1, (half % message['id']).encode())\n"
+            "    os._exit(7)\n"
+        )
+        with pytest.raises(ConnectionClosed) as caught:
+            Client([sys.executable, "-c", code], timeout=SECONDS).connect()
+        assert caught.value.exit_code == 7
+
+    def test_the_end_of_an_inbox_stays(self):
+        """However much comes behind it, which would push out the oldest."""
+        inbox = mcp_lite.Inbox("test")
+        inbox.close()
+        inbox.put("large", mcp_lite.MAX_QUEUED_BYTES + 1)
+        items = [inbox.get(SECONDS)]
+        while items[-1] is not None:
+            items.append(inbox.get(SECONDS))
+        assert inbox.get(SECONDS) is None
+
+    @pytest.mark.skipif(os.name == "nt", reason="needs O_NONBLOCK")
+    def test_descriptors_that_do_not_block(self):
+        """None from a read is not the end, and from a write it is not all."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.setblocking(False)
+            raw = io.FileIO(os.dup(theirs.fileno()), "r+")
+            with raw:
+                transport = mcp_lite.StreamTransport(raw, raw)
+                reading = started_future(transport.read)
+                writing = started_future(transport.write, b"x" * (8 << 20))
+                with ours.makefile("rb") as stream:
+                    assert len(stream.read(8 << 20)) == 8 << 20
+                writing.result(SECONDS)
+                ours.sendall(b"word")
+                assert reading.result(SECONDS) == b"word"
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_a_fork_inside_with_client(self, tmp_path):
+        """The child's end of the block ends nothing of the parent's, and a call in the
+        child says what is wrong."""
+        script = tmp_path / "program.py"
+        script.write_text(
+            textwrap.dedent(
+                f"""
+                import os, sys
+                sys.path.insert(0, {HERE!r})
+                from mcp_lite import Client, ConnectionClosed, Server
+                if sys.argv[1:]:
+                    server = Server("s")
+                    server.add_tool(lambda: "x", name="x")
+                    server.run()
+                    sys.exit()
+                pid = None
+                with Client([sys.executable, __file__, "serve"]) as client:
+                    pid = os.fork()
+                    if pid == 0:
+                        try:
+                            client.call("x")
+                        except ConnectionClosed as error:
+                            print(error)
+                if pid == 0:
+                    sys.stdout.flush()
+                    os._exit(0)
+                """
+            )
+        )
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            timeout=SECONDS,
+            check=True,
+        )
+        assert b"this process is a fork" in done.stdout
+
+    def test_idle_connections_of_a_client_are_closed(self, server, monkeypatch):
+        """After a burst, none waits for a next request that never comes."""
+        monkeypatch.setattr(mcp_lite, "KEEP_SECONDS", 0.1)
+        with server.start_http() as http, Client(http.url) as client:
+            calls = [client.start_call("add", {"a": n}) for n in range(20)]
+            assert [call.value(SECONDS) for call in calls] == [
+                client.call("add", a=n) for n in range(20)
+            ]
+            idle = client._connection.transport.caller._idle
+            eventually(lambda: not idle, "the end of the idle connections")
+
+    def test_a_form_suspends_only_its_own_call(self):
+        """While a user thinks about one call's question, another call times out."""
+        server = Server("s")
+        asked = threading.Event()
+        gate = threading.Event()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("?", FORM)["action"]
+
+        @server.tool
+        def hang(ctx: Context) -> None:
+            ctx.sleep(10 * SECONDS)
+
+        def answer(params):
+            asked.set()
+            gate.wait(SECONDS)
+            return {"action": "decline"}
+
+        options = {"protocol_version": "2025-11-25", "on_elicit": answer}
+        with server.start_http() as http, Client(http.url, **options) as client:
+            asking = client.start_call("ask")
+            waiting = started_future(asking.value, 0.2)
+            assert asked.wait(SECONDS)
+            with pytest.raises(Timeout):
+                client.call_tool("hang", timeout=0.2)
+            assert not waiting.done()
+            gate.set()
+            assert waiting.result(SECONDS) == "decline"
+
+    def test_a_listening_that_cannot_open_is_forgotten(self, server):
+        """Also when the client closes at that moment."""
+        with server.start_http() as http:
+            client = Client(http.url).connect()
+            endpoint = client._endpoint
+
+            class Closes(dict):
+                def __setitem__(self, key, value):
+                    super().__setitem__(key, value)
+                    client.close()
+
+            endpoint.listenings = Closes()
+            with pytest.raises((ConnectionClosed, ConnectionError)):
+                client.listen()
+            assert not endpoint.listenings
+
+    def test_print_of_what_the_encoding_lacks(self, tmp_path):
+        """It is escaped, and the call goes on."""
+        script = tmp_path / "server.py"
+        script.write_text(
+            "from mcp_lite import Server\nserver = Server('s')\n"
+            "@server.tool\ndef build() -> str:\n"
+            "    print('\\u2713 built')\n    return 'done'\nserver.run()\n",
+            encoding="utf-8",
+        )
+        env = {"PYTHONPATH": HERE, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+        with Client(str(script), env=env, stderr=None, timeout=SECONDS) as client:
+            assert client.call("build") == "done"
 
 
 TOO_MUCH = "too deep, too large or too much work for the schema"
@@ -9486,24 +9937,34 @@ class TestHttpServer:
             yield socks
 
     def test_large_bodies_have_a_budget(self, server, caplog):
-        """So many bytes may be on their way; beyond that 503, told once in the log.
-        Small messages and `health` are answered all the same."""
+        """So many bytes may have arrived; beyond that 503, told once in the log. Small
+        messages and `health` are answered all the same."""
         body = request("ping", {**modern(), "x": "x" * 100_000})
         with server.start_http(health="/health") as http:
             web = Web(http)
             with self.hanging_bodies(http, 70) as socks:
-                import select
+                # Heads alone refuse nobody.
+                assert web.post(body)[0] != 503
+                refused = []
 
-                ready = []
+                def send(sock):
+                    with contextlib.suppress(OSError):
+                        sock.sendall(b" " * ((4 << 20) - 1))
+
+                senders = [started(send, sock) for sock in socks]
+
                 eventually(
-                    lambda: ready.extend(select.select(socks, [], [], 0)[0]) or ready
+                    lambda: (
+                        refused.extend(select.select(socks, [], [], 0)[0]) or refused
+                    )
                 )
-                found = ready[0].recv(1000)
-                assert found.startswith(b"HTTP/1.1 503 "), found
-                assert b"\r\nRetry-After: 1\r\n" in found
+                answer = refused[0].recv(1000)
+                assert answer.startswith(b"HTTP/1.1 503 "), answer
+                assert b"\r\nRetry-After: 1\r\n" in answer
                 assert web.post(call_tool("add", a=1))[0] == 200
                 assert web.send("GET", path="/health")[0] == 200
-                assert web.post(body)[0] == 503
+            for each in senders:
+                each.join(SECONDS)
             eventually(lambda: web.post(body)[0] != 503, "room again")
         assert caplog.text.count("too many large messages") in (1, 2)
 
@@ -9526,25 +9987,34 @@ class TestHttpServer:
                 assert acknowledged == "notifications/subscriptions/acknowledged"
 
     def test_a_flood_of_large_answers(self, monkeypatch):
-        """What nobody reads has a budget: beyond it a connection is closed."""
+        """Answers are delivered, however many wait for their clients; until then, new
+        large requests are refused."""
         monkeypatch.setattr(mcp_lite, "MAX_LOAD", mcp_lite.MAX_LOAD // 8)
         server = Server("large")
         ready = threading.Barrier(8)
+        size = 8 << 20
 
         @server.tool
         def large() -> str:
             ready.wait(SECONDS)
-            return "x" * (8 << 20)
+            return "x" * size
 
-        statuses = []
         with server.start_http() as http, contextlib.ExitStack() as stack:
+            socks = []
             for _ in range(8):
                 place = ("127.0.0.1", http.port)
                 sock = stack.enter_context(socket.create_connection(place, SECONDS))
                 sock.sendall(head_of(call_tool("large"), "Mcp-Name: large"))
-                statuses.append(sock)
-            found = {bytes(sock.recv(13)) for sock in statuses}
-        assert found == {b"HTTP/1.1 200 ", b""}
+                socks.append(sock)
+            for sock in socks:
+                assert sock.recv(13) == b"HTTP/1.1 200 "
+            body = request("ping", {**modern(), "x": "x" * 100_000})
+            assert Web(http).post(body)[0] == 503
+            for sock in socks:
+                left = size
+                while left > 0:
+                    left -= len(sock.recv(1 << 20))
+            eventually(lambda: Web(http).post(body)[0] != 503, "room again")
 
     def test_health_beyond_max_connections(self, server):
         """It is told to whoever asks; anything else is refused."""
