@@ -952,7 +952,7 @@ class LineFramer:
                 line = self._complete(line)
             elif len(line) > self.limit:
                 line = CutLine(line[:MAX_BEGINNING])
-            if line.strip():
+            if line.strip() or isinstance(line, CutLine):
                 lines.append(line)
         self._add(begun)
         return lines
@@ -8212,10 +8212,9 @@ class ServerEndpoint(Endpoint):
         try:
             return run_job(ctx, job, registration.run_on, limit)
         except BaseException as error:
-            inner = unwrapped(error)
-            if inner is error:
+            if unwrapped(error) is error:
                 raise
-            raise inner from error
+            raise unwrapped(error) from error
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
