@@ -988,9 +988,9 @@ class LineFramer:
 ###############################################################################
 
 # One table of everything that can be said, but for tasks. The row of a method has its
-# sender, its revisions, the capability that it needs, the handler that serves it, and
-# its purpose. A rule of one method is a trait in its row: the sections below look at
-# the trait, and hardly ever at the name.
+# sender, its revisions, the capability that it needs, and the handler that serves it.
+# A rule of one method is a trait in its row: the sections below look at the trait, and
+# hardly ever at the name. (examples/explain.py has each method in words.)
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
@@ -1051,12 +1051,6 @@ class Method:
     expects_answer = False
     # It is the first message on a subscription.
     acknowledges = False
-    # For people: what it is for, what its answer brings, and what an error in place of
-    # that means; and the page of the specification.
-    purpose = "The specification does not have this: it may be an extension's."
-    outcome = ""
-    setback = ""
-    page = "basic/index"
 
     def __init__(self, sender: str, name: str, **traits: object) -> None:
         self.sender = sender
@@ -1089,10 +1083,6 @@ METHODS: dict[str, Method] = {
             early=True,
             handshake=True,
             inline=True,
-            purpose="A session begins: which revision, which capabilities, who it is.",
-            outcome="The server has chosen the revision, and says what it offers.",
-            setback="There is no session: this server, or this revision, will not do.",
-            page="basic/lifecycle",
         ),
         Method(
             "client",
@@ -1100,17 +1090,14 @@ METHODS: dict[str, Method] = {
             kind="notification",
             until=LAST_LEGACY,
             handshake=True,
-            purpose="The session is open. From now on the server may ask, too.",
-            page="basic/lifecycle",
         ),
+        # In no revision; some tutorials have it for the one above.
         Method(
             "client",
             "initialized",
             kind="notification",
             until=LAST_LEGACY,
             handshake=True,
-            purpose="In no revision; some tutorials have it for the one above.",
-            page="basic/lifecycle",
         ),
         Method(
             "both",
@@ -1119,9 +1106,6 @@ METHODS: dict[str, Method] = {
             until=LAST_LEGACY,
             early=True,
             inline=True,
-            purpose="Is anybody there? Either side may ask, at any time.",
-            outcome="Somebody is.",
-            page="basic/utilities/ping",
         ),
         # The modern era has no handshake: server/discover.md.
         Method(
@@ -1131,10 +1115,6 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             cached=True,
-            purpose="Which revisions does the server speak, and what does it offer?",
-            outcome="The server knows the modern era. Its revisions decide the rest.",
-            setback="Most likely a legacy server: the client tries `initialize`.",
-            page="server/discover",
         ),
         # Tools: server/tools.md.
         Method(
@@ -1145,9 +1125,6 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="tools",
             cached=True,
-            purpose="Which functions may the model call, with which arguments?",
-            outcome="The client shows these to its model.",
-            page="server/tools",
         ),
         Method(
             "client",
@@ -1159,10 +1136,6 @@ METHODS: dict[str, Method] = {
             mirrors_arguments=True,
             asks=True,
             fails_readably=True,
-            purpose="The model wants this function to run, with these arguments.",
-            outcome="The value of the function, for the model to read.",
-            setback="There is no such tool, or its arguments are wrong.",
-            page="server/tools",
         ),
         # Resources: server/resources.md.
         Method(
@@ -1173,9 +1146,6 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resources",
             cached=True,
-            purpose="Which texts and data can the program show to the model?",
-            outcome="The client may read each of these by its URI.",
-            page="server/resources",
         ),
         Method(
             "client",
@@ -1185,8 +1155,6 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resourceTemplates",
             cached=True,
-            purpose="Which resources have URIs with blanks to fill in?",
-            page="server/resources",
         ),
         Method(
             "client",
@@ -1197,9 +1165,6 @@ METHODS: dict[str, Method] = {
             cached=True,
             mirrored="uri",
             asks=True,
-            purpose="The program wants the contents of this URI for its model.",
-            outcome="The contents: text, or bytes in base64.",
-            page="server/resources",
         ),
         Method(
             "client",
@@ -1209,9 +1174,6 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
-            purpose="The client wants to know whenever this resource changes.",
-            outcome="The server will notify it of each change.",
-            page="server/resources",
         ),
         Method(
             "client",
@@ -1221,8 +1183,6 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
-            purpose="The client no longer wants to know about this resource.",
-            page="server/resources",
         ),
         # Prompts: server/prompts.md.
         Method(
@@ -1233,9 +1193,6 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="prompts",
             cached=True,
-            purpose="Which prepared messages can the user pick, say as commands?",
-            outcome="The client offers these to its user.",
-            page="server/prompts",
         ),
         Method(
             "client",
@@ -1245,9 +1202,6 @@ METHODS: dict[str, Method] = {
             params=_CALL,
             mirrored="name",
             asks=True,
-            purpose="The user has picked this one, with these arguments.",
-            outcome="Messages, which the client sends to its model.",
-            page="server/prompts",
         ),
         # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
@@ -1257,9 +1211,6 @@ METHODS: dict[str, Method] = {
             handler="_completion_complete",
             capability=("completions",),
             params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
-            purpose="The user is typing an argument: what could it be?",
-            outcome="The client suggests these.",
-            page="server/utilities/completion",
         ),
         Method(
             "client",
@@ -1269,8 +1220,6 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"level": str}),
             until=LAST_LEGACY,
             inline=True,
-            purpose="The least severe log messages that the client wants.",
-            page="server/utilities/logging",
         ),
         Method(
             "client",
@@ -1280,9 +1229,6 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             stays_open=True,
-            purpose="The client wants to know of changes. This request stays open.",
-            outcome="The subscription is over.",
-            page="basic/patterns/subscriptions",
         ),
         # Questions to the client: client/. In the modern era the same three travel
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
@@ -1294,9 +1240,6 @@ METHODS: dict[str, Method] = {
             handler="_roots_list",
             capability=("roots",),
             until=LAST_LEGACY,
-            purpose="The server asks which folders it may work on.",
-            outcome="These are the roots.",
-            page="client/roots",
         ),
         Method(
             "server",
@@ -1305,9 +1248,6 @@ METHODS: dict[str, Method] = {
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
-            purpose="The server wants a text from the client's model.",
-            outcome="The text that the model has written.",
-            page="client/sampling",
         ),
         Method(
             "server",
@@ -1319,9 +1259,6 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"message": str}),
             since="2025-06-18",
             until=LAST_LEGACY,
-            purpose="The server asks the user to fill in a form, or visit a page.",
-            outcome="The user's action, and the content of the form.",
-            page="client/elicitation",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
         Method(
@@ -1330,9 +1267,8 @@ METHODS: dict[str, Method] = {
             kind="notification",
             handler="_cancelled",
             cancels=True,
-            purpose="Its sender no longer wants the answer: the work is to stop.",
-            page="basic/patterns/cancellation",
         ),
+        # In no revision; language servers have it for the one above.
         Method(
             "both",
             "$/cancelRequest",
@@ -1340,53 +1276,39 @@ METHODS: dict[str, Method] = {
             handler="_cancelled",
             subject="id",
             expects_answer=True,
-            purpose="In no revision; language servers have it for the one above.",
-            page="basic/patterns/cancellation",
         ),
         Method(
             "both",
             "notifications/progress",
             kind="notification",
             handler="_progress",
-            purpose="How far a request has come, under the token that it had.",
-            page="basic/patterns/progress",
         ),
         Method(
             "server",
             "notifications/message",
             kind="notification",
             logs=True,
-            purpose="A log message, for people on the client's side.",
-            page="server/utilities/logging",
         ),
         # About the server's state, and the client's.
         Method(
             "server",
             "notifications/tools/list_changed",
             kind="notification",
-            purpose="The tools have changed: a client asks for its list again.",
-            page="server/tools",
         ),
         Method(
             "server",
             "notifications/resources/list_changed",
             kind="notification",
-            purpose="The resources have changed: a client asks for its list again.",
-            page="server/resources",
         ),
         Method(
             "server",
             "notifications/resources/updated",
             kind="notification",
-            purpose="A resource has changed: the client may read it again.",
-            page="server/resources",
         ),
         Method(
             "server",
             "notifications/prompts/list_changed",
             kind="notification",
-            purpose="The prompts have changed: a client asks for its list again.",
-            page="server/prompts",
         ),
         Method(
             "server",
@@ -1394,8 +1316,6 @@ METHODS: dict[str, Method] = {
             kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
-            purpose="The page that the user was sent to is done with.",
-            page="client/elicitation",
         ),
         Method(
             "server",
@@ -1403,16 +1323,12 @@ METHODS: dict[str, Method] = {
             kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
-            purpose="The subscription is open, for these kinds of changes.",
-            page="basic/patterns/subscriptions",
         ),
         Method(
             "client",
             "notifications/roots/list_changed",
             kind="notification",
             until=LAST_LEGACY,
-            purpose="The folders have changed: the server may ask for them again.",
-            page="client/roots",
         ),
     )
 }

@@ -15585,6 +15585,7 @@ class TestExplain:
     @pytest.mark.parametrize("version, over", [("2025-11-25", "http"), (MODERN, "")])
     def test_each_thing_once(self, version, over):
         """It says what each method is for, and where the revision's pages tell it."""
+        explain = example("explain")
         written = []
         server = Server("shop")
 
@@ -15595,7 +15596,7 @@ class TestExplain:
 
         options = {
             "protocol_version": version,
-            "trace": example("explain").Explainer(written.append),
+            "trace": explain.Explainer(written.append),
             "on_elicit": lambda params: {"action": "decline"},
         }
         with client_at(server, over == "http", **options) as client:
@@ -15608,8 +15609,7 @@ class TestExplain:
         # An explanation may be broken into lines anywhere.
         words = " ".join(" ".join(lines).split())
         for method in ("tools/call", "notifications/progress"):
-            purpose = mcp_lite.METHODS[method].purpose
-            assert words.count(" ".join(purpose.split())) == 1
+            assert words.count(explain.WORDS[method].purpose) == 1
         assert f"[{version}/server/tools]" in words and "error -32601" in words
         if version == MODERN:
             assert words.count("This is a question in place of a result: ") == 1
@@ -16640,8 +16640,9 @@ class TestExplainedPages:
     def test_pages_exist(self, version):
         """Each page of a revision is one that its specification has."""
         explain = example("explain")
-        rows = [row for row in mcp_lite.METHODS.values() if row.is_in(version)]
-        pages = {row.page for row in rows} | {"basic/transports", "basic/index"}
+        names = [row.name for row in mcp_lite.METHODS.values() if row.is_in(version)]
+        pages = {explain.WORDS[name].page for name in names}
+        pages |= {"basic/transports", explain.NO_WORDS.page}
         for path, _, page in explain.MEMBERS:
             # These two are of the modern era alone; no legacy message has a member that
             # they explain.
@@ -16657,6 +16658,7 @@ class TestExplainedPages:
 
     def test_the_sheet(self):
         """It has every method, fits on a page, and is what the lessons show."""
+        assert example("explain").WORDS.keys() == mcp_lite.METHODS.keys()
         told, _ = run(sys.executable, "examples/explain.py", "--sheet")
         lines = told.splitlines()
         shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]

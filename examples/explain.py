@@ -1,6 +1,6 @@
 """A conversation, explained: each message in words, with the page of the specification.
 
-Teaches: what `trace=` is called with; what the table METHODS knows of each method.
+Teaches: what `trace=` is called with; what each method is for.
 
 Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
@@ -19,6 +19,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import namedtuple
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -34,6 +35,154 @@ IN_NO_REVISION = ("initialized", "$/cancelRequest", -32800)
 LONGEST = 1_000  # characters of a message: the rest is left out
 FIRST_MODERN = "2026-07-28"
 
+# Of each method: the page of the specification, and in words what it is for, what its
+# answer brings, and what an error in place of that means.
+Words = namedtuple("Words", "page purpose outcome setback", defaults=("", ""))
+WORDS = {
+    "initialize": Words(
+        "basic/lifecycle",
+        "A session begins: which revision, which capabilities, who it is.",
+        "The server has chosen the revision, and says what it offers.",
+        "There is no session: this server, or this revision, will not do.",
+    ),
+    "notifications/initialized": Words(
+        "basic/lifecycle",
+        "The session is open. From now on the server may ask, too.",
+    ),
+    "initialized": Words(
+        "basic/lifecycle",
+        "In no revision: some tutorials have it for `notifications/initialized`.",
+    ),
+    "ping": Words(
+        "basic/utilities/ping",
+        "Is anybody there? Either side may ask, at any time.",
+        "Somebody is.",
+    ),
+    "server/discover": Words(
+        "server/discover",
+        "Which revisions does the server speak, and what does it offer?",
+        "The server knows the modern era. Its revisions decide the rest.",
+        "Most likely a legacy server: the client tries `initialize`.",
+    ),
+    "tools/list": Words(
+        "server/tools",
+        "Which functions may the model call, with which arguments?",
+        "The client shows these to its model.",
+    ),
+    "tools/call": Words(
+        "server/tools",
+        "The model wants this function to run, with these arguments.",
+        "The value of the function, for the model to read.",
+        "There is no such tool, or its arguments are wrong.",
+    ),
+    "resources/list": Words(
+        "server/resources",
+        "Which texts and data can the program show to the model?",
+        "The client may read each of these by its URI.",
+    ),
+    "resources/templates/list": Words(
+        "server/resources",
+        "Which resources have URIs with blanks to fill in?",
+    ),
+    "resources/read": Words(
+        "server/resources",
+        "The program wants the contents of this URI for its model.",
+        "The contents: text, or bytes in base64.",
+    ),
+    "resources/subscribe": Words(
+        "server/resources",
+        "The client wants to know whenever this resource changes.",
+        "The server will notify it of each change.",
+    ),
+    "resources/unsubscribe": Words(
+        "server/resources",
+        "The client no longer wants to know about this resource.",
+    ),
+    "prompts/list": Words(
+        "server/prompts",
+        "Which prepared messages can the user pick, say as commands?",
+        "The client offers these to its user.",
+    ),
+    "prompts/get": Words(
+        "server/prompts",
+        "The user has picked this one, with these arguments.",
+        "Messages, which the client sends to its model.",
+    ),
+    "completion/complete": Words(
+        "server/utilities/completion",
+        "The user is typing an argument: what could it be?",
+        "The client suggests these.",
+    ),
+    "logging/setLevel": Words(
+        "server/utilities/logging",
+        "The least severe log messages that the client wants.",
+    ),
+    "subscriptions/listen": Words(
+        "basic/patterns/subscriptions",
+        "The client wants to know of changes. This request stays open.",
+        "The subscription is over.",
+    ),
+    "roots/list": Words(
+        "client/roots",
+        "The server asks which folders it may work on.",
+        "These are the roots.",
+    ),
+    "sampling/createMessage": Words(
+        "client/sampling",
+        "The server wants a text from the client's model.",
+        "The text that the model has written.",
+    ),
+    "elicitation/create": Words(
+        "client/elicitation",
+        "The server asks the user to fill in a form, or visit a page.",
+        "The user's action, and the content of the form.",
+    ),
+    "notifications/cancelled": Words(
+        "basic/patterns/cancellation",
+        "Its sender no longer wants the answer: the work is to stop.",
+    ),
+    "$/cancelRequest": Words(
+        "basic/patterns/cancellation",
+        "In no revision: language servers have it for `notifications/cancelled`.",
+    ),
+    "notifications/progress": Words(
+        "basic/patterns/progress",
+        "How far a request has come, under the token that it had.",
+    ),
+    "notifications/message": Words(
+        "server/utilities/logging",
+        "A log message, for people on the client's side.",
+    ),
+    "notifications/tools/list_changed": Words(
+        "server/tools",
+        "The tools have changed: a client asks for its list again.",
+    ),
+    "notifications/resources/list_changed": Words(
+        "server/resources",
+        "The resources have changed: a client asks for its list again.",
+    ),
+    "notifications/resources/updated": Words(
+        "server/resources",
+        "A resource has changed: the client may read it again.",
+    ),
+    "notifications/prompts/list_changed": Words(
+        "server/prompts",
+        "The prompts have changed: a client asks for its list again.",
+    ),
+    "notifications/elicitation/complete": Words(
+        "client/elicitation",
+        "The page that the user was sent to is done with.",
+    ),
+    "notifications/subscriptions/acknowledged": Words(
+        "basic/patterns/subscriptions",
+        "The subscription is open, for these kinds of changes.",
+    ),
+    "notifications/roots/list_changed": Words(
+        "client/roots",
+        "The folders have changed: the server may ask for them again.",
+    ),
+}
+NO_WORDS = Words("basic/index", "The specification does not have this method.")
 # Where a member stands, what it tells, and the page.
 MEMBERS = (
     (
@@ -249,28 +398,26 @@ class Explainer:
         about = shown.pop(row.mirrored, "") if row and row.mirrored else ""
         rest = shorten(shown) if shown else ""
         self.show(direction, f"{name} {shorten(about)} {rest}", message)
-        self.note(
-            row.purpose if row else "The specification does not have this method.",
-            row.page if row else "basic/index",
-        )
+        words = WORDS.get(name, NO_WORDS)
+        self.note(words.purpose, words.page)
 
     def explain_answer(self, direction, message):
         key = ("<--" if direction == "-->" else "-->", str(message.get("id")))
         name, began = self.waiting.pop(key, ("", time.monotonic()))
         self.is_silent = name in self.without
         took = f"  (after {1000 * (time.monotonic() - began):.1f} ms)"
-        row = METHODS.get(name)
+        words = WORDS.get(name, NO_WORDS)
         error = message.get("error")
         if error is not None:
             text = f"error {error.get('code')}: {error.get('message')}"
             self.show(direction, f"{name}: {shorten(text)}{took}", message)
-            self.note(row.setback if row else "", row.page if row else "")
+            self.note(words.setback, words.page)
             return
         result = message.get("result") or {}
         self.show(direction, f"{name}: {shorten(visible(result))}{took}", message)
         is_outcome = not result.get("isError") and "inputRequests" not in result
-        if row and is_outcome:
-            self.note(row.outcome, row.page)
+        if is_outcome:
+            self.note(words.outcome, words.page)
 
     def show(self, direction, text, message=None):
         """Print one line: the direction, the id, and what it says."""
@@ -300,14 +447,14 @@ def sheet():
         "--> to the server, <-- to the client; L legacy, M modern; ? wants an answer"
     ]
     rows = [row for row in METHODS.values() if row.name not in IN_NO_REVISION]
-    for page in dict.fromkeys(row.page for row in rows):
+    for page in dict.fromkeys(WORDS[row.name].page for row in rows):
         lines.append(page)
-        for row in [row for row in rows if row.page == page]:
+        for row in [row for row in rows if WORDS[row.name].page == page]:
             arrow = {"client": "-->", "server": "<--"}.get(row.sender, "<->")
             legacy = "L" if row.since < FIRST_MODERN else " "
             era = legacy + ("M" if row.until >= FIRST_MODERN else " ")
             name = row.name + "?" * (row.kind == "request")
-            lines += sheet_row(f"{arrow} {era} {name}", row.purpose)
+            lines += sheet_row(f"{arrow} {era} {name}", WORDS[row.name].purpose)
     for place, words, text in BESIDE:
         lines += [place, *sheet_row(words, text)]
     lines.append("errors")
