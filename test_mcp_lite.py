@@ -16404,6 +16404,124 @@ class TestExamplesAndStrangers:
         assert told == "q__t  red \\x1b[31m\\nwithout q: forged\n" and why == ""
 
 
+class TestExamplesAreSafe:
+    """What is copied and shipped: examples under load, with hostile peers, real files."""
+
+    FAR = """
+        server = Server("far", max_workers=100)
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        begun = threading.Semaphore(0)
+
+        @server.tool
+        def ask(n: int, ctx: Context) -> str:
+            return f"{n} {ctx.elicit(str(n), form)['content']['name']}"
+
+        @server.tool
+        def large(n: int) -> str:
+            return str(n) * 10_000_000
+
+        @server.tool
+        def stay(ctx: Context) -> None:
+            begun.release()
+            ctx.sleep(60)
+
+        @server.tool
+        def die(after: int) -> None:
+            for _ in range(after):
+                begun.acquire()
+            os._exit(3)
+
+        server.run()
+    """
+
+    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("way", ["stdio", "http"])
+    @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
+    def test_a_bridge_under_load(self, tmp_path, theirs, way, ours):
+        """examples/bridge.py: 64 calls at once, each with a question of its own, are
+        answered; so are results of 10 MB. When the server dies, every call that it was
+        working on fails, and the next call has a new server."""
+        bridge = example("bridge").Bridge(
+            program(tmp_path, self.FAR), protocol_version=theirs, stderr=None
+        )
+        options = {"protocol_version": ours, "on_elicit": answer}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            target = bridge.server
+            if way == "http":
+                target = stack.enter_context(bridge.server.start_http()).url
+            client = stack.enter_context(Client(target, **options))
+            calls = [client.start_call("ask", {"n": n}) for n in range(64)]
+            with concurrent.futures.ThreadPoolExecutor(64) as pool:
+                values = pool.map(lambda call: call.value(timeout=8 * SECONDS), calls)
+                assert list(values) == [f"{n} {n}" for n in range(64)]
+            for call in [client.start_call("large", {"n": n}) for n in range(4)]:
+                assert len(call.value(timeout=2 * SECONDS)) == 10_000_000
+            # Without questions, callers over HTTP share one server.
+            plain = stack.enter_context(Client(target, protocol_version=ours))
+            dying = [plain.start_call("stay") for _ in range(20)]
+            dying.append(plain.start_call("die", {"after": 20}))
+            for call in dying:
+                with pytest.raises(McpError, match="exit code 3"):
+                    call.result(timeout=2 * SECONDS)
+            assert len(plain.call("large", n=1)) == 10_000_000
+
+    def test_a_bridge_ends_no_client_at_work(self):
+        """examples/bridge.py: with ten clients at work, the eleventh caller waits until
+        one is free."""
+        module = example("bridge")
+        far = Server("far")
+        begun = queue.Queue()
+        release = threading.Event()
+
+        @far.tool
+        def stay(n: int) -> int:
+            begun.put(n)
+            assert release.wait(SECONDS)
+            return n
+
+        bridge = module.Bridge(far)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            client = stack.enter_context(Client(http.url, on_elicit=answer))
+            calls = [client.start_call("stay", {"n": n}) for n in range(14)]
+            for _ in range(module.MAX_LINKS):
+                begun.get(timeout=SECONDS)
+            eventually(lambda: bridge.waiting == 4)
+            assert begun.empty()
+            calls[-1].cancel("no more")
+            eventually(lambda: bridge.waiting in (3, 4))
+            release.set()
+            assert [each.value(timeout=SECONDS) for each in calls[:-1]] == [*range(13)]
+
+    def test_a_bridge_reports_a_change_once(self, era):
+        """examples/bridge.py: a change of a list that two clients notice is one."""
+        far = Server("far")
+        far.add_tool(lambda: "", name="one")
+        far.add_prompt(lambda: "", name="one")
+        bridge = example("bridge").Bridge(far)
+        heard = []
+        options = {
+            "protocol_version": era,
+            "on_notification": lambda method, params: heard.append(method),
+        }
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            for callbacks in (options, {**options, "on_elicit": answer}):
+                client = stack.enter_context(Client(http.url, **callbacks))
+                stack.enter_context(client.listen())
+            far.add_tool(lambda: "", name="two")
+            eventually(lambda: len(heard) >= 2)
+            far.add_prompt(lambda: "", name="two")
+            eventually(lambda: len(set(heard)) == 2 and len(heard) >= 4)
+            assert sorted(heard) == [
+                *["notifications/prompts/list_changed"] * 2,
+                *["notifications/tools/list_changed"] * 2,
+            ]
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
