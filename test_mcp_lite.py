@@ -16491,7 +16491,7 @@ class TestExamplesAreSafe:
             eventually(lambda: bridge.waiting == 4)
             assert begun.empty()
             calls[-1].cancel("no more")
-            eventually(lambda: bridge.waiting in (3, 4))
+            eventually(lambda: bridge.waiting == 3)
             release.set()
             assert [each.value(timeout=SECONDS) for each in calls[:-1]] == [*range(13)]
 
@@ -16520,6 +16520,332 @@ class TestExamplesAreSafe:
                 *["notifications/prompts/list_changed"] * 2,
                 *["notifications/tools/list_changed"] * 2,
             ]
+
+    OPENAPI = "3.0.3"
+
+    @contextlib.contextmanager
+    def api(self, paths, capsys, headers=(), location=None, **more):
+        """A client of examples/openapi.py; what the API was asked; what was said."""
+        document = {
+            "openapi": self.OPENAPI,
+            "info": {"title": "t", "version": 1.5},
+            "paths": paths,
+            **more,
+        }
+        with web_server(lambda seen, sock: (200, {}, {"ok": True})) as (url, seen):
+            server = example("openapi").build_server(
+                document, url.replace("/mcp", ""), headers, location=location
+            )
+            with Client(server) as client:
+                yield client, seen, capsys.readouterr().err
+
+    # The table "Style Examples" of the specification; None: it has no such form, or
+    # editions differ. By place, style and explode: a text, a list, an object.
+    STYLES = {
+        ("path", "simple", False): ("/blue", "/blue,black", "/R,1,G,2"),
+        ("path", "simple", True): ("/blue", "/blue,black", "/R=1,G=2"),
+        ("path", "label", False): ("/.blue", None, None),
+        ("path", "label", True): ("/.blue", "/.blue.black", "/.R=1.G=2"),
+        ("path", "matrix", False): ("/;c=blue", "/;c=blue,black", "/;c=R,1,G,2"),
+        ("path", "matrix", True): ("/;c=blue", "/;c=blue;c=black", "/;R=1;G=2"),
+        ("query", "form", True): ("/?c=blue", "/?c=blue&c=black", "/?R=1&G=2"),
+        ("query", "form", False): ("/?c=blue", "/?c=blue,black", "/?c=R,1,G,2"),
+        ("query", "spaceDelimited", False): (
+            "/?c=blue",
+            "/?c=blue%20black",
+            "/?c=R%201%20G%202",
+        ),
+        ("query", "pipeDelimited", False): (
+            "/?c=blue",
+            "/?c=blue%7Cblack",
+            "/?c=R%7C1%7CG%7C2",
+        ),
+        ("query", "pipeDelimited", True): ("/?c=blue", None, None),
+        ("query", "deepObject", True): ("/?c=blue", None, "/?c%5BR%5D=1&c%5BG%5D=2"),
+    }
+
+    @pytest.mark.parametrize("kind", STYLES)
+    def test_each_style_as_the_specification_has_it(self, kind, capsys):
+        """examples/openapi.py: what is sent, or a refusal and nothing is sent."""
+        place, style, explode = kind
+        parameter = {"name": "c", "in": place, "style": style, "explode": explode}
+        path = "/{c}" if place == "path" else "/"
+        item = {"get": {"operationId": "a", "parameters": [parameter]}}
+        values = ("blue", ["blue", "black"], {"R": 1, "G": 2})
+        with self.api({path: item}, capsys) as (client, seen, _):
+            for value, wanted in zip(values, self.STYLES[kind]):
+                del seen[:]
+                result = client.call_tool("a", {"c": value})
+                assert [each["path"] for each in seen] == ([wanted] if wanted else [])
+                assert bool(result.get("isError")) == (wanted is None)
+
+    def test_a_value_stays_one_value(self, capsys):
+        """examples/openapi.py: no argument adds a segment, a parameter or a header;
+        what would is refused. null says that there is no value."""
+        paths = {
+            "/{a}{b}/x#twice": {
+                "get": {
+                    "operationId": "a",
+                    "parameters": [
+                        {"name": "a", "in": "path"},
+                        {"name": "b", "in": "path"},
+                        {"name": "q", "in": "query", "allowReserved": True},
+                        {"name": "j", "in": "query", "content": {"a/b+json": {}}},
+                        {"name": "list", "in": "query", "style": "pipeDelimited"},
+                        {"name": "X-List", "in": "header"},
+                    ],
+                }
+            }
+        }
+        with self.api(paths, capsys) as (client, seen, _):
+            both = {"a": "1", "b": "2"}
+            client.call("a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None})
+            client.call("a", {"a": "../x", "b": "%2e", "X-List": ["y", "z"]})
+            for more in (
+                {"a": ".", "b": "."},
+                {"a": "..", "b": "x"},
+                {**both, "list": ["a|b"]},
+                {**both, "X-List": ["a,b"]},
+                {**both, "X-List": "a\r\nX-Evil: 1"},
+                {**both, "list": [["a"]]},
+            ):
+                assert client.call_tool("a", more)["isError"] is True, more
+        assert [each["path"] for each in seen] == [
+            "/12/x?q=a/b?c%26d%3De%23f&j=%7B%22k%22%3A%20%22%26%22%7D",
+            "/..%2Fx%252e/x",
+        ]
+        assert seen[1]["headers"]["x-list"] == "y,z"
+
+    def test_what_an_operator_sets_is_no_argument(self, capsys):
+        """examples/openapi.py: nor is what says where a request goes. Another origin
+        gets no credentials."""
+        names = ("x-KEY", "Host", "Content-Length", "Accept", "X-Free")
+        parameters = [{"name": name, "in": "header"} for name in names]
+        operation = {"operationId": "a", "parameters": parameters}
+        with web_server(lambda seen, sock: (200, {}, {})) as (other, far):
+            paths = {
+                "/a": {"get": operation},
+                "/b": {
+                    "get": {
+                        "operationId": "b",
+                        "servers": [{"url": other.replace("/mcp", "/up")}],
+                    }
+                },
+                "/c": {"get": {"operationId": "c", "servers": [{"url": "file:///"}]}},
+            }
+            headers = [("X-Key", "secret")]
+            with self.api(paths, capsys, headers) as (client, seen, said):
+                tools = {tool["name"]: tool for tool in client.list_tools()}
+                assert set(tools) == {"a", "b"}
+                assert set(tools["a"]["inputSchema"]["properties"]) == {"X-Free"}
+                client.call("a", {"x-KEY": "mine", "Host": "evil", "X-Free": "1"})
+                client.call("b")
+                assert seen[0]["headers"]["x-key"] == "secret"
+                assert seen[0]["headers"]["host"] != "evil"
+                assert far[0]["path"] == "/up/b" and "x-key" not in far[0]["headers"]
+        assert "b: goes to http://" in said
+        assert "without c: its server is 'file:///'" in said
+
+    def test_references_of_every_kind(self, tmp_path, capsys):
+        """examples/openapi.py: to path items, operations, parameters and bodies, here
+        or in a file beside; loops, other folders and other hosts are left out by name.
+        Two schemas with one last name stay two."""
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "secret.json").write_text('{"get": {"operationId": "secret"}}')
+        beside = {
+            "get": {"operationId": "near", "parameters": [{"$ref": "#/P"}]},
+            "P": {
+                "name": "p",
+                "in": "query",
+                "schema": {"$ref": "main.json#/components/schemas/A"},
+            },
+            "A": {"type": "integer"},
+        }
+        (tmp_path / "docs" / "beside.json").write_text(json.dumps(beside))
+        main = tmp_path / "docs" / "main.json"
+        components = {
+            "schemas": {"A": {"type": "string"}},
+            "pathItems": {"I": {"post": {"$ref": "#/components/x-ops/O"}}},
+            "x-ops": {
+                "O": {
+                    "operationId": "both",
+                    "requestBody": {"$ref": "#/components/requestBodies/B"},
+                }
+            },
+            "requestBodies": {
+                "B": {
+                    "content": {
+                        "application/json": {
+                            "schema": {
+                                "properties": {
+                                    "one": {"$ref": "#/components/schemas/A"},
+                                    "two": {"$ref": "beside.json#/A"},
+                                }
+                            }
+                        }
+                    }
+                }
+            },
+            "parameters": {"L": {"$ref": "#/components/parameters/L"}},
+        }
+        bad = {
+            "/loop": {
+                "get": {"parameters": [{"$ref": "#/components/parameters/L"}]},
+            },
+            "/out": {"$ref": "../secret.json"},
+            "/root": {"$ref": str(tmp_path / "secret.json")},
+            "/far": {"$ref": "http://127.0.0.1:1/x.json"},
+            "/gone": {"$ref": "#/nowhere"},
+        }
+        paths = {"/i": {"$ref": "#/components/pathItems/I"}, **bad}
+        paths["/near"] = {"$ref": "beside.json"}
+        document = {"paths": paths, "components": components}
+        main.write_text(json.dumps(document))
+        options = {"location": str(main), "components": components}
+        with self.api(paths, capsys, **options) as (client, seen, said):
+            tools = {tool["name"]: tool for tool in client.list_tools()}
+            assert set(tools) == {"both", "near"}
+            client.call("both", body={"one": "x", "two": 2})
+            for wrong in ({"one": 1}, {"two": "x"}):
+                assert client.call_tool("both", {"body": wrong})["isError"]
+            client.call("near", p="y")
+        assert [each["path"] for each in seen] == ["/i", "/near?p=y"]
+        for name in ("get_loop", "/out", "/root", "/far", "/gone"):
+            assert f"without {name}: " in said
+
+    def test_a_form_as_its_encoding_says(self, capsys):
+        """examples/openapi.py: lists are repeated, objects are JSON, unless `encoding`
+        names a style. What a body may not have is no member of it."""
+        properties = {
+            "id": {"type": "integer", "readOnly": True},
+            "list": {"type": "array"},
+            "card": {"type": "object"},
+            "deep": {"type": "object"},
+        }
+        schema = {"properties": properties, "required": ["id", "list"]}
+        kind = "application/x-www-form-urlencoded"
+        deep = {"style": "deepObject", "explode": True}
+        media = {"schema": schema, "encoding": {"deep": deep}}
+        odd = {"schema": schema, "encoding": {"card": {"contentType": "image/png"}}}
+        paths = {
+            "/a": {"post": {"operationId": "a", "requestBody": {"content": {kind: media}}}},
+            "/b": {"post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}},
+        }
+        with self.api(paths, capsys) as (client, seen, said):
+            (tool,) = client.list_tools()
+            body = tool["inputSchema"]["properties"]["body"]
+            assert "id" not in body["properties"] and body["required"] == ["list"]
+            card = {"n": "1 2"}
+            value = {"list": ["x", 2], "card": card, "deep": {"a": {"b": "c d"}}}
+            client.call("a", body=value)
+        sent = urllib.parse.parse_qs(seen[0]["message"].decode())
+        assert sent == {
+            "list": ["x", "2"],
+            "card": [json.dumps(card)],
+            "deep[a][b]": ["c d"],
+        }
+        assert "without b: its body's member card is image/png" in said
+
+    def test_words_for_the_model(self, capsys):
+        """examples/openapi.py: every tool and every described argument has some."""
+        kind = {"$ref": "#/components/schemas/Kind", "description": "what to list"}
+        parameters = [{"name": "k", "in": "query", "schema": kind}]
+        paths = {
+            "/a": {"get": {"operationId": "a", "summary": "Lists all"}},
+            "/b": {"description": "Of bees", "get": {"operationId": "b"}},
+            "/c": {"get": {"operationId": "c", "parameters": parameters}},
+        }
+        schemas = {"schemas": {"Kind": {"type": "string", "pattern": "(["}}}
+        with self.api(paths, capsys, components=schemas) as (client, _, _):
+            words = {tool["name"]: tool for tool in client.list_tools()}
+        assert [words[name]["description"] for name in "abc"] == [
+            "Lists all",
+            "Of bees",
+            "GET /c",
+        ]
+        assert words["c"]["inputSchema"]["properties"]["k"]["description"] == "what to list"
+
+    def test_replies_of_every_kind(self):
+        """examples/openapi.py: text is text; what is too large is no answer; what only
+        says that it is JSON is text."""
+        openapi = example("openapi")
+        large = b"x" * (openapi.MAX_REPLY + 1)
+        replies = [
+            ("application/xml", b"<a/>", "<a/>"),
+            ("image/svg+xml", b"<svg/>", "<svg/>"),
+            ("application/x-ndjson", b"{}\n{}\n", "{}\n{}\n"),
+            ("application/json", b'{"a": NaN}', '{"a": NaN}'),
+            ("application/json", b"[" * 100_000, "[" * 100_000),
+            ("text/plain; charset=latin-1", b"\xe9", "\u00e9"),
+            ("text/plain; charset=none", b"x", "x"),
+            ("text/plain", large, "done, but the reply has more than 10 MiB"),
+        ]
+        answers = [(200, {"Content-Type": kind}, data) for kind, data, _ in replies]
+        document = {
+            "info": {},
+            "paths": {"/a": {"get": {"operationId": "a"}}},
+        }
+        with web_server(lambda seen, sock: answers.pop(0)) as (url, _):
+            server = openapi.build_server(document, url.replace("/mcp", ""))
+            with Client(server) as client:
+                for kind, _, wanted in replies:
+                    assert text_of(client.call_tool("a")) == wanted, kind
+
+    def test_where_an_api_is(self, tmp_path):
+        """examples/openapi.py as a program: a document that is none, of another version,
+        or without a place, is told in one line; YAML's dates and words are texts."""
+        program = [sys.executable, os.path.join(HERE, "examples", "openapi.py")]
+        paths = {"/a": {"get": {"operationId": "a"}}}
+        for document, why in (
+            ({"swagger": "2.0", "paths": {}}, "expected OpenAPI 3, got version 2.0"),
+            ({"openapi": "3.0.0", "paths": paths}, "give a http or https URL by --base"),
+            ({"openapi": "3.0.0", "servers": [{"url": "/v1"}]}, "by --base"),
+            ({"openapi": "3.0.0", "servers": [{"url": "http://{x}/"}]}, "no default"),
+            ([], "expected an object"),
+        ):
+            path = tmp_path / "api.json"
+            path.write_text(json.dumps(document))
+            base = ["--base", "http://127.0.0.1:1"] if "swagger" in document else []
+            _, said = run(*program, path, *base, code=1)
+            assert said.startswith("openapi: ") and why in said
+            assert len(said.splitlines()) == 1
+        run(*program, "/no/such.json", code=4)
+        pytest.importorskip("yaml")
+        path = tmp_path / "api.yaml"
+        with web_server(lambda seen, sock: (200, {}, {})) as (url, seen):
+            host, port = urllib.parse.urlsplit(url).netloc.split(":")
+            path.write_text(
+                "openapi: 3.0.0\ninfo: {title: on, version: 1.0}\n"
+                f"servers: [{{url: 'http://{host}:{{port}}/v1', variables: "
+                f"{{port: {{default: {port}}}}}}}]\n"
+                "paths: {/a: {get: {operationId: a, parameters: [{name: q, in: query,"
+                " schema: {type: string, enum: [no, 2024-05-01, 012]}}]}}}\n"
+            )
+            with Client([*program, str(path)]) as client:
+                assert client.server_info["version"] == "1.0"
+                for value in ("no", "2024-05-01"):
+                    client.call("a", q=value)
+        assert [each["path"] for each in seen] == ["/v1/a?q=no", "/v1/a?q=2024-05-01"]
+
+    def test_a_document_of_yaml_that_grows(self, capsys):
+        """examples/openapi.py: what is small as YAML and endless as JSON is refused."""
+        openapi = example("openapi")
+        level = {"type": "string"}
+        for _ in range(40):
+            level = {"type": "object", "properties": {"a": level, "b": level}}
+        schema = {"schema": level}
+        parameters = [{"name": "q", "in": "query", **schema}]
+        paths = {
+            "/a": {"get": {"operationId": "a", "parameters": parameters}},
+            "/b": {"get": {"operationId": "b"}},
+        }
+        with self.api(paths, capsys) as (client, _, said):
+            assert [tool["name"] for tool in client.list_tools()] == ["b"]
+        assert "without a: its schemas are too large" in said
+        endless = {"paths": {}}
+        endless["self"] = [endless]
+        with pytest.raises(ValueError, match="contains itself"):
+            openapi.build_server(endless)
 
 
 class TestWheel:
@@ -17194,8 +17520,9 @@ class TestOpenApi:
         with self.api(None) as (client, _):
             tools = {tool["name"]: tool for tool in client.list_tools()}
         said = capsys.readouterr().err
-        assert "without upload: ValueError('its body is multipart/form-data')" in said
-        assert "without far: KeyError('other.json#')" in said
+        assert "without upload: its body is multipart/form-data" in said
+        assert "without far: it refers to another document, other.json#" in said
+        assert "get_pet: the cookie session is not sent" in said
         assert set(tools) == {
             "get_pet",
             "put_pets_name",
@@ -17221,7 +17548,7 @@ class TestOpenApi:
                 "Pet": {
                     "type": "object",
                     "properties": {
-                        "age": {"type": "integer", "minimum": 0},
+                        "age": {"type": "integer", "exclusiveMinimum": 0},
                         "nullable": {
                             "anyOf": [
                                 {"type": "string", "nullable": True},
@@ -17266,7 +17593,7 @@ class TestOpenApi:
             base = url.replace("/mcp", "")
             server = example("openapi").build_server(document, base)
             said = capsys.readouterr().err
-            assert "without twice: ValueError('its arguments cannot be told" in said
+            assert "without twice: its arguments cannot be told apart" in said
             with Client(server) as client:
                 tools = {tool["name"]: tool for tool in client.list_tools()}
                 first, second, both, body = tools
@@ -17318,7 +17645,7 @@ class TestOpenApi:
             ("GET", "/v1/pets/R%2Fx"),
             ("PUT", "/v1/pets/Rex"),
             ("DELETE", "/v1/pets/Rex"),
-            ("GET", "/v1/pets?a=x&a=y+z&b=x%2Cy&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
+            ("GET", "/v1/pets?a=x&a=y%20z&b=x,y&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
              "&e=%C3%A9%26"),
             ("POST", "/v1/login"),
         ]  # fmt: skip
