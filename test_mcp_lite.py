@@ -14457,8 +14457,8 @@ class TestReadme:
         unless the user says so."""
         told = self.run("python3", "examples/agent.py", input=says)
         assert "servers: files, notes\n" in told
-        assert 'files_search: "search: pattern: required' in told
-        assert 'files_search: "pattern: not a regular' in told
+        assert 'files_search: "search: text: required' in told
+        assert 'files_search: "text: expected more than spaces' in told
         assert 'files_search: "[\\"mcp_lite.py:' in told
         assert ("written: found" in told) == bool(says)
         assert ("the user does not want it" in told) != bool(says)
@@ -15149,7 +15149,7 @@ class TestExplain:
 
     def test_as_a_program(self):
         """It explains a conversation with a server; an error is one line."""
-        search = ["examples/quickstart_server.py", "search", '{"pattern": "def"}']
+        search = ["examples/quickstart_server.py", "search", '{"text": "def"}']
         for words, code, shown in (
             (search, 0, "tools/call"),
             (["/no/such/server.py"], 1, "\nexplain: "),
@@ -15841,7 +15841,7 @@ class TestVendor:
         command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(*command, script, cwd=self.folder)
-        assert "search(pattern: string" in told
+        assert "search(text: string" in told
 
     def test_without_comments(self, make):
         """The code is the same; the licence stays, and the first lines tell what the
@@ -16848,6 +16848,137 @@ class TestExamplesAreSafe:
             openapi.build_server(endless)
 
 
+    def test_a_card_names_a_place_on_the_web(self, tmp_path, capsys):
+        """examples/server_card.py: anything else is neither run nor read, whether it is
+        a command as a text or a list, a file, or what a redirect leads to."""
+        cards = example("server_card")
+        mark = tmp_path / "mark"
+        secret = tmp_path / "secret.json"
+        secret.write_text('{"name": "private"}')
+        remote = {"type": "streamable-http", "version": "1"}
+        for url in (
+            f"sh -c 'touch {mark}'",
+            ["sh", "-c", f"touch {mark}"],
+            {"command": ["touch", str(mark)]},
+            str(secret),
+            f"file://{secret}",
+            "http:///nowhere",
+            "http://[x/",
+            "http://127.0.0.1:1/a b",
+            "ftp://127.0.0.1/",
+            None,
+        ):
+            with pytest.raises(LookupError):
+                cards.connect({"name": "x", "remotes": [{**remote, "url": url}]})
+        for remotes in (None, "x", [7], [{}], {}):
+            with pytest.raises(LookupError):
+                cards.connect({"remotes": remotes})
+        assert not mark.exists()
+        kind = cards.CARD
+        away = (302, {"Location": f"file://{secret}"}, b"")
+        entries = [
+            {"type": kind, "url": f"file://{secret}"},
+            {"type": kind, "url": [str(secret)]},
+            {"type": kind, "url": "data:application/json,{}"},
+            {"type": kind, "data": ["no card"]},
+            {"type": kind},
+            "no entry",
+        ]
+        replies = [(200, {}, {"entries": entries}), (200, {}, b"[]"), away]
+        with web_server(lambda seen, sock: replies.pop(0)) as (url, _):
+            site = url.replace("/mcp", "")
+            assert cards.find_servers(site) == []
+            assert capsys.readouterr().err.count("without a card: ") == 4
+            for _ in range(2):
+                with pytest.raises((ValueError, OSError)):
+                    cards.find_servers(site)
+
+    def test_a_caller_fills_only_its_own_tasks(self):
+        """examples/tasks.py: others go on; what is over goes first, and of that what was
+        read; a caller with too many at work hears that the server is busy."""
+        tasks = example("tasks")
+        server = Server("shop", extensions={tasks.TASKS: {}})
+        table = tasks.Tasks(server, tools=["echo", "hang"], only=["echo", "hang"])
+        server.add_tool(lambda text: text, name="echo")
+        release = threading.Event()
+        server.add_tool(lambda: release.wait(SECONDS), name="hang")
+        tokens = {name: {"sub": name} for name in ("stranger", "ada")}
+        options = {
+            "extensions": {tasks.TASKS: {}},
+            "result_types": {"task": lambda call, task: task},
+        }
+        with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
+            stack.callback(release.set)
+            clients = {}
+            for name in tokens:
+                headers = {"Authorization": f"Bearer {name}"}
+                client = Client(web.url, headers=headers, **options)
+                clients[name] = stack.enter_context(client)
+            stranger, ada = clients.values()
+
+            def start(client, name, **arguments):
+                task = client.start_call(name, arguments).result()
+                return {"taskId": task["taskId"]}
+
+            def ends(client, task):
+                state = lambda: client.request("tasks/get", task)["status"]  # noqa: E731
+                eventually(lambda: state() == "completed")
+
+            mine = start(ada, "echo", text="mine")
+            ends(ada, mine)
+            for _ in range(tasks.MAX_AT_WORK):
+                start(stranger, "hang")
+            with pytest.raises(InternalError, match="hang: busy, try again later"):
+                start(stranger, "hang")
+            first = start(ada, "echo", text="unread")
+            eventually(lambda: table.tasks[first["taskId"]].is_over())
+            for _ in range(tasks.MAX_KEPT):
+                read = start(ada, "echo", text="x")
+                ends(ada, read)
+            # That of the first which was read is gone, not that of an older unread one.
+            start(ada, "echo", text="x")
+            assert ada.request("tasks/get", first)["status"] == "completed"
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                ada.request("tasks/get", mine)
+            assert len(table.tasks) <= tasks.MAX_KEPT + 2 + tasks.MAX_AT_WORK
+            large = "x" * (tasks.MAX_BYTES // 4)
+            for _ in range(8):
+                ends(ada, start(ada, "echo", text=large[: 3 << 20]))
+            table.forget_old()
+            kept = [each.size for each in table.tasks.values()]
+            assert sum(kept) <= tasks.MAX_BYTES
+
+    def test_a_state_of_another_server(self):
+        """With one key for both, a state of one server is refused by another one, as its
+        tool of the same name may ask something else; the same server's other process
+        takes it."""
+        key = "a key of more than 16 bytes"
+
+        def serve(name, version):
+            server = Server(name, version, state_key=key)
+
+            @server.tool
+            def ask(ctx: Context) -> str:
+                return ctx.elicit("Sure?", FORM)["content"]["name"]
+
+            return server
+
+        params = {"name": "ask", "arguments": {}}
+        meta = {META_VERSION: MODERN, META_CAPABILITIES: {"elicitation": {"form": {}}}}
+        params["_meta"] = meta
+        paused = serve("a", "1").handle(request("tools/call", params))["result"]
+        (key_of,) = paused["inputRequests"]
+        form = {"action": "accept", "content": {"name": "Ada"}}
+        params["inputResponses"] = {key_of: form}
+        params["requestState"] = paused["requestState"]
+        refused = serve("b", "1").handle(request("tools/call", params))
+        assert refused["error"]["code"] == -32602
+        done = serve("a", "2").handle(request("tools/call", params))
+        assert done["result"]["content"][0]["text"] == "Ada"
+        with pytest.raises(TypeError, match="version: expected text"):
+            Server("a", 1.0)
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
@@ -16879,7 +17010,7 @@ class TestWheel:
         env = {**os.environ, "PYTHONPATH": str(installed)}
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(program, "list", script, env=env, cwd=tmp_path)
-        assert "search(pattern: string" in told
+        assert "search(text: string" in told
         told, _ = run(program, "--version", env=env, cwd=tmp_path)
         assert mcp_lite.__version__ in told
 
@@ -18571,7 +18702,7 @@ class TestServerCard:
     def test_the_program(self):
         """It serves, finds itself and calls."""
         program = os.path.join(HERE, "examples", "server_card.py")
-        printed, _ = run(sys.executable, program, free_port())
+        printed, _ = run(sys.executable, program, "--http", free_port())
         assert printed == "sun\n"
 
 
