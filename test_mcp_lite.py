@@ -15026,7 +15026,7 @@ class TestGroup:
         config = load(json.dumps({"servers": {"a": unset, "b": good, "c": "s3cret"}}))
         assert config == {"b": good} and "s3cret" not in str(config.errors)
         assert str(config.errors["a"]).startswith("a: the variable UNSET_HERE")
-        assert str(config.errors["c"]).startswith("c: 'str' object has no")
+        assert str(config.errors["c"]) == "c: expected an object"
 
     def test_files_without_servers(self, load):
         """A file that is no config is an error that names it; slashes cost no time."""
@@ -16979,6 +16979,132 @@ class TestExamplesAreSafe:
             Server("a", 1.0)
 
 
+    def test_config_files_as_clients_write_them(self, tmp_path, monkeypatch):
+        """examples/group.py: what each client calls a member, null, and what is off; what
+        cannot be understood is an error that names the member, and no value."""
+        load = example("group").load_config
+        monkeypatch.setenv("A_TOKEN", "t0ken")
+        keys = tmp_path / "keys.env"
+        keys.write_text("# keys\n\nexport ONE=1 # one\nTWO='2 # 2'\nbad line\nTHREE=\n")
+        url = {"url": "http://x"}
+        for given, wanted in (
+            ({"serverUrl": "http://x"}, url),
+            ({"httpUrl": "http://x", "url": None}, url),
+            ({**url, "headers": {"A": "Bearer $A_TOKEN"}}, {**url, "headers": {"A": "Bearer t0ken"}}),
+            ({"command": "x", "args": None, "env": None}, {"command": "x"}),
+            ({"command": ["x", "-y"], "args": ["z"]}, {"command": "x", "args": ["-y", "z"]}),
+            (
+                {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
+                {"command": "x", "args": ["y"], "env": {"A": "1"}},
+            ),
+            ({"command": "x", "environment": {"A": "1"}}, {"command": "x", "env": {"A": "1"}}),
+            ({"command": "x", "args": ["$NOT_SET $5"]}, {"command": "x", "args": ["$NOT_SET $5"]}),
+            (
+                {"command": "x", "envFile": str(keys), "env": {"ONE": "mine"}},
+                {"command": "x", "env": {"ONE": "mine", "TWO": "2 # 2", "THREE": ""}},
+            ),
+            ({"command": "x", "enabled": False}, None),
+            ({"command": "x", "disabled": True, "args": 7}, None),
+        ):
+            config = load({"mcpServers": {"a": given}})
+            assert config.errors == {}, given
+            assert config.get("a") == wanted
+        for given, member in (
+            ({"command": "x", "args": "-y s3cret"}, "args"),
+            ({"command": ["x"], "args": "s3cret"}, "args"),
+            ({"command": 7}, "command"),
+            ({"command": "x", "env": ["s3cret"]}, "env"),
+            ({"command": "x", "envFile": "/no/such/file"}, "/no/such/file"),
+            ({**url, "headers": {"A": "$NOT_SET s3cret"}}, "NOT_SET"),
+            ({**url, "headers": "s3cret"}, "headers"),
+            ({"command": "x", "enabled": "s3cret"}, "enabled"),
+            ({"type": "stdio"}, "neither command nor url"),
+            (["s3cret"], "expected an object"),
+        ):
+            config = load({"mcpServers": {"a": given}})
+            assert config == {} and member in str(config.errors["a"])
+            assert "s3cret" not in str(config.errors["a"])
+        server = {"a": {"command": "x"}}
+        for settings in (
+            {"editor.fontSize": 12, "mcp": {"inputs": [], "servers": server}},
+            {"$schema": "x", "theme": "dark", "mcp": server},
+            {"theme": {"mode": "dark"}, "context_servers": server},
+        ):
+            path = tmp_path / "settings.json"
+            path.write_text(json.dumps(settings))
+            assert load(str(path)) == server
+        for other, named in (
+            ({"editor.fontSize": 12, "a": {"command": "x"}}, "editor.fontSize"),
+            ({"mcpServers": [server]}, "mcpServers"),
+            ({"a": {"colour": "s3cret"}}, '"a"'),
+        ):
+            with pytest.raises(ValueError) as caught:
+                load(other)
+            assert named in str(caught.value) and "s3cret" not in str(caught.value)
+
+    def test_a_silent_server_holds_up_no_other(self):
+        """examples/group.py: a server that is late joins when it is ready; one that never
+        answers ends with the group."""
+        group = example("group")
+        quick, late = Server("quick"), Server("late")
+        quick.add_tool(lambda: "quick", name="x")
+        late.add_tool(lambda: "late", name="x")
+        gate = threading.Event()
+
+        @late.middleware
+        def wait(ctx: Context, method, params, call_next):
+            assert gate.wait(SECONDS)
+            return call_next()
+
+        silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        with late.start_http() as http:
+            servers = {"silent": silent, "late": http.url, "quick": quick}
+            options = {"patience": 0.5, "protocol_version": "2025-11-25"}
+            with group.ClientGroup(servers, **options) as several:
+                assert list(several.clients) == ["quick"]
+                assert set(several.errors) == {"silent", "late"}
+                assert isinstance(several.errors["late"], Timeout)
+                assert several.call("quick_x") == "quick"
+                gate.set()
+                eventually(lambda: "late" in several.clients)
+                assert several.call("late_x") == "late"
+                assert set(several.errors) == {"silent"}
+
+    def test_a_resource_is_read_from_whom_it_belongs_to(self):
+        """examples/group.py: no other server sees the URI, and none answers for it."""
+        seen = []
+
+        def server(name, *uris):
+            made = Server(name)
+            for uri in uris:
+                fn = (lambda id: name) if "{" in uri else (lambda: name)
+                made.add_resource(uri, fn)
+            made.middleware(
+                lambda ctx, method, params, call_next: (
+                    seen.append((name, params.get("uri"))) or call_next()
+                )
+            )
+            return made
+
+        servers = {
+            "greedy": server("greedy", "note://both", "{+id}"),
+            "mine": server("mine", "note://both", "note://mine", "note://{id}"),
+            "deeper": server("deeper", "note://deep/{id}"),
+        }
+        with example("group").ClientGroup(servers) as group:
+            assert group.read("note://mine") == "mine"
+            assert group.read("note://7") == "mine"
+            assert group.read("note://deep/7") == "deeper"
+            for uri, why in (("note://both", "several"), ("other://x", "no server")):
+                with pytest.raises(NotFound, match=why):
+                    group.read(uri)
+        assert [each for each in seen if each[1]] == [
+            ("mine", "note://mine"),
+            ("mine", "note://7"),
+            ("deeper", "note://deep/7"),
+        ]
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
@@ -17424,7 +17550,7 @@ class TestCheck:
             (0, "diff", contract, harmless),
             (1, "diff", contract, "--", sys.executable, breaking),
             (0, "diff", contract, contract),
-            (2, "diff", contract, os.path.join(tmp_path, "no such.py")),
+            (4, "diff", contract, os.path.join(tmp_path, "no such.py")),
             (2, "diff", os.path.join(tmp_path, "none.json"), old),
             (2, "compare", contract, old),
         ]

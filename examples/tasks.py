@@ -34,6 +34,7 @@ from mcp_lite import (  # noqa: E402
     McpError,
     MissingCapability,
     Server,
+    ToolError,
     principal,
     printable,
 )
@@ -354,6 +355,8 @@ def build_server(poll=0.2):
     @server.tool
     def bake(loaves: int, ctx: Context) -> str:
         """Bake some loaves, which takes a while."""
+        if not 1 <= loaves <= 100:
+            raise ToolError("loaves: expected 1 to 100")
         form = {"type": "object", "properties": {"flour": {"type": "string"}}}
         flour = ctx.elicit("Which flour?", form)["content"]["flour"]
         for n in range(1, loaves + 1):
