@@ -17105,6 +17105,28 @@ class TestExamplesAreSafe:
         ]
 
 
+    def test_skills_are_not_left_out_in_silence(self, tmp_path):
+        """examples/skills.py: hidden folders and links are named, and so is a folder
+        without any skill; words that are missing are told in one line."""
+        program = [sys.executable, os.path.join(HERE, "examples", "skills.py")]
+        tea = tmp_path / "skills" / ".curated" / "tea"
+        tea.mkdir(parents=True)
+        (tea / "SKILL.md").write_text(
+            "---\nname: tea\ndescription:\n  Makes tea.\n  Boils.\n"
+            "requires:\n  mcp: [rube]\n---\nBoil.\n"
+        )
+        _, said = run(*program, tmp_path / "skills", code=1)
+        assert f"without {tea / 'SKILL.md'}: it is hidden" in said
+        assert said.endswith("no skill is served\n")
+        printed, said = run(*program, tmp_path / "skills" / ".curated", input="y\n")
+        assert "skill://tea/SKILL.md Makes tea. Boils." in printed and said == ""
+        assert "<skill server='this folder'" in printed
+        _, said = run(*program, tmp_path / "nothing", code=1)
+        assert said.endswith("no such folder\n") and len(said.splitlines()) == 1
+        _, said = run(*program, code=2)
+        assert "Traceback" not in said
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
@@ -18507,8 +18529,17 @@ class TestSkills:
             (">", ""),
             ("|-", ""),
             (">2", None),
-            ("[a, b]", None),
+            ("[a, b]", ["a", "b"]),
+            ("['x, y', \"z\", 7, true, ]", None),
+            ("['x, y', \"z\", 7, true]", ["x, y", "z", 7, True]),
+            ("[]", []),
+            ("[a, yes]", None),
+            ("[a: b]", None),
+            ("[a, [b]]", None),
             ("{a: b}", None),
+            ('{"a": {"b": [1, "c"]}}', {"a": {"b": [1, "c"]}}),
+            ('{"a": 1e5}', None),
+            ('{"a": 1, "a": 2}', None),
             ("&x y", None),
             ("*x", None),
             ("!!str 1", None),
@@ -18539,6 +18570,12 @@ class TestSkills:
             ("a: |+\n  x\n\n\nb: 1\n", {"a": "x\n\n\n", "b": 1}),
             ("a: |\n   x\n   # y: z\nb: 2\n", {"a": "x\n# y: z\n", "b": 2}),
             ("m:\n  a: >\n    x\n    y\n  b: 2\n", {"m": {"a": "x y\n", "b": 2}}),
+            ("a:\n  x y.\n  z\nb: 2\n", {"a": "x y. z", "b": 2}),
+            ("a: x,\n  y\n\n    z\n", {"a": "x, y\nz"}),
+            ("a:\n  7\nb:\n  'c: d'\n", {"a": 7, "b": "c: d"}),
+            ("m:\n  a: x\n   y\n  b: 2\n", {"m": {"a": "x y", "b": 2}}),
+            ("a:\n- x\n- 'y'\nb: 2\n", {"a": ["x", "y"], "b": 2}),
+            ("m:\n  a:\n    - x y\n    - 7\n  b: []\n", {"m": {"a": ["x y", 7], "b": []}}),
         ],
     )
     def test_texts_of_several_lines(self, text, value):
@@ -18553,9 +18590,15 @@ class TestSkills:
             "---\nname: a",
             "---\nname: a\nname: b\n---\n",
             "---\nname: a\n  b: c\n---\n",
-            "---\nname: a\n  and more\n---\n",
+            "---\nname: a\n  and: more\n---\n",
+            "---\nname: a\n  and # more\n---\n",
+            "---\nname: a\n# no\n  more\n---\n",
+            '---\nname: "a\n  more"\n---\n',
+            "---\nname:\n  12:30\n---\n",
+            "---\nname:\n- a: b\n---\n",
+            "---\nname:\n- - a\n---\n",
+            "---\nname:\n- a\n more\n---\n",
             "---\nname:\n    b: c\n  d: e\n---\n",
-            "---\nname:\n- a\n---\n",
             "---\nname:a\n---\n",
             "---\n\tname: a\n---\n",
             "---\n? a\n---\n",
