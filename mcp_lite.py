@@ -6506,10 +6506,14 @@ class Context:
         return record
 
     def _binding(self) -> str:
-        """Return what a requestState is bound to: this method, arguments and caller."""
+        """Return what a requestState is bound to: the server's name, this method, its
+        arguments and the caller."""
         request = self._request
+        endpoint: Any = self._connection.endpoint
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
-        return fingerprint([request.method, salient, principal(self.auth)])
+        return fingerprint(
+            [endpoint.info["name"], request.method, salient, principal(self.auth)]
+        )
 
 
 def at_exit(fn: Job) -> ExitStack:
@@ -8191,8 +8195,8 @@ class Server:
         description: a description of the server
         instructions: how a model should use the server
         state_key: at least 16 bytes or characters, or a list of such keys: the first
-            signs `requestState`, all verify. Processes with the same key accept each
-            other's state; the default is a random key
+            signs `requestState`, all verify. Processes with the same key and server
+            name accept each other's state; the default is a random key
         website_url: a page about the server
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) has job() called where functions must run, such as a
@@ -8209,6 +8213,9 @@ class Server:
         """
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
+        # Clients refuse a number, which YAML makes of an unquoted 1.0.
+        if not isinstance(version, str):
+            raise TypeError("version: expected text")
         self.name = name
         self.version = version
         info = add_given(

@@ -14927,8 +14927,8 @@ class TestReadme:
         unless the user says so."""
         told = self.run("python3", "examples/agent.py", input=says)
         assert "servers: files, notes\n" in told
-        assert 'files_search: "search: pattern: required' in told
-        assert 'files_search: "pattern: not a regular' in told
+        assert 'files_search: "search: text: required' in told
+        assert 'files_search: "text: expected more than spaces' in told
         assert 'files_search: "[\\"mcp_lite.py:' in told
         assert ("written: found" in told) == bool(says)
         assert ("the user does not want it" in told) != bool(says)
@@ -15496,7 +15496,7 @@ class TestGroup:
         config = load(json.dumps({"servers": {"a": unset, "b": good, "c": "s3cret"}}))
         assert config == {"b": good} and "s3cret" not in str(config.errors)
         assert str(config.errors["a"]).startswith("a: the variable UNSET_HERE")
-        assert str(config.errors["c"]).startswith("c: 'str' object has no")
+        assert str(config.errors["c"]) == "c: expected an object"
 
     def test_files_without_servers(self, load):
         """A file that is no config is an error that names it; slashes cost no time."""
@@ -15619,7 +15619,7 @@ class TestExplain:
 
     def test_as_a_program(self):
         """It explains a conversation with a server; an error is one line."""
-        search = ["examples/quickstart_server.py", "search", '{"pattern": "def"}']
+        search = ["examples/quickstart_server.py", "search", '{"text": "def"}']
         for words, code, shown in (
             (search, 0, "tools/call"),
             (["/no/such/server.py"], 1, "\nexplain: "),
@@ -16311,7 +16311,7 @@ class TestVendor:
         command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(*command, script, cwd=self.folder)
-        assert "search(pattern: string" in told
+        assert "search(text: string" in told
 
     def test_without_comments(self, make):
         """The code is the same; the licence stays, and the first lines tell what the
@@ -16876,6 +16876,729 @@ class TestExamplesAndStrangers:
         assert told == "q__t  red \\x1b[31m\\nwithout q: forged\n" and why == ""
 
 
+class TestExamplesAreSafe:
+    """What is copied and shipped: examples under load, with hostile peers, real files."""
+
+    FAR = """
+        server = Server("far", max_workers=100)
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        begun = threading.Semaphore(0)
+
+        @server.tool
+        def ask(n: int, ctx: Context) -> str:
+            return f"{n} {ctx.elicit(str(n), form)['content']['name']}"
+
+        @server.tool
+        def large(n: int) -> str:
+            return str(n) * 10_000_000
+
+        @server.tool
+        def stay(ctx: Context) -> None:
+            begun.release()
+            ctx.sleep(60)
+
+        @server.tool
+        def die(after: int) -> None:
+            for _ in range(after):
+                begun.acquire()
+            os._exit(3)
+
+        server.run()
+    """
+
+    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("way", ["stdio", "http"])
+    @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
+    def test_a_bridge_under_load(self, tmp_path, theirs, way, ours):
+        """examples/bridge.py: 64 calls at once, each with a question of its own, are
+        answered; so are results of 10 MB. When the server dies, every call that it was
+        working on fails, and the next call has a new server."""
+        bridge = example("bridge").Bridge(
+            program(tmp_path, self.FAR), protocol_version=theirs, stderr=None
+        )
+        options = {"protocol_version": ours, "on_elicit": answer}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            target = bridge.server
+            if way == "http":
+                target = stack.enter_context(bridge.server.start_http()).url
+            client = stack.enter_context(Client(target, **options))
+            calls = [client.start_call("ask", {"n": n}) for n in range(64)]
+            with concurrent.futures.ThreadPoolExecutor(64) as pool:
+                values = pool.map(lambda call: call.value(timeout=8 * SECONDS), calls)
+                assert list(values) == [f"{n} {n}" for n in range(64)]
+            for call in [client.start_call("large", {"n": n}) for n in range(4)]:
+                assert len(call.value(timeout=2 * SECONDS)) == 10_000_000
+            # Without questions, callers over HTTP share one server.
+            plain = stack.enter_context(Client(target, protocol_version=ours))
+            dying = [plain.start_call("stay") for _ in range(20)]
+            dying.append(plain.start_call("die", {"after": 20}))
+            for call in dying:
+                with pytest.raises(McpError, match="exit code 3"):
+                    call.result(timeout=2 * SECONDS)
+            assert len(plain.call("large", n=1)) == 10_000_000
+
+    def test_a_bridge_ends_no_client_at_work(self):
+        """examples/bridge.py: with ten clients at work, the eleventh caller waits until
+        one is free."""
+        module = example("bridge")
+        far = Server("far")
+        begun = queue.Queue()
+        release = threading.Event()
+
+        @far.tool
+        def stay(n: int) -> int:
+            begun.put(n)
+            assert release.wait(SECONDS)
+            return n
+
+        bridge = module.Bridge(far)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            client = stack.enter_context(Client(http.url, on_elicit=answer))
+            calls = [client.start_call("stay", {"n": n}) for n in range(14)]
+            for _ in range(module.MAX_LINKS):
+                begun.get(timeout=SECONDS)
+            eventually(lambda: bridge.waiting == 4)
+            assert begun.empty()
+            calls[-1].cancel("no more")
+            eventually(lambda: bridge.waiting == 3)
+            release.set()
+            assert [each.value(timeout=SECONDS) for each in calls[:-1]] == [*range(13)]
+
+    def test_a_bridge_reports_a_change_once(self, era):
+        """examples/bridge.py: a change of a list that two clients notice is one."""
+        far = Server("far")
+        far.add_tool(lambda: "", name="one")
+        far.add_prompt(lambda: "", name="one")
+        bridge = example("bridge").Bridge(far)
+        heard = []
+        options = {
+            "protocol_version": era,
+            "on_notification": lambda method, params: heard.append(method),
+        }
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            for callbacks in (options, {**options, "on_elicit": answer}):
+                client = stack.enter_context(Client(http.url, **callbacks))
+                stack.enter_context(client.listen())
+            far.add_tool(lambda: "", name="two")
+            eventually(lambda: len(heard) >= 2)
+            far.add_prompt(lambda: "", name="two")
+            eventually(lambda: len(set(heard)) == 2 and len(heard) >= 4)
+            assert sorted(heard) == [
+                *["notifications/prompts/list_changed"] * 2,
+                *["notifications/tools/list_changed"] * 2,
+            ]
+
+    OPENAPI = "3.0.3"
+
+    @contextlib.contextmanager
+    def api(self, paths, capsys, headers=(), location=None, **more):
+        """A client of examples/openapi.py; what the API was asked; what was said."""
+        document = {
+            "openapi": self.OPENAPI,
+            "info": {"title": "t", "version": 1.5},
+            "paths": paths,
+            **more,
+        }
+        with web_server(lambda seen, sock: (200, {}, {"ok": True})) as (url, seen):
+            server = example("openapi").build_server(
+                document, url.replace("/mcp", ""), headers, location=location
+            )
+            with Client(server) as client:
+                yield client, seen, capsys.readouterr().err
+
+    # The table "Style Examples" of the specification; None: it has no such form, or
+    # editions differ. By place, style and explode: a text, a list, an object.
+    STYLES = {
+        ("path", "simple", False): ("/blue", "/blue,black", "/R,1,G,2"),
+        ("path", "simple", True): ("/blue", "/blue,black", "/R=1,G=2"),
+        ("path", "label", False): ("/.blue", None, None),
+        ("path", "label", True): ("/.blue", "/.blue.black", "/.R=1.G=2"),
+        ("path", "matrix", False): ("/;c=blue", "/;c=blue,black", "/;c=R,1,G,2"),
+        ("path", "matrix", True): ("/;c=blue", "/;c=blue;c=black", "/;R=1;G=2"),
+        ("query", "form", True): ("/?c=blue", "/?c=blue&c=black", "/?R=1&G=2"),
+        ("query", "form", False): ("/?c=blue", "/?c=blue,black", "/?c=R,1,G,2"),
+        ("query", "spaceDelimited", False): (
+            "/?c=blue",
+            "/?c=blue%20black",
+            "/?c=R%201%20G%202",
+        ),
+        ("query", "pipeDelimited", False): (
+            "/?c=blue",
+            "/?c=blue%7Cblack",
+            "/?c=R%7C1%7CG%7C2",
+        ),
+        ("query", "pipeDelimited", True): ("/?c=blue", None, None),
+        ("query", "deepObject", True): ("/?c=blue", None, "/?c%5BR%5D=1&c%5BG%5D=2"),
+    }
+
+    @pytest.mark.parametrize("kind", STYLES)
+    def test_each_style_as_the_specification_has_it(self, kind, capsys):
+        """examples/openapi.py: what is sent, or a refusal and nothing is sent."""
+        place, style, explode = kind
+        parameter = {"name": "c", "in": place, "style": style, "explode": explode}
+        path = "/{c}" if place == "path" else "/"
+        item = {"get": {"operationId": "a", "parameters": [parameter]}}
+        values = ("blue", ["blue", "black"], {"R": 1, "G": 2})
+        with self.api({path: item}, capsys) as (client, seen, _):
+            for value, wanted in zip(values, self.STYLES[kind]):
+                del seen[:]
+                result = client.call_tool("a", {"c": value})
+                assert [each["path"] for each in seen] == ([wanted] if wanted else [])
+                assert bool(result.get("isError")) == (wanted is None)
+
+    def test_a_value_stays_one_value(self, capsys):
+        """examples/openapi.py: no argument adds a segment, a parameter or a header;
+        what would is refused. null says that there is no value."""
+        paths = {
+            "/{a}{b}/x#twice": {
+                "get": {
+                    "operationId": "a",
+                    "parameters": [
+                        {"name": "a", "in": "path"},
+                        {"name": "b", "in": "path"},
+                        {"name": "q", "in": "query", "allowReserved": True},
+                        {"name": "j", "in": "query", "content": {"a/b+json": {}}},
+                        {"name": "list", "in": "query", "style": "pipeDelimited"},
+                        {"name": "X-List", "in": "header"},
+                    ],
+                }
+            }
+        }
+        with self.api(paths, capsys) as (client, seen, _):
+            both = {"a": "1", "b": "2"}
+            client.call("a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None})
+            client.call("a", {"a": "../x", "b": "%2e", "X-List": ["y", "z"]})
+            for more in (
+                {"a": ".", "b": "."},
+                {"a": "..", "b": "x"},
+                {**both, "list": ["a|b"]},
+                {**both, "X-List": ["a,b"]},
+                {**both, "X-List": "a\r\nX-Evil: 1"},
+                {**both, "list": [["a"]]},
+            ):
+                assert client.call_tool("a", more)["isError"] is True, more
+        assert [each["path"] for each in seen] == [
+            "/12/x?q=a/b?c%26d%3De%23f&j=%7B%22k%22%3A%20%22%26%22%7D",
+            "/..%2Fx%252e/x",
+        ]
+        assert seen[1]["headers"]["x-list"] == "y,z"
+
+    def test_what_an_operator_sets_is_no_argument(self, capsys):
+        """examples/openapi.py: nor is what says where a request goes. Another origin
+        gets no credentials."""
+        names = ("x-KEY", "Host", "Content-Length", "Accept", "X-Free")
+        parameters = [{"name": name, "in": "header"} for name in names]
+        operation = {"operationId": "a", "parameters": parameters}
+        with web_server(lambda seen, sock: (200, {}, {})) as (other, far):
+            paths = {
+                "/a": {"get": operation},
+                "/b": {
+                    "get": {
+                        "operationId": "b",
+                        "servers": [{"url": other.replace("/mcp", "/up")}],
+                    }
+                },
+                "/c": {"get": {"operationId": "c", "servers": [{"url": "file:///"}]}},
+            }
+            headers = [("X-Key", "secret")]
+            with self.api(paths, capsys, headers) as (client, seen, said):
+                tools = {tool["name"]: tool for tool in client.list_tools()}
+                assert set(tools) == {"a", "b"}
+                assert set(tools["a"]["inputSchema"]["properties"]) == {"X-Free"}
+                client.call("a", {"x-KEY": "mine", "Host": "evil", "X-Free": "1"})
+                client.call("b")
+                assert seen[0]["headers"]["x-key"] == "secret"
+                assert seen[0]["headers"]["host"] != "evil"
+                assert far[0]["path"] == "/up/b" and "x-key" not in far[0]["headers"]
+        assert "b: goes to http://" in said
+        assert "without c: its server is 'file:///'" in said
+
+    def test_references_of_every_kind(self, tmp_path, capsys):
+        """examples/openapi.py: to path items, operations, parameters and bodies, here
+        or in a file beside; loops, other folders and other hosts are left out by name.
+        Two schemas with one last name stay two."""
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "secret.json").write_text('{"get": {"operationId": "secret"}}')
+        beside = {
+            "get": {"operationId": "near", "parameters": [{"$ref": "#/P"}]},
+            "P": {
+                "name": "p",
+                "in": "query",
+                "schema": {"$ref": "main.json#/components/schemas/A"},
+            },
+            "A": {"type": "integer"},
+        }
+        (tmp_path / "docs" / "beside.json").write_text(json.dumps(beside))
+        main = tmp_path / "docs" / "main.json"
+        components = {
+            "schemas": {"A": {"type": "string"}},
+            "pathItems": {"I": {"post": {"$ref": "#/components/x-ops/O"}}},
+            "x-ops": {
+                "O": {
+                    "operationId": "both",
+                    "requestBody": {"$ref": "#/components/requestBodies/B"},
+                }
+            },
+            "requestBodies": {
+                "B": {
+                    "content": {
+                        "application/json": {
+                            "schema": {
+                                "properties": {
+                                    "one": {"$ref": "#/components/schemas/A"},
+                                    "two": {"$ref": "beside.json#/A"},
+                                }
+                            }
+                        }
+                    }
+                }
+            },
+            "parameters": {"L": {"$ref": "#/components/parameters/L"}},
+        }
+        bad = {
+            "/loop": {
+                "get": {"parameters": [{"$ref": "#/components/parameters/L"}]},
+            },
+            "/out": {"$ref": "../secret.json"},
+            "/root": {"$ref": str(tmp_path / "secret.json")},
+            "/far": {"$ref": "http://127.0.0.1:1/x.json"},
+            "/gone": {"$ref": "#/nowhere"},
+        }
+        paths = {"/i": {"$ref": "#/components/pathItems/I"}, **bad}
+        paths["/near"] = {"$ref": "beside.json"}
+        document = {"paths": paths, "components": components}
+        main.write_text(json.dumps(document))
+        options = {"location": str(main), "components": components}
+        with self.api(paths, capsys, **options) as (client, seen, said):
+            tools = {tool["name"]: tool for tool in client.list_tools()}
+            assert set(tools) == {"both", "near"}
+            client.call("both", body={"one": "x", "two": 2})
+            for wrong in ({"one": 1}, {"two": "x"}):
+                assert client.call_tool("both", {"body": wrong})["isError"]
+            client.call("near", p="y")
+        assert [each["path"] for each in seen] == ["/i", "/near?p=y"]
+        for name in ("get_loop", "/out", "/root", "/far", "/gone"):
+            assert f"without {name}: " in said
+
+    def test_a_form_as_its_encoding_says(self, capsys):
+        """examples/openapi.py: lists are repeated, objects are JSON, unless `encoding`
+        names a style. What a body may not have is no member of it."""
+        properties = {
+            "id": {"type": "integer", "readOnly": True},
+            "list": {"type": "array"},
+            "card": {"type": "object"},
+            "deep": {"type": "object"},
+        }
+        schema = {"properties": properties, "required": ["id", "list"]}
+        kind = "application/x-www-form-urlencoded"
+        deep = {"style": "deepObject", "explode": True}
+        media = {"schema": schema, "encoding": {"deep": deep}}
+        odd = {"schema": schema, "encoding": {"card": {"contentType": "image/png"}}}
+        paths = {
+            "/a": {"post": {"operationId": "a", "requestBody": {"content": {kind: media}}}},
+            "/b": {"post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}},
+        }
+        with self.api(paths, capsys) as (client, seen, said):
+            (tool,) = client.list_tools()
+            body = tool["inputSchema"]["properties"]["body"]
+            assert "id" not in body["properties"] and body["required"] == ["list"]
+            card = {"n": "1 2"}
+            value = {"list": ["x", 2], "card": card, "deep": {"a": {"b": "c d"}}}
+            client.call("a", body=value)
+        sent = urllib.parse.parse_qs(seen[0]["message"].decode())
+        assert sent == {
+            "list": ["x", "2"],
+            "card": [json.dumps(card)],
+            "deep[a][b]": ["c d"],
+        }
+        assert "without b: its body's member card is image/png" in said
+
+    def test_words_for_the_model(self, capsys):
+        """examples/openapi.py: every tool and every described argument has some."""
+        kind = {"$ref": "#/components/schemas/Kind", "description": "what to list"}
+        parameters = [{"name": "k", "in": "query", "schema": kind}]
+        paths = {
+            "/a": {"get": {"operationId": "a", "summary": "Lists all"}},
+            "/b": {"description": "Of bees", "get": {"operationId": "b"}},
+            "/c": {"get": {"operationId": "c", "parameters": parameters}},
+        }
+        schemas = {"schemas": {"Kind": {"type": "string", "pattern": "(["}}}
+        with self.api(paths, capsys, components=schemas) as (client, _, _):
+            words = {tool["name"]: tool for tool in client.list_tools()}
+        assert [words[name]["description"] for name in "abc"] == [
+            "Lists all",
+            "Of bees",
+            "GET /c",
+        ]
+        assert words["c"]["inputSchema"]["properties"]["k"]["description"] == "what to list"
+
+    def test_replies_of_every_kind(self):
+        """examples/openapi.py: text is text; what is too large is no answer; what only
+        says that it is JSON is text."""
+        openapi = example("openapi")
+        large = b"x" * (openapi.MAX_REPLY + 1)
+        replies = [
+            ("application/xml", b"<a/>", "<a/>"),
+            ("image/svg+xml", b"<svg/>", "<svg/>"),
+            ("application/x-ndjson", b"{}\n{}\n", "{}\n{}\n"),
+            ("application/json", b'{"a": NaN}', '{"a": NaN}'),
+            ("application/json", b"[" * 100_000, "[" * 100_000),
+            ("text/plain; charset=latin-1", b"\xe9", "\u00e9"),
+            ("text/plain; charset=none", b"x", "x"),
+            ("text/plain", large, "done, but the reply has more than 10 MiB"),
+        ]
+        answers = [(200, {"Content-Type": kind}, data) for kind, data, _ in replies]
+        document = {
+            "info": {},
+            "paths": {"/a": {"get": {"operationId": "a"}}},
+        }
+        with web_server(lambda seen, sock: answers.pop(0)) as (url, _):
+            server = openapi.build_server(document, url.replace("/mcp", ""))
+            with Client(server) as client:
+                for kind, _, wanted in replies:
+                    assert text_of(client.call_tool("a")) == wanted, kind
+
+    def test_where_an_api_is(self, tmp_path):
+        """examples/openapi.py as a program: a document that is none, of another version,
+        or without a place, is told in one line; YAML's dates and words are texts."""
+        program = [sys.executable, os.path.join(HERE, "examples", "openapi.py")]
+        paths = {"/a": {"get": {"operationId": "a"}}}
+        for document, why in (
+            ({"swagger": "2.0", "paths": {}}, "expected OpenAPI 3, got version 2.0"),
+            ({"openapi": "3.0.0", "paths": paths}, "give a http or https URL by --base"),
+            ({"openapi": "3.0.0", "servers": [{"url": "/v1"}]}, "by --base"),
+            ({"openapi": "3.0.0", "servers": [{"url": "http://{x}/"}]}, "no default"),
+            ([], "expected an object"),
+        ):
+            path = tmp_path / "api.json"
+            path.write_text(json.dumps(document))
+            base = ["--base", "http://127.0.0.1:1"] if "swagger" in document else []
+            _, said = run(*program, path, *base, code=1)
+            assert said.startswith("openapi: ") and why in said
+            assert len(said.splitlines()) == 1
+        run(*program, "/no/such.json", code=4)
+        pytest.importorskip("yaml")
+        path = tmp_path / "api.yaml"
+        with web_server(lambda seen, sock: (200, {}, {})) as (url, seen):
+            host, port = urllib.parse.urlsplit(url).netloc.split(":")
+            path.write_text(
+                "openapi: 3.0.0\ninfo: {title: on, version: 1.0}\n"
+                f"servers: [{{url: 'http://{host}:{{port}}/v1', variables: "
+                f"{{port: {{default: {port}}}}}}}]\n"
+                "paths: {/a: {get: {operationId: a, parameters: [{name: q, in: query,"
+                " schema: {type: string, enum: [no, 2024-05-01, 012]}}]}}}\n"
+            )
+            with Client([*program, str(path)]) as client:
+                assert client.server_info["version"] == "1.0"
+                for value in ("no", "2024-05-01"):
+                    client.call("a", q=value)
+        assert [each["path"] for each in seen] == ["/v1/a?q=no", "/v1/a?q=2024-05-01"]
+
+    def test_a_document_of_yaml_that_grows(self, capsys):
+        """examples/openapi.py: what is small as YAML and endless as JSON is refused."""
+        openapi = example("openapi")
+        level = {"type": "string"}
+        for _ in range(40):
+            level = {"type": "object", "properties": {"a": level, "b": level}}
+        schema = {"schema": level}
+        parameters = [{"name": "q", "in": "query", **schema}]
+        paths = {
+            "/a": {"get": {"operationId": "a", "parameters": parameters}},
+            "/b": {"get": {"operationId": "b"}},
+        }
+        with self.api(paths, capsys) as (client, _, said):
+            assert [tool["name"] for tool in client.list_tools()] == ["b"]
+        assert "without a: its schemas are too large" in said
+        endless = {"paths": {}}
+        endless["self"] = [endless]
+        with pytest.raises(ValueError, match="contains itself"):
+            openapi.build_server(endless)
+
+
+    def test_a_card_names_a_place_on_the_web(self, tmp_path, capsys):
+        """examples/server_card.py: anything else is neither run nor read, whether it is
+        a command as a text or a list, a file, or what a redirect leads to."""
+        cards = example("server_card")
+        mark = tmp_path / "mark"
+        secret = tmp_path / "secret.json"
+        secret.write_text('{"name": "private"}')
+        remote = {"type": "streamable-http", "version": "1"}
+        for url in (
+            f"sh -c 'touch {mark}'",
+            ["sh", "-c", f"touch {mark}"],
+            {"command": ["touch", str(mark)]},
+            str(secret),
+            f"file://{secret}",
+            "http:///nowhere",
+            "http://[x/",
+            "http://127.0.0.1:1/a b",
+            "ftp://127.0.0.1/",
+            None,
+        ):
+            with pytest.raises(LookupError):
+                cards.connect({"name": "x", "remotes": [{**remote, "url": url}]})
+        for remotes in (None, "x", [7], [{}], {}):
+            with pytest.raises(LookupError):
+                cards.connect({"remotes": remotes})
+        assert not mark.exists()
+        kind = cards.CARD
+        away = (302, {"Location": f"file://{secret}"}, b"")
+        entries = [
+            {"type": kind, "url": f"file://{secret}"},
+            {"type": kind, "url": [str(secret)]},
+            {"type": kind, "url": "data:application/json,{}"},
+            {"type": kind, "data": ["no card"]},
+            {"type": kind},
+            "no entry",
+        ]
+        replies = [(200, {}, {"entries": entries}), (200, {}, b"[]"), away]
+        with web_server(lambda seen, sock: replies.pop(0)) as (url, _):
+            site = url.replace("/mcp", "")
+            assert cards.find_servers(site) == []
+            assert capsys.readouterr().err.count("without a card: ") == 4
+            for _ in range(2):
+                with pytest.raises((ValueError, OSError)):
+                    cards.find_servers(site)
+
+    def test_a_caller_fills_only_its_own_tasks(self):
+        """examples/tasks.py: others go on; what is over goes first, and of that what was
+        read; a caller with too many at work hears that the server is busy."""
+        tasks = example("tasks")
+        server = Server("shop", extensions={tasks.TASKS: {}})
+        table = tasks.Tasks(server, tools=["echo", "hang"], only=["echo", "hang"])
+        server.add_tool(lambda text: text, name="echo")
+        release = threading.Event()
+        server.add_tool(lambda: release.wait(SECONDS), name="hang")
+        tokens = {name: {"sub": name} for name in ("stranger", "ada")}
+        options = {
+            "extensions": {tasks.TASKS: {}},
+            "result_types": {"task": lambda call, task: task},
+        }
+        with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
+            stack.callback(release.set)
+            clients = {}
+            for name in tokens:
+                headers = {"Authorization": f"Bearer {name}"}
+                client = Client(web.url, headers=headers, **options)
+                clients[name] = stack.enter_context(client)
+            stranger, ada = clients.values()
+
+            def start(client, name, **arguments):
+                task = client.start_call(name, arguments).result()
+                return {"taskId": task["taskId"]}
+
+            def ends(client, task):
+                state = lambda: client.request("tasks/get", task)["status"]  # noqa: E731
+                eventually(lambda: state() == "completed")
+
+            mine = start(ada, "echo", text="mine")
+            ends(ada, mine)
+            for _ in range(tasks.MAX_AT_WORK):
+                start(stranger, "hang")
+            with pytest.raises(InternalError, match="hang: busy, try again later"):
+                start(stranger, "hang")
+            first = start(ada, "echo", text="unread")
+            eventually(lambda: table.tasks[first["taskId"]].is_over())
+            for _ in range(tasks.MAX_KEPT):
+                read = start(ada, "echo", text="x")
+                ends(ada, read)
+            # That of the first which was read is gone, not that of an older unread one.
+            start(ada, "echo", text="x")
+            assert ada.request("tasks/get", first)["status"] == "completed"
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                ada.request("tasks/get", mine)
+            assert len(table.tasks) <= tasks.MAX_KEPT + 2 + tasks.MAX_AT_WORK
+            large = "x" * (tasks.MAX_BYTES // 4)
+            for _ in range(8):
+                ends(ada, start(ada, "echo", text=large[: 3 << 20]))
+            table.forget_old()
+            kept = [each.size for each in table.tasks.values()]
+            assert sum(kept) <= tasks.MAX_BYTES
+
+    def test_a_state_of_another_server(self):
+        """With one key for both, a state of one server is refused by another one, as its
+        tool of the same name may ask something else; the same server's other process
+        takes it."""
+        key = "a key of more than 16 bytes"
+
+        def serve(name, version):
+            server = Server(name, version, state_key=key)
+
+            @server.tool
+            def ask(ctx: Context) -> str:
+                return ctx.elicit("Sure?", FORM)["content"]["name"]
+
+            return server
+
+        params = {"name": "ask", "arguments": {}}
+        meta = {META_VERSION: MODERN, META_CAPABILITIES: {"elicitation": {"form": {}}}}
+        params["_meta"] = meta
+        paused = serve("a", "1").handle(request("tools/call", params))["result"]
+        (key_of,) = paused["inputRequests"]
+        form = {"action": "accept", "content": {"name": "Ada"}}
+        params["inputResponses"] = {key_of: form}
+        params["requestState"] = paused["requestState"]
+        refused = serve("b", "1").handle(request("tools/call", params))
+        assert refused["error"]["code"] == -32602
+        done = serve("a", "2").handle(request("tools/call", params))
+        assert done["result"]["content"][0]["text"] == "Ada"
+        with pytest.raises(TypeError, match="version: expected text"):
+            Server("a", 1.0)
+
+
+    def test_config_files_as_clients_write_them(self, tmp_path, monkeypatch):
+        """examples/group.py: what each client calls a member, null, and what is off; what
+        cannot be understood is an error that names the member, and no value."""
+        load = example("group").load_config
+        monkeypatch.setenv("A_TOKEN", "t0ken")
+        keys = tmp_path / "keys.env"
+        keys.write_text("# keys\n\nexport ONE=1 # one\nTWO='2 # 2'\nbad line\nTHREE=\n")
+        url = {"url": "http://x"}
+        for given, wanted in (
+            ({"serverUrl": "http://x"}, url),
+            ({"httpUrl": "http://x", "url": None}, url),
+            ({**url, "headers": {"A": "Bearer $A_TOKEN"}}, {**url, "headers": {"A": "Bearer t0ken"}}),
+            ({"command": "x", "args": None, "env": None}, {"command": "x"}),
+            ({"command": ["x", "-y"], "args": ["z"]}, {"command": "x", "args": ["-y", "z"]}),
+            (
+                {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
+                {"command": "x", "args": ["y"], "env": {"A": "1"}},
+            ),
+            ({"command": "x", "environment": {"A": "1"}}, {"command": "x", "env": {"A": "1"}}),
+            ({"command": "x", "args": ["$NOT_SET $5"]}, {"command": "x", "args": ["$NOT_SET $5"]}),
+            (
+                {"command": "x", "envFile": str(keys), "env": {"ONE": "mine"}},
+                {"command": "x", "env": {"ONE": "mine", "TWO": "2 # 2", "THREE": ""}},
+            ),
+            ({"command": "x", "enabled": False}, None),
+            ({"command": "x", "disabled": True, "args": 7}, None),
+        ):
+            config = load({"mcpServers": {"a": given}})
+            assert config.errors == {}, given
+            assert config.get("a") == wanted
+        for given, member in (
+            ({"command": "x", "args": "-y s3cret"}, "args"),
+            ({"command": ["x"], "args": "s3cret"}, "args"),
+            ({"command": 7}, "command"),
+            ({"command": "x", "env": ["s3cret"]}, "env"),
+            ({"command": "x", "envFile": "/no/such/file"}, "/no/such/file"),
+            ({**url, "headers": {"A": "$NOT_SET s3cret"}}, "NOT_SET"),
+            ({**url, "headers": "s3cret"}, "headers"),
+            ({"command": "x", "enabled": "s3cret"}, "enabled"),
+            ({"type": "stdio"}, "neither command nor url"),
+            (["s3cret"], "expected an object"),
+        ):
+            config = load({"mcpServers": {"a": given}})
+            assert config == {} and member in str(config.errors["a"])
+            assert "s3cret" not in str(config.errors["a"])
+        server = {"a": {"command": "x"}}
+        for settings in (
+            {"editor.fontSize": 12, "mcp": {"inputs": [], "servers": server}},
+            {"$schema": "x", "theme": "dark", "mcp": server},
+            {"theme": {"mode": "dark"}, "context_servers": server},
+        ):
+            path = tmp_path / "settings.json"
+            path.write_text(json.dumps(settings))
+            assert load(str(path)) == server
+        for other, named in (
+            ({"editor.fontSize": 12, "a": {"command": "x"}}, "editor.fontSize"),
+            ({"mcpServers": [server]}, "mcpServers"),
+            ({"a": {"colour": "s3cret"}}, '"a"'),
+        ):
+            with pytest.raises(ValueError) as caught:
+                load(other)
+            assert named in str(caught.value) and "s3cret" not in str(caught.value)
+
+    def test_a_silent_server_holds_up_no_other(self):
+        """examples/group.py: a server that is late joins when it is ready; one that never
+        answers ends with the group."""
+        group = example("group")
+        quick, late = Server("quick"), Server("late")
+        quick.add_tool(lambda: "quick", name="x")
+        late.add_tool(lambda: "late", name="x")
+        gate = threading.Event()
+
+        @late.middleware
+        def wait(ctx: Context, method, params, call_next):
+            assert gate.wait(SECONDS)
+            return call_next()
+
+        silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        with late.start_http() as http:
+            servers = {"silent": silent, "late": http.url, "quick": quick}
+            options = {"patience": 0.5, "protocol_version": "2025-11-25"}
+            with group.ClientGroup(servers, **options) as several:
+                assert list(several.clients) == ["quick"]
+                assert set(several.errors) == {"silent", "late"}
+                assert isinstance(several.errors["late"], Timeout)
+                assert several.call("quick_x") == "quick"
+                gate.set()
+                eventually(lambda: "late" in several.clients)
+                assert several.call("late_x") == "late"
+                assert set(several.errors) == {"silent"}
+
+    def test_a_resource_is_read_from_whom_it_belongs_to(self):
+        """examples/group.py: no other server sees the URI, and none answers for it."""
+        seen = []
+
+        def server(name, *uris):
+            made = Server(name)
+            for uri in uris:
+                fn = (lambda id: name) if "{" in uri else (lambda: name)
+                made.add_resource(uri, fn)
+            made.middleware(
+                lambda ctx, method, params, call_next: (
+                    seen.append((name, params.get("uri"))) or call_next()
+                )
+            )
+            return made
+
+        servers = {
+            "greedy": server("greedy", "note://both", "{+id}"),
+            "mine": server("mine", "note://both", "note://mine", "note://{id}"),
+            "deeper": server("deeper", "note://deep/{id}"),
+        }
+        with example("group").ClientGroup(servers) as group:
+            assert group.read("note://mine") == "mine"
+            assert group.read("note://7") == "mine"
+            assert group.read("note://deep/7") == "deeper"
+            for uri, why in (("note://both", "several"), ("other://x", "no server")):
+                with pytest.raises(NotFound, match=why):
+                    group.read(uri)
+        assert [each for each in seen if each[1]] == [
+            ("mine", "note://mine"),
+            ("mine", "note://7"),
+            ("deeper", "note://deep/7"),
+        ]
+
+
+    def test_skills_are_not_left_out_in_silence(self, tmp_path):
+        """examples/skills.py: hidden folders and links are named, and so is a folder
+        without any skill; words that are missing are told in one line."""
+        program = [sys.executable, os.path.join(HERE, "examples", "skills.py")]
+        tea = tmp_path / "skills" / ".curated" / "tea"
+        tea.mkdir(parents=True)
+        (tea / "SKILL.md").write_text(
+            "---\nname: tea\ndescription:\n  Makes tea.\n  Boils.\n"
+            "requires:\n  mcp: [rube]\n---\nBoil.\n"
+        )
+        _, said = run(*program, tmp_path / "skills", code=1)
+        assert f"without {tea / 'SKILL.md'}: it is hidden" in said
+        assert said.endswith("no skill is served\n")
+        printed, said = run(*program, tmp_path / "skills" / ".curated", input="y\n")
+        assert "skill://tea/SKILL.md Makes tea. Boils." in printed and said == ""
+        assert "<skill server='this folder'" in printed
+        _, said = run(*program, tmp_path / "nothing", code=1)
+        assert said.endswith("no such folder\n") and len(said.splitlines()) == 1
+        _, said = run(*program, code=2)
+        assert "Traceback" not in said
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
@@ -16907,7 +17630,7 @@ class TestWheel:
         env = {**os.environ, "PYTHONPATH": str(installed)}
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(program, "list", script, env=env, cwd=tmp_path)
-        assert "search(pattern: string" in told
+        assert "search(text: string" in told
         told, _ = run(program, "--version", env=env, cwd=tmp_path)
         assert mcp_lite.__version__ in told
 
@@ -17321,7 +18044,7 @@ class TestCheck:
             (0, "diff", contract, harmless),
             (1, "diff", contract, "--", sys.executable, breaking),
             (0, "diff", contract, contract),
-            (2, "diff", contract, os.path.join(tmp_path, "no such.py")),
+            (4, "diff", contract, os.path.join(tmp_path, "no such.py")),
             (2, "diff", os.path.join(tmp_path, "none.json"), old),
             (2, "compare", contract, old),
         ]
@@ -17548,8 +18271,9 @@ class TestOpenApi:
         with self.api(None) as (client, _):
             tools = {tool["name"]: tool for tool in client.list_tools()}
         said = capsys.readouterr().err
-        assert "without upload: ValueError('its body is multipart/form-data')" in said
-        assert "without far: KeyError('other.json#')" in said
+        assert "without upload: its body is multipart/form-data" in said
+        assert "without far: it refers to another document, other.json#" in said
+        assert "get_pet: the cookie session is not sent" in said
         assert set(tools) == {
             "get_pet",
             "put_pets_name",
@@ -17575,7 +18299,7 @@ class TestOpenApi:
                 "Pet": {
                     "type": "object",
                     "properties": {
-                        "age": {"type": "integer", "minimum": 0},
+                        "age": {"type": "integer", "exclusiveMinimum": 0},
                         "nullable": {
                             "anyOf": [
                                 {"type": "string", "nullable": True},
@@ -17620,7 +18344,7 @@ class TestOpenApi:
             base = url.replace("/mcp", "")
             server = example("openapi").build_server(document, base)
             said = capsys.readouterr().err
-            assert "without twice: ValueError('its arguments cannot be told" in said
+            assert "without twice: its arguments cannot be told apart" in said
             with Client(server) as client:
                 tools = {tool["name"]: tool for tool in client.list_tools()}
                 first, second, both, body = tools
@@ -17672,7 +18396,7 @@ class TestOpenApi:
             ("GET", "/v1/pets/R%2Fx"),
             ("PUT", "/v1/pets/Rex"),
             ("DELETE", "/v1/pets/Rex"),
-            ("GET", "/v1/pets?a=x&a=y+z&b=x%2Cy&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
+            ("GET", "/v1/pets?a=x&a=y%20z&b=x,y&c%5Bk%5D=1&c%5Bl%5D=true&d=x%7Cy"
              "&e=%C3%A9%26"),
             ("POST", "/v1/login"),
         ]  # fmt: skip
@@ -18277,8 +19001,17 @@ class TestSkills:
             (">", ""),
             ("|-", ""),
             (">2", None),
-            ("[a, b]", None),
+            ("[a, b]", ["a", "b"]),
+            ("['x, y', \"z\", 7, true, ]", None),
+            ("['x, y', \"z\", 7, true]", ["x, y", "z", 7, True]),
+            ("[]", []),
+            ("[a, yes]", None),
+            ("[a: b]", None),
+            ("[a, [b]]", None),
             ("{a: b}", None),
+            ('{"a": {"b": [1, "c"]}}', {"a": {"b": [1, "c"]}}),
+            ('{"a": 1e5}', None),
+            ('{"a": 1, "a": 2}', None),
             ("&x y", None),
             ("*x", None),
             ("!!str 1", None),
@@ -18309,6 +19042,12 @@ class TestSkills:
             ("a: |+\n  x\n\n\nb: 1\n", {"a": "x\n\n\n", "b": 1}),
             ("a: |\n   x\n   # y: z\nb: 2\n", {"a": "x\n# y: z\n", "b": 2}),
             ("m:\n  a: >\n    x\n    y\n  b: 2\n", {"m": {"a": "x y\n", "b": 2}}),
+            ("a:\n  x y.\n  z\nb: 2\n", {"a": "x y. z", "b": 2}),
+            ("a: x,\n  y\n\n    z\n", {"a": "x, y\nz"}),
+            ("a:\n  7\nb:\n  'c: d'\n", {"a": 7, "b": "c: d"}),
+            ("m:\n  a: x\n   y\n  b: 2\n", {"m": {"a": "x y", "b": 2}}),
+            ("a:\n- x\n- 'y'\nb: 2\n", {"a": ["x", "y"], "b": 2}),
+            ("m:\n  a:\n    - x y\n    - 7\n  b: []\n", {"m": {"a": ["x y", 7], "b": []}}),
         ],
     )
     def test_texts_of_several_lines(self, text, value):
@@ -18323,9 +19062,15 @@ class TestSkills:
             "---\nname: a",
             "---\nname: a\nname: b\n---\n",
             "---\nname: a\n  b: c\n---\n",
-            "---\nname: a\n  and more\n---\n",
+            "---\nname: a\n  and: more\n---\n",
+            "---\nname: a\n  and # more\n---\n",
+            "---\nname: a\n# no\n  more\n---\n",
+            '---\nname: "a\n  more"\n---\n',
+            "---\nname:\n  12:30\n---\n",
+            "---\nname:\n- a: b\n---\n",
+            "---\nname:\n- - a\n---\n",
+            "---\nname:\n- a\n more\n---\n",
             "---\nname:\n    b: c\n  d: e\n---\n",
-            "---\nname:\n- a\n---\n",
             "---\nname:a\n---\n",
             "---\n\tname: a\n---\n",
             "---\n? a\n---\n",
@@ -18598,7 +19343,7 @@ class TestServerCard:
     def test_the_program(self):
         """It serves, finds itself and calls."""
         program = os.path.join(HERE, "examples", "server_card.py")
-        printed, _ = run(sys.executable, program, free_port())
+        printed, _ = run(sys.executable, program, "--http", free_port())
         assert printed == "sun\n"
 
 

@@ -6,6 +6,9 @@ classes hold what differs between providers: the form of tools, calls and result
 images included. A model that should not read 143 tools is given two: one searches the
 tools, the other calls one.
 
+What servers and models say is bounded and printed safe: a result of ten megabytes does
+not go to the model whole, and of a long conversation the oldest rounds are left out.
+
 Run: python3 examples/agent.py ["a question" [mcp.json]]
 The config file is what desktop clients have, with "mcpServers". Without one there are
 two servers. The model is the one whose key is set: OPENAI_API_KEY, ANTHROPIC_API_KEY or
@@ -27,7 +30,13 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from group import ClientGroup  # noqa: E402
 
-from mcp_lite import McpError, Server  # noqa: E402
+from mcp_lite import McpError, Server, printable  # noqa: E402
+
+MAX_TEXT = 50_000  # characters of a result that a model reads
+MAX_IMAGE = 5 << 20  # characters of an image in base64: the narrowest of the three
+MAX_IMAGES = 10  # of a result
+MAX_DESCRIPTION = 1024  # characters of a tool's description: OpenAI's
+MAX_CONVERSATION = 400_000  # characters as JSON: about 100,000 tokens
 
 notes = Server("notes", version="1.0")
 
@@ -78,10 +87,13 @@ class Toolbox:
         # The name that the model sees -> the tool as the group lists it
         self.tools = {}
         for tool in group.list_tools():
-            # The narrowest rule of the three: A-Z, a-z, 0-9, _ and -, 64 at most.
-            name = re.sub(r"[^A-Za-z0-9_-]", "_", tool["name"])[:64]
-            if name in self.tools:
-                name = f"{name[:58]}_{len(self.tools)}"
+            # The narrowest rules of the three: A-Z, a-z, 0-9, _ and -, 64 at most, and
+            # first no digit and no -.
+            name = re.sub(r"[^A-Za-z0-9_-]|^(?=[0-9-])", "_", tool["name"])[:64]
+            number = len(self.tools)
+            while name in self.tools:
+                name = f"{name[:58]}_{number}"
+                number += 1
             self.tools[name] = tool
         direct = [{**tool, "name": name} for name, tool in self.tools.items()]
         self.offered = direct if len(direct) <= max_tools else INDIRECT
@@ -129,11 +141,20 @@ def as_result(text, is_error=False):
 
 
 def with_schema(tool, member="inputSchema"):
-    """Return what a model reads of a tool, its schema under the provider's name."""
+    """Return what a model reads of a tool, its schema under the provider's name.
+
+    Where a schema begins with such as anyOf, a provider refuses the whole request. The
+    server checks the arguments by it in any case.
+    """
+    schema = {
+        key: value
+        for key, value in tool["inputSchema"].items()
+        if key not in ("anyOf", "oneOf", "allOf", "not", "enum", "$schema")
+    }
     return {
         "name": tool["name"],
-        "description": tool.get("description", ""),
-        member: tool["inputSchema"],
+        "description": tool.get("description", "")[:MAX_DESCRIPTION],
+        member: {"properties": {}, **schema, "type": "object"},
     }
 
 
@@ -146,7 +167,13 @@ Answer = namedtuple("Answer", "id name text images is_error")
 def answer_of(id, name, result):
     """Return the Answer to a call, from what tools/call has returned."""
     blocks = result["content"]
-    shown = [b for b in blocks if b["type"] == "image" and b["mimeType"] in PICTURES]
+    shown = [
+        b
+        for b in blocks
+        if b["type"] == "image"
+        and b["mimeType"] in PICTURES
+        and len(b["data"]) <= MAX_IMAGE
+    ][:MAX_IMAGES]
     texts = [
         # Of a link or a sound, the model reads at least what it is.
         b.get("resource", b).get("text") or json.dumps(b)[:1000]
@@ -156,10 +183,17 @@ def answer_of(id, name, result):
     return Answer(
         id,
         name,
-        "\n".join(texts) or "(no text)",
+        shortened("\n".join(texts)) or "(no text)",
         [(b["mimeType"], b["data"]) for b in shown],
         result.get("isError", False),
     )
+
+
+def shortened(text):
+    """Return a text as a model may read it: of a long one its beginning, which is said."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}\n[cut: {len(text):,} characters in all]"
 
 
 # The formats #########################################################################
@@ -350,9 +384,9 @@ class Script(OpenAI):
     def ask(self, messages, tools):
         last = messages[-1]["content"]
         script = [
-            ("files_search", {"text": "main"}),
-            ("files_search", {"pattern": "def main("}),
-            ("files_search", {"pattern": r"^def main\(", "limit": 1}),
+            ("files_search", {"word": "main"}),
+            ("files_search", {"text": " "}),
+            ("files_search", {"text": "def main(", "limit": 1}),
             ("notes_write", {"text": f"found {last}"}),
         ]
         said = sum(message["role"] == "assistant" for message in messages)
@@ -379,22 +413,28 @@ class Script(OpenAI):
 def run_agent(model, toolbox, question, max_rounds=8):
     """Return what the model says in the end; None if it was not done after max_rounds:
     a model that goes round in circles costs money."""
-    messages = [model.question(question)]
+    # The question, then a list for each round: what the model said, and the reports.
+    rounds = [[model.question(question)]]
     for _ in range(max_rounds):
+        messages = sum(rounds, [])
         message, text, calls = model.read(model.ask(messages, toolbox.offered))
         if not calls:
             return text
         answers = []
         for id, name, arguments in calls:
             answers.append(answer_of(id, name, toolbox.run(name, arguments)))
-            print(f"  {name}: {json.dumps(answers[-1].text)[:100]}")
-        messages += [message, *model.report(answers)]
+            print(f"  {printable(name)}: {json.dumps(answers[-1].text)[:100]}")
+        rounds.append([message, *model.report(answers)])
+        # A round goes as a whole: a report without its call is refused. The question
+        # and the latest round stay.
+        while len(rounds) > 2 and len(json.dumps(rounds)) > MAX_CONVERSATION:
+            del rounds[1]
     return None
 
 
 def ask_user(name, arguments):
     """Return whether the user says yes. Without a terminal, the answer is no."""
-    print(f"  Run {name} {json.dumps(arguments)}? [y/N]")
+    print(f"  Run {printable(name)} {json.dumps(arguments)}? [y/N]")
     return sys.stdin.readline().strip().lower() == "y"
 
 
@@ -405,12 +445,20 @@ def main():
     known = (api for api in (OpenAI, Anthropic, Gemini) if os.environ.get(api.KEY))
     model = next(known, Script)()
     with ClientGroup(source) as group:
-        print("servers:", ", ".join(group.clients), *group.errors.values())
+        print(printable(f"servers: {', '.join(group.clients)}"))
+        for name, error in group.errors.items():
+            print(printable(f"without {name}: {error}"))
         try:
             answer = run_agent(model, Toolbox(group, ask_user), question)
         except urllib.error.HTTPError as error:
-            sys.exit(f"{error.url}: {error}: {error.read(2000).decode()}")
-        print("stopped: too many rounds" if answer is None else answer)
+            text = error.read(2000).decode("utf-8", "replace")
+            sys.exit(printable(f"agent: {error.url}: {error}: {text}"))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            # A provider that is out of reach, or has a form of its own.
+            sys.exit(printable(f"agent: {type(error).__name__}: {error}"))
+        if answer is None:
+            sys.exit("agent: stopped: too many rounds")
+        print(printable(answer, keep_lines=True))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,15 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, EmbeddedResource, Server  # noqa: E402
+from mcp_lite import Client, EmbeddedResource, Server, ToolError  # noqa: E402
 
 UI = "io.modelcontextprotocol/ui"
 PAGE_TYPE = "text/html;profile=mcp-app"
 # What a host declares that can show pages.
 HOST = {UI: {"mimeTypes": [PAGE_TYPE]}}
+
+MAX_DICE = 100
+MAX_SIDES = 1000
 
 URI = "ui://dice/table"
 PAGE = """<!DOCTYPE html>
@@ -100,7 +103,10 @@ server = Server("dice", extensions={UI: {}})
 
 @server.tool(meta={"ui": {"resourceUri": URI}})
 def roll(count: int = 2, sides: int = 6) -> dict:
-    """Roll some dice."""
+    """Roll some dice: 100 at most, with 1,000 sides at most."""
+    # Whoever calls may ask for a billion.
+    if not 1 <= count <= MAX_DICE or not 1 <= sides <= MAX_SIDES:
+        raise ToolError(f"expected 1 to {MAX_DICE} dice with 1 to {MAX_SIDES} sides")
     dice = [random.randint(1, sides) for _ in range(count)]
     return {"dice": dice, "sum": sum(dice)}
 

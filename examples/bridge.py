@@ -12,20 +12,25 @@ be repeated, choose among its tools.
 Tools, resources, prompts, completions, progress, cancellation, logs, questions, list
 changes and updates pass through. Each caller over HTTP has a client of its own, so its
 questions reach nobody else: each principal, else each session, else each request at
-work whose caller can be asked. A question stays open until the caller answers it, even
-if the other server has withdrawn it. A server that has ended is started again by the
-next request. There are ten clients at most; the next caller ends the one that was used
-longest ago.
+work whose caller can be asked. On stdio there is one caller, and so one client. A
+question stays open until the caller answers it, even if the other server has withdrawn
+it. A server that has ended is started again by the next request.
+
+There are ten clients at most, as each may be a process. A client at work is never ended
+for another caller: that one waits until a client is free. Then the client that has been
+idle for longest is ended; its own caller gets a new one with the next request.
 """
 
 import argparse
 import fnmatch
 import os
 import queue
+import re
 import sys
 import threading
+import time
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 # mcp_lite.py is one folder up.
@@ -33,6 +38,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 from mcp_lite import (  # noqa: E402
+    Cancelled,
     Client,
     Context,
     InternalError,
@@ -40,6 +46,7 @@ from mcp_lite import (  # noqa: E402
     MethodNotFound,
     NotFound,
     Server,
+    principal,
 )
 
 HANDED_ON = (
@@ -63,56 +70,106 @@ NOT_HANDED_ON = (
     "cacheScope",
 )
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-PATIENCE = 600.0  # seconds for the answer to a question
-MAX_RELAYS = 10_000  # requests at work
+PATIENCE = 600.0  # seconds for the answer to a question, or for a client to be free
+PAUSE = 0.05  # seconds in which the notices of one change, by several clients, arrive
 MAX_LINKS = 10  # clients of the other server: each may be a process
+MAX_WAITING = 128  # requests that wait for a client: each holds a connection
+MAX_REQUESTS = 1000  # requests served at once: one that waits must not hold up another
+
+
+class CallerGone(Exception):
+    """The request that was to carry a question has ended."""
 
 
 class Relay:
-    """A request that the other server works at. It outlives a round of the caller's.
+    """A request that the other server is working on. It outlives a round of the caller's.
 
     An event is a function that gets the Context of the present round; None is the end.
     """
 
     def __init__(self):
+        self.lock = threading.Lock()
         self.events = queue.SimpleQueue()
-        self.due = None
+        # The event that a question has interrupted: the next round calls it again.
+        self.interrupted = None
+        # Answers that are waited for; None when the request is over. Guarded by `lock`.
+        self.answers = set()
         # The thread that waits for the other server's result.
         self.thread = None
         self.outcome = Future()
+        # When the outcome arrived: time.monotonic().
+        self.ended_at = None
         # The call at the other server, if it is one of a tool.
         self.call = None
 
     def follow(self, ctx):
         """Call the events until the end. A question may end the round in the middle of
         an event; the next round calls that event again."""
-        self.due = self.due or self.events.get()
-        while self.due is not None:
-            self.due(ctx)
-            self.due = self.events.get()
+        event = self.interrupted or self.events.get()
+        while event is not None:
+            self.interrupted = event
+            event(ctx)
+            event = self.events.get()
+        self.interrupted = None
 
     def ask(self, method, params):
-        """Have the caller asked. Blocks for the answer; raises what came instead."""
+        """Have the caller asked, and block for the answer. Raises what came instead of
+        it, and CallerGone when there is nobody to ask any more."""
         answer = Future()
         key = os.urandom(8).hex()
 
         def put(ctx):
             try:
-                answer.set_result(ctx.ask({key: (method, params)})[key])
+                result = ctx.ask({key: (method, params)})[key]
+            except Cancelled:
+                self.end()
+                raise
             except Exception as error:
-                answer.set_exception(error)
+                self.settle(answer, error=error)
+            else:
+                self.settle(answer, result=result)
 
-        self.events.put(put)
+        with self.lock:
+            if self.answers is None:
+                raise CallerGone()
+            self.answers.add(answer)
+            self.events.put(put)
         return answer.result(PATIENCE)
+
+    def settle(self, answer, result=None, error=None):
+        """Give the answer to the thread that waits for it, unless it came before."""
+        with self.lock:
+            is_open = self.answers is not None and answer in self.answers
+            if is_open:
+                self.answers.remove(answer)
+        if is_open and error is not None:
+            answer.set_exception(error)
+        elif is_open:
+            answer.set_result(result)
+
+    def end(self):
+        """Ask the caller nothing any more: the request is over. Idempotent."""
+        with self.lock:
+            unanswered = self.answers or ()
+            self.answers = None
+        for each in unanswered:
+            each.set_exception(CallerGone())
+        self.events.put(None)
 
 
 class Link:
-    """A client of the other server: one caller's own, or shared by those who cannot be
-    told apart."""
+    """A client of the other server: one caller's own, or shared by callers that cannot
+    be told apart."""
 
-    def __init__(self, bridge, declared, is_private):
+    def __init__(self, bridge, key, declared, is_private):
+        self.bridge = bridge
+        # Whose it is, and what that caller declared.
+        self.key = key
         self.is_private = is_private
-        self.lock = threading.Lock()
+        # How many requests use it. Guarded by the bridge's `changed`.
+        self.users = 0
+        # Serialises connecting.
+        self.opening = threading.Lock()
         # What the caller subscribed to.
         self.uris = set()
         # Requests at work, the oldest first.
@@ -131,22 +188,39 @@ class Link:
         for name in declared:
             options.update(callbacks[name])
         self.client = Client(
-            bridge.target, on_log=self.log, on_notification=bridge.changed, **options
+            bridge.target, on_log=self.log, on_notification=bridge.note, **options
         )
 
     def open(self):
         """Connect, again if the server has ended, and return the client."""
-        # If it is still connected, connect() raises RuntimeError.
-        with self.lock, suppress(RuntimeError):
-            self.client.connect()
-            if "logging" in self.client.server_capabilities:
-                self.client.set_log_level("debug")
-            for uri in self.uris:
-                self.client.subscribe(uri)
-            # A server need not tell of changes.
-            with suppress(McpError):
-                self.client.listen()
+        with self.opening:
+            try:
+                self.client.connect()
+            except RuntimeError:
+                # It is connected already.
+                return self.client
+            try:
+                self.prepare()
+            except BaseException:
+                # Half prepared, it would be taken for a good one.
+                self.client.close()
+                raise
         return self.client
+
+    def prepare(self):
+        """Ask for all that the other server may report by itself."""
+        if "logging" in self.client.server_capabilities:
+            self.client.set_log_level("debug")
+        for uri in list(self.uris):
+            self.client.subscribe(uri)
+        # A server need not report changes.
+        with suppress(McpError):
+            self.client.listen()
+        self.bridge.introduction = (
+            self.client.server_info,
+            self.client.server_capabilities,
+            self.client.instructions,
+        )
 
     def subscribe(self, uri):
         self.open().subscribe(uri)
@@ -156,52 +230,69 @@ class Link:
         """Pass a question of the other server on to the caller.
 
         A modern server asks on the thread that waits for its result. A session does not
-        say for which call it asks, so the latest one is taken.
+        say for which call it asks, so the latest one is taken; if that call ends before
+        the answer comes, the next one.
         """
         here = threading.current_thread()
-        relays = [each for each in self.relays if each.thread is here] or self.relays
-        if not relays:
-            raise InternalError("the bridge has no caller to ask: none is waiting")
-        return relays[-1].ask(method, params)
+        while True:
+            relays = list(self.relays)
+            mine = [each for each in relays if each.thread is here]
+            if not relays:
+                raise InternalError("the bridge has no caller to ask: none is waiting")
+            relay = (mine or relays)[-1]
+            try:
+                return relay.ask(method, params)
+            except CallerGone:
+                if mine:
+                    raise InternalError("the caller has left") from None
+                with suppress(ValueError):
+                    self.relays.remove(relay)
 
-    def log(self, *told):
-        """Pass a log message on; it does not say what it is about, so only where it can
-        be about nobody else."""
-        relays = self.relays[-1:] if self.is_private else self.relays
+    def log(self, *record):
+        """Pass a log message on. It does not say which call it is about, so it goes only
+        where it can be about no other caller's."""
+        relays = list(self.relays)[-1:] if self.is_private else list(self.relays)
         if len(relays) == 1:
-            relays[0].events.put(lambda ctx: ctx.log(*told))
+            relays[0].events.put(lambda ctx: ctx.log(*record))
 
-    def begin(self, relay, method, params):
-        """Have the other server work at a request."""
-        try:
-            client = self.open()
-        except Exception:
-            self.relays.remove(relay)
-            raise
-        given = {name: params[name] for name in params if name not in NOT_HANDED_ON}
+    def begin(self, relay, method, params, done):
+        """Have the other server work at a request. done(): called at its end."""
+        self.relays.append(relay)
 
-        def tell(*told):
-            relay.events.put(lambda ctx: ctx.progress(*told))
+        def finish():
+            relay.ended_at = time.monotonic()
+            with suppress(ValueError):
+                self.relays.remove(relay)
+            relay.end()
+            done()
+
+        def report(*progress):
+            relay.events.put(lambda ctx: ctx.progress(*progress))
 
         def work():
             try:
                 relay.outcome.set_result(job())
             except Exception as error:
                 relay.outcome.set_exception(error)
-            # Logs that came before the result are told before it.
+            # Logs that came before the result are passed on before it.
             with suppress(ConnectionError):
                 client.flush_callbacks(timeout=1.0)
-            self.relays.remove(relay)
-            relay.events.put(None)
+            finish()
 
-        job = partial(client.request, method, given)
-        relay.thread = threading.Thread(target=work, daemon=True)
-        if method == "tools/call":
-            relay.call = client.start_call(
-                given["name"], given.get("arguments"), on_progress=tell
-            )
-            job = relay.call.result
-        relay.thread.start()
+        try:
+            client = self.open()
+            given = {name: params[name] for name in params if name not in NOT_HANDED_ON}
+            job = partial(client.request, method, given)
+            relay.thread = threading.Thread(target=work, daemon=True)
+            if method == "tools/call":
+                relay.call = client.start_call(
+                    given["name"], given.get("arguments"), on_progress=report
+                )
+                job = relay.call.result
+            relay.thread.start()
+        except BaseException:
+            finish()
+            raise
 
 
 class Bridge:
@@ -212,107 +303,195 @@ class Bridge:
         self.allow = allow
         self.deny = deny
         self.options = client_options
-        self.lock = threading.Lock()
-        # By caller and by what it declared, the latest used last.
-        self.links = {}
+        # What the other server says of itself, when a client has reached it.
+        self.introduction = None
+        # Guards the three below, and is notified when a client becomes free.
+        self.changed = threading.Condition()
+        # The one that was used last comes last.
+        self.links = []
+        # How many requests wait for a client.
+        self.waiting = 0
+        # The lists that have changed, and are to be reported.
+        self.news = set()
         # By the key that travels with a request through its rounds.
         self.relays = {}
-        self.server = Server("bridge")
+        self.server = Server("bridge", max_workers=MAX_REQUESTS)
         self.server.middleware(self.serve)
-        # One tool, prompt and template stand for all that the other server has, as the
-        # middleware gets the requests. Its clients hear when one is registered anew.
-        self.stand_ins = {
-            "tools": (
-                partial(self.server.remove_tool, "bridge"),
-                partial(self.server.add_tool, lambda: "", name="bridge"),
-            ),
-            "prompts": (
-                partial(self.server.remove_prompt, "bridge"),
-                partial(self.server.add_prompt, lambda: "", name="bridge"),
-            ),
-            "resources": (
-                partial(self.server.remove_resource, "{+x}"),
-                partial(self.server.add_resource, "{+x}", lambda x: x),
-            ),
-        }
-        for _, register in self.stand_ins.values():
-            register()
+        # One tool, prompt and template stand for all that the other server has, so that
+        # these kinds are declared. The middleware gets the requests.
+        self.server.add_tool(lambda: "", name="bridge")
+        self.server.add_prompt(lambda: "", name="bridge")
+        self.server.add_resource("{+x}", lambda x: x)
 
     def close(self):
         """End the clients, and so the servers that they started."""
-        for link in list(self.links.values()):
+        with self.changed:
+            links = list(self.links)
+        for link in links:
             link.client.close()
 
-    def changed(self, method, params):
-        """Tell the callers of a change."""
+    # Changes
+    def note(self, method, params):
+        """Report a change to the callers; one that several clients notice, once."""
         if method == "notifications/resources/updated":
             self.server.resource_updated(params["uri"])
         elif method.endswith("/list_changed"):
-            for step in self.stand_ins[method.split("/")[1]]:
-                step()
+            with self.changed:
+                is_first = not self.news
+                self.news.add(method.split("/")[1])
+                if is_first:
+                    timer = threading.Timer(PAUSE, self.report_changes)
+                    timer.daemon = True
+                    timer.start()
 
+    def report_changes(self):
+        with self.changed:
+            kinds = self.news
+            self.news = set()
+        for kind in kinds:
+            # A registration that comes or goes notifies every caller, once.
+            steps = {
+                "tools": (
+                    partial(self.server.remove_tool, "change"),
+                    partial(self.server.add_tool, lambda: "", name="change"),
+                ),
+                "prompts": (
+                    partial(self.server.remove_prompt, "change"),
+                    partial(self.server.add_prompt, lambda: "", name="change"),
+                ),
+                "resources": (
+                    partial(self.server.remove_resource, "change:it"),
+                    partial(self.server.add_resource, "change:it", lambda: ""),
+                ),
+            }
+            remove, add = steps[kind]
+            try:
+                remove()
+            except KeyError:
+                add()
+
+    # Clients
+    def owner_of(self, ctx, is_call):
+        """Return (key, is_alone): whose client serves a request, and whether it may
+        serve no other request meanwhile."""
+        declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
+        caller = principal(ctx.auth) or ctx.session_id
+        if not ctx.headers:
+            caller = "stdio"
+        # Modern requests of no principal may come from anybody, and a question is for
+        # the caller that waits. Where that caller can be asked, each request has a
+        # client to itself.
+        is_modern = ctx.protocol_version >= "2026-07-28"
+        is_alone = bool(is_call and declared and not caller and is_modern)
+        return (repr(caller) if caller else None, declared), is_alone
+
+    def take(self, ctx, is_call=False):
+        """Return a Link of the caller's, which is in use until it is given back. Blocks
+        until there is one. Raises InternalError."""
+        key, is_alone = self.owner_of(ctx, is_call)
+        ctx.on_cancel(self.wake)
+        until = time.monotonic() + PATIENCE
+        with self.changed:
+            if self.waiting >= MAX_WAITING:
+                raise InternalError("the bridge is busy: too many requests wait")
+            self.waiting += 1
+            try:
+                link, idle = self.pick(key, is_alone)
+                while link is None:
+                    if not self.changed.wait(until - time.monotonic()):
+                        raise InternalError("the bridge is busy: no client is free")
+                    ctx.check_cancelled()
+                    link, idle = self.pick(key, is_alone)
+            finally:
+                self.waiting -= 1
+        if idle is not None:
+            try:
+                idle.client.close()
+            except BaseException:
+                self.give_back(link)
+                raise
+        return link
+
+    def pick(self, key, is_alone):
+        """Return (link in use, idle link to be ended); (None, None) if none is free.
+        The caller holds `changed`."""
+        idle = None
+        for link in self.links:
+            if link.key == key and not (is_alone and link.users):
+                self.links.remove(link)
+                break
+        else:
+            if len(self.links) >= MAX_LINKS:
+                idle = next((each for each in self.links if not each.users), None)
+                if idle is None:
+                    return None, None
+                self.links.remove(idle)
+            link = Link(self, key, key[1], is_private=key[0] is not None)
+        link.users += 1
+        self.links.append(link)
+        return link, idle
+
+    def give_back(self, link):
+        with self.changed:
+            link.users -= 1
+            self.changed.notify_all()
+
+    def wake(self):
+        with self.changed:
+            self.changed.notify_all()
+
+    @contextmanager
+    def borrowed(self, ctx):
+        """Inside, a Link of the caller's is in use."""
+        link = self.take(ctx)
+        try:
+            yield link
+        finally:
+            self.give_back(link)
+
+    # Requests
     def serve(self, ctx: Context, method, params, call_next):
         """Serve a request: the middleware gets each one first."""
         try:
             if method in HANDED_ON:
                 return self.hand_on(ctx, method, params)
-            link = self.link(ctx)
             if method in ("initialize", "server/discover"):
-                return self.introduce(link.open(), call_next())
+                return self.introduce(ctx, call_next())
             if method == "resources/subscribe":
-                link.subscribe(params["uri"])
+                with self.borrowed(ctx) as link:
+                    link.subscribe(params["uri"])
             if method == "subscriptions/listen":
-                self.agree(link, params["notifications"])
+                with self.borrowed(ctx) as link:
+                    self.agree(link, params["notifications"])
             return call_next()
         except OSError as error:
             # The end of the other server is no failure of the bridge.
             raise InternalError(str(error)) from None
 
     def agree(self, link, wanted):
-        """Subscribe, or leave out what the other server does not tell of."""
+        """Subscribe, or leave out what the other server does not report."""
+        link.open()
         for uri in wanted.pop("resourceSubscriptions", []):
             with suppress(MethodNotFound, NotFound):
                 link.subscribe(uri)
                 wanted.setdefault("resourceSubscriptions", []).append(uri)
 
-    def introduce(self, client, result):
+    def introduce(self, ctx, result):
         """Say of the bridge what the other server says of itself."""
+        if self.introduction is None:
+            with self.borrowed(ctx) as link:
+                link.open()
+        info, capabilities, instructions = self.introduction
         # A server of 2024-11-05 need not say that it completes.
-        offered = {"completions": {}, **client.server_capabilities}
+        offered = {"completions": {}, **capabilities}
         result["capabilities"] = {
             name: offered[name] for name in result["capabilities"] if name in offered
         }
         place = result if "serverInfo" in result else result.setdefault("_meta", {})
-        place["serverInfo" if place is result else SERVER_INFO] = client.server_info
-        if client.instructions:
-            result["instructions"] = client.instructions
+        place["serverInfo" if place is result else SERVER_INFO] = info
+        if instructions:
+            result["instructions"] = instructions
         return result
-
-    def link(self, ctx, *relays):
-        """Return the Link of the caller's principal, else of its session; it gets these
-        relays."""
-        caller = ctx.auth or ctx.session_id
-        declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
-        key = repr(caller), declared
-        # Modern requests of no principal may come from anybody, and a question is for
-        # the one that waits. Where the caller can be asked, each request has a Link to
-        # itself while it is at work.
-        must_be_idle = (
-            relays and declared and not caller and ctx.protocol_version >= "2026-07-28"
-        )
-        with self.lock:
-            while must_be_idle and key in self.links and self.links[key].relays:
-                key += ("another",)
-            link = self.links.pop(key, None) or Link(self, declared, bool(caller))
-            # Of too many one goes: not at work, if there is one; used longest ago.
-            idle = [each for each in self.links if not self.links[each].relays]
-            gone = [*idle, *self.links][: len(self.links) // MAX_LINKS]
-            clients = [self.links.pop(each).client for each in gone]
-            link.relays.extend(relays)
-            self.links[key] = link
-        for client in clients:
-            client.close()
-        return link
 
     def is_offered(self, tool):
         fits = partial(fnmatch.fnmatchcase, tool)
@@ -326,15 +505,16 @@ class Bridge:
         relay = self.relays.get(key)
         if relay is None:
             relay = Relay()
-            self.link(ctx, relay).begin(relay, method, params)
+            link = self.take(ctx, is_call=True)
+            link.begin(relay, method, params, partial(self.give_back, link))
+            self.forget_abandoned()
             self.relays[key] = relay
-            # A caller may never come back with an answer: the oldest are forgotten.
-            for old in list(self.relays)[:-MAX_RELAYS]:
-                self.relays.pop(old, None)
+        ctx.on_cancel(relay.end)
         if relay.call is not None:
             ctx.on_cancel(relay.call.cancel)
         relay.follow(ctx)
         self.relays.pop(key, None)
+        ctx.check_cancelled()
         far = relay.outcome.result()
         result = {name: far[name] for name in far if name not in NOT_HANDED_ON}
         if method == "tools/list":
@@ -343,11 +523,26 @@ class Bridge:
             ]
         return result
 
+    def forget_abandoned(self):
+        """Drop results whose callers never came back for them."""
+        since = time.monotonic() - PATIENCE
+        for key, relay in list(self.relays.items()):
+            if relay.ended_at is not None and relay.ended_at < since:
+                self.relays.pop(key, None)
+
+
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
-    parser.add_argument("--http", metavar="[HOST:]PORT")
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     parser.add_argument("--allow", action="append", metavar="GLOB")
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
@@ -362,8 +557,8 @@ def main():
         if options.http is None:
             bridge.server.run()
         else:
-            host, _, port = options.http.rpartition(":")
-            bridge.server.run("http", host=host or "127.0.0.1", port=int(port))
+            host, port = options.http
+            bridge.server.run("http", host=host, port=port)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ whatever is gone.
 Run: python3 examples/check.py record server.py > contract.json
      python3 examples/check.py diff contract.json server.py
 The server is a URL, a script, a command behind `--`, or a second contract. The exit
-code is 0 when nothing breaks, 1 when something does, 2 when the server cannot be asked.
+code is 0 when nothing breaks, and 1 when something does. Else it says what went wrong, as
+that of `python3 -m mcp_lite` does: 3 authorization, 4 unreachable, 5 refused by the
+server; 2 for a file that is no contract.
 
-Warnings name what two providers of models refuse in an input schema. Optional members
-and a missing `additionalProperties: false` are no warnings, although OpenAI's strict
-mode refuses them, as every adapter mends those.
+Warnings name what providers of models refuse of a tool. Optional members and a missing
+`additionalProperties: false` are no warnings, although OpenAI's strict mode refuses them,
+as every adapter mends those. What a server says is printed in one line, and is safe for a
+terminal and for a log of CI.
 """
 
 import argparse
@@ -23,7 +26,14 @@ import sys
 # mcp_lite.py is one folder up.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from mcp_lite import Client, McpError  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    AuthorizationError,
+    Client,
+    McpError,
+    Timeout,
+    UnsupportedVersion,
+    printable,
+)
 
 # What callers rely on, of a tool, a prompt or a resource. What words say is for people.
 MEMBERS = ("annotations", "description", "inputSchema", "outputSchema", "mimeType")
@@ -32,24 +42,29 @@ WORDS = ("title", "description", "default", "examples", "deprecated", "$comment"
 ONE = ("items", "additionalProperties", "contains", "propertyNames")
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
 LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
-# Whether there is as much as before, or more; as much, or less -> what is accepted
-HOW = {
-    (True, True): "neither",
-    (True, False): "wider",
-    (False, True): "narrower",
-    (False, False): "both",
-}
-
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")
+# Anthropic's, which is the narrowest.
+KEY = re.compile("[a-zA-Z0-9_.-]{1,64}")
+MAX_DESCRIPTION = 1024  # characters: OpenAI's
+# Keywords that are refused wherever they stand.
 REFUSED = {
     "OpenAI's strict mode": re.compile(
         "allOf|oneOf|not|if|then|else|dependent.*|patternProperties"
     ),
     "Gemini's `parameters`": re.compile(
         "allOf|oneOf|not|if|then|else|dependent.*|patternProperties|propertyNames|const"
-        "|exclusive.*|multipleOf|prefixItems|contains|uniqueItems|[$]ref"
+        "|exclusive.*|multipleOf|prefixItems|contains|uniqueItems|additionalProperties"
+        "|[$].*"
     ),
 }
+# Those that are refused of the schema as a whole.
+REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
+EXIT_CODES = (
+    (AuthorizationError, 3),
+    ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (McpError, 5),
+    (Exception, 2),
+)
 
 
 def record(target):
@@ -123,9 +138,9 @@ def flatten(schema, place):
     flat = {(place, ""): True}
     for key, value in schema.items() if isinstance(schema, dict) else ():
         inner = {}
-        if key in NAMED:
+        if key in NAMED and isinstance(value, dict):
             inner = value
-        elif key in LISTED:
+        elif key in LISTED and isinstance(value, list):
             inner = {f"{key}.{n}": part for n, part in enumerate(value)}
         elif key in ONE and isinstance(value, dict):
             inner = {key: value}
@@ -154,7 +169,11 @@ def compare_values(key, old, new):
     # With more of these, or a higher one, a schema accepts less.
     if re.match("min|exclusiveMin|required|allOf|prefixItems", key):
         old, new = new, old
-    return HOW[new >= old, new <= old]
+    if new == old:
+        return "neither"
+    if new > old:
+        return "wider"
+    return "narrower" if new < old else "both"
 
 
 def as_set(value):
@@ -168,24 +187,50 @@ def as_set(value):
 def warn(contract):
     """Yield what providers of models refuse of a contract's tools."""
     for name, item in contract.items():
-        if name.startswith("tool ") and not NAME.fullmatch(name[5:]):
+        if not name.startswith("tool "):
+            continue
+        if not NAME.fullmatch(name[5:]):
             yield f"{name}: providers want a name of the form {NAME.pattern}"
-        for provider, refused in REFUSED.items():
-            for place, key in flatten(item.get("inputSchema"), name):
+        if len(item.get("description", "")) > MAX_DESCRIPTION:
+            yield f"{name}: OpenAI refuses a description of over {MAX_DESCRIPTION:,}"
+        for (place, key), value in flatten(item.get("inputSchema"), name).items():
+            if place == name and key in REFUSED_AT_THE_TOP:
+                yield f"{place}: Anthropic and OpenAI refuse {key} at the top"
+            for provider, refused in REFUSED.items():
                 if refused.fullmatch(key):
                     yield f"{place}: {provider} refuses {key}"
+            yield from warn_of_values(place, key, value)
+
+
+def warn_of_values(place, key, value):
+    """Yield what providers refuse of a keyword's value, as flatten() has it."""
+    if key == "additionalProperties" and not isinstance(value, bool):
+        yield f"{place}: OpenAI's strict mode refuses a schema in additionalProperties"
+    if key == "type" and isinstance(value, list):
+        yield f"{place}: Gemini's `parameters` refuses a list of types"
+    if key == "properties" and isinstance(value, list):
+        for each in value:
+            if not KEY.fullmatch(each):
+                yield f"{place}: providers want keys of the form {KEY.pattern}: {each}"
 
 
 def load(target):
     """Return the contract in a file, or that of a server."""
     if target[0].endswith(".json"):
         with open(target[0], encoding="utf-8") as file:
-            return json.load(file)
+            contract = json.load(file)
+        if isinstance(contract, dict) and all(
+            isinstance(each, dict) for each in contract.values()
+        ):
+            return contract
+        raise ValueError(f"{target[0]}: not a contract")
     return record(target if target[1:] else target[0])
 
 
 def main():
-    parser = argparse.ArgumentParser(description="What a server's callers rely on.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("command", choices=["record", "diff"])
     parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
     asked = parser.parse_args()
@@ -193,15 +238,19 @@ def main():
     try:
         new = load(asked.target[is_diff:])
         old = load(asked.target[:1]) if is_diff else new
-    except (McpError, OSError, ValueError) as error:
-        parser.exit(2, f"{type(error).__name__}: {error}\n")
-    for warning in warn(new):
-        print("warning ", warning, file=sys.stderr)
+        warnings = list(warn(new))
+        changes = list(compare(old, new))
+    except (McpError, OSError, ValueError, RecursionError) as error:
+        # Whatever a server is made of, this is one line.
+        text = printable(f"{type(error).__name__}: {error}")
+        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        parser.exit(code, f"check: {text}\n")
+    for warning in warnings:
+        print("warning ", printable(warning), file=sys.stderr)
     if not is_diff:
         print(json.dumps(new, indent=2, sort_keys=True))
-    changes = list(compare(old, new))
     for is_breaking, text in changes:
-        print("BREAKING" if is_breaking else "harmless", text)
+        print("BREAKING" if is_breaking else "harmless", printable(text))
     sys.exit(any(is_breaking for is_breaking, _ in changes))
 
 

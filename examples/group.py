@@ -4,9 +4,13 @@ Teaches: how a client stands on top of clients, and outlives one that fails.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 
-The file is what Claude Desktop and Cursor (`mcpServers`) or VS Code (`servers`) have:
-JSON with comments and trailing commas; ~, ${VAR}, ${env:VAR} and ${VAR:-default} are
-replaced. Name the file: none is looked for, as it says what is to be run.
+The file is what Claude Desktop, Cursor, Windsurf and Gemini CLI (`mcpServers`), VS Code
+(`servers`), Zed (`context_servers`) or opencode (`mcp`) have, alone or among a program's
+other settings: JSON with comments and trailing commas. ~, ${VAR}, ${env:VAR},
+${VAR:-default} and $VAR are replaced; `envFile` is read. An entry that says `disabled`,
+or `"enabled": false`, is left out. What cannot be understood is an error of that entry,
+which names the member, and never its value. Name the file: none is looked for, as it
+says what is to be run.
 """
 
 import argparse
@@ -14,21 +18,44 @@ import json
 import os
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from concurrent.futures import Future
+from functools import partial
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, McpError, MethodNotFound, NotFound  # noqa: E402
+from mcp_lite import Client, NotFound, Timeout, printable  # noqa: E402
 
 # A text is matched first, so that nothing inside it is taken for a comment or a comma.
 TEXT = r'("(?:[^"\\]|\\.)*"?)'
 COMMENT = TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)"
 TRAILING_COMMA = TEXT + r"|,(?=\s*[}\]])"
-VARIABLE = r"\$\{([^}]*)\}"
-SERVERS = {"mcpServers", "servers"}
-MEMBERS = ("command", "args", "env", "cwd", "url", "headers")
+VARIABLE = r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)"
+# Where a file has its servers, the first that is there; in the last, they may be a level
+# deeper.
+SERVERS = ("mcpServers", "servers", "context_servers", "mcp")
+# What clients call a member -> its name here, and its type.
+MEMBERS = {
+    "command": ("command", str),
+    "args": ("args", list),
+    "env": ("env", dict),
+    "environment": ("env", dict),
+    "envFile": ("envFile", str),
+    "cwd": ("cwd", str),
+    "url": ("url", str),
+    "serverUrl": ("url", str),
+    "httpUrl": ("url", str),
+    "headers": ("headers", dict),
+}
+KINDS = {str: "text", list: "a list", dict: "an object", bool: "true or false"}
+# name = value, as a file of variables has it; the value may be in quotes
+ENV_LINE = re.compile(
+    r"""\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*("[^"]*"|'[^']*'|[^#\n]*)"""
+)
+PATIENCE = 20.0  # seconds for which all wait for one server
 
 
 class Config(dict):
@@ -43,22 +70,91 @@ def load_config(source):
     is_file = not isinstance(source, dict)
     # A dict is not shown: its values may be secrets.
     place = source if is_file else "config"
-    servers = content = parse_loose_json(source) if is_file else source
-    if isinstance(content, dict):
-        servers = content.get("mcpServers", content.get("servers", content))
-    if not isinstance(servers, dict):
-        kind = type(servers).__name__
-        raise ValueError(f'{place}: expected "mcpServers" or "servers", got {kind}')
+    content = parse_loose_json(source) if is_file else source
     config = Config()
     config.errors = {}
-    for name, entry in servers.items():
+    for name, entry in find_servers(content, place).items():
         try:
-            if entry.get("disabled") is not True:
-                known = [member for member in MEMBERS if member in entry]
-                config[name] = {each: expand(entry[each]) for each in known}
-        except (AttributeError, ValueError) as error:
+            if is_wanted(entry):
+                config[name] = read_entry(entry)
+        except (OSError, ValueError) as error:
             config.errors[name] = ValueError(f"{name}: {error}")
     return config
+
+
+def find_servers(content, place):
+    """Return the object of a config that has its servers. Raises ValueError."""
+    wanted = f'{place}: expected "mcpServers" or "servers"'
+    if not isinstance(content, dict):
+        raise ValueError(f"{wanted}, got {type(content).__name__}")
+    for name in SERVERS:
+        if name not in content:
+            continue
+        servers = content[name]
+        if not isinstance(servers, dict):
+            raise ValueError(f"{place}: {name}: expected an object")
+        is_deeper = name == "mcp" and {"servers", "mcpServers"}.intersection(servers)
+        return find_servers(servers, f"{place}: mcp") if is_deeper else servers
+    # The file may have nothing but the servers.
+    for name, entry in content.items():
+        if not isinstance(entry, dict) or not {*MEMBERS}.intersection(entry):
+            raise ValueError(f"{wanted}; {show(name)} is no server")
+    return content
+
+
+def show(name):
+    """Return a member's name as an error shows it."""
+    return json.dumps(str(name)[:60])
+
+
+def is_wanted(entry):
+    """Return whether an entry is switched on. Raises ValueError."""
+    if not isinstance(entry, dict):
+        raise ValueError("expected an object")
+    for name in ("disabled", "enabled"):
+        check(name, entry.get(name), bool)
+    return entry.get("disabled") is not True and entry.get("enabled") is not False
+
+
+def check(name, value, kind):
+    """Raise ValueError for a member of another type. null is as if it were not there."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name}: expected {KINDS[kind]}")
+
+
+def read_entry(entry):
+    """Return an entry as a Client takes it. Raises OSError, ValueError."""
+    command = entry.get("command")
+    if isinstance(command, dict):
+        # Zed: {"path": ..., "args": ..., "env": ...}
+        entry = {**entry, **command, "command": command.get("path")}
+    if isinstance(command, list) and command:
+        # opencode: the program and its arguments
+        check("args", entry.get("args"), list)
+        more = entry.get("args") or []
+        entry = {**entry, "command": command[0], "args": [*command[1:], *more]}
+    target = {}
+    for their_name, (name, kind) in MEMBERS.items():
+        value = entry.get(their_name)
+        check(their_name, value, kind)
+        if value is not None and name not in target:
+            target[name] = expand(value, is_strict=name in ("url", "headers"))
+    if "command" not in target and "url" not in target:
+        raise ValueError("neither command nor url")
+    if "envFile" in target:
+        target["env"] = {**read_env(target.pop("envFile")), **target.get("env", {})}
+    return target
+
+
+def read_env(path):
+    """Return the variables in a file. Raises OSError."""
+    with open(path, encoding="utf-8-sig") as file:
+        found = [ENV_LINE.match(line) for line in file]
+    return {
+        each[1]: re.sub(r"""^(["'])(.*)\1$""", r"\2", each[2].strip())
+        for each in found
+        if each is not None
+    }
 
 
 def parse_loose_json(path):
@@ -78,21 +174,30 @@ def keep_text(match):
     return match[1] or "\n" * match[0].count("\n")
 
 
-def expand(value):
-    """Return a value with its variables and its ~ replaced; numbers become texts."""
+def expand(value, is_strict):
+    """Return a value with its variables and its ~ replaced; numbers become texts, and
+    what is null is left out.
+
+    is_strict: whether $NAME must be set; elsewhere a $ may be a part of a text
+    """
     if isinstance(value, dict):
-        return {key: expand(value[key]) for key in value}
+        known = {key: value[key] for key in value if value[key] is not None}
+        return {key: expand(known[key], is_strict) for key in known}
     if isinstance(value, list):
-        return [expand(each) for each in value]
+        return [expand(each, is_strict) for each in value if each is not None]
     if not isinstance(value, str):
         return json.dumps(value)
-    return re.sub(VARIABLE, look_up, os.path.expanduser(value))
+    return re.sub(
+        VARIABLE, partial(look_up, is_strict=is_strict), os.path.expanduser(value)
+    )
 
 
-def look_up(match):
-    """Return the value of a variable, or its default."""
-    name, has_default, default = match[1].partition(":-")
+def look_up(match, is_strict):
+    """Return the value of a variable, or its default. Raises ValueError."""
+    name, has_default, default = (match[1] or match[2] or "").partition(":-")
     known = os.environ.get(name[4:] if name.startswith("env:") else name)
+    if known is None and match[2] is not None and not is_strict:
+        return match[0]
     if known is None and not has_default:
         raise ValueError(f"the variable {name} is not set")
     return known or default
@@ -102,14 +207,18 @@ class ClientGroup:
     """Several servers as one; a context manager. Options are those of Client.
 
     source: a config's path, or a dict like its content, or of names and targets.
+    patience: seconds for which all wait for one server. One that is late joins the group
+        when it is ready.
     clients: the connected Clients by name; group[name] is one of them.
     errors: why a server is not there, or failed last, by name.
-    Tools and prompts have names SERVER_NAME here; a table says whose each is.
+    Tools and prompts have names SERVER_NAME here; a table says whose each is. A resource
+    is read from the one server that lists it.
     """
 
-    def __init__(self, source, **client_options):
-        is_config = not isinstance(source, dict) or SERVERS.intersection(source)
+    def __init__(self, source, patience=PATIENCE, **client_options):
+        is_config = not isinstance(source, dict) or {*SERVERS}.intersection(source)
         config = load_config(source) if is_config else source
+        self.patience = patience
         self.errors = dict(getattr(config, "errors", {}))
         self.clients = {}
         self._all = {}
@@ -122,24 +231,53 @@ class ClientGroup:
                 self.errors[name] = error
 
     def _each(self, clients, action):
-        """Return {name: action(client)}, done side by side; `errors` gets failures."""
+        """Return {name: action(client)}, done side by side; `errors` gets failures, and
+        which server is late."""
+        running = {}
+        for name, client in clients.items():
+            running[name] = Future()
+            threading.Thread(
+                target=run, args=(running[name], action, client), daemon=True
+            ).start()
+        until = time.monotonic() + self.patience
         results = {}
-        with ThreadPoolExecutor(max(1, len(clients))) as pool:
-            running = {name: pool.submit(action, clients[name]) for name in clients}
         for name, future in running.items():
             try:
-                results[name] = future.result()
+                results[name] = future.result(max(0.0, until - time.monotonic()))
                 self.errors.pop(name, None)
             except Exception as error:
+                if not future.done():
+                    error = Timeout(f"no answer within {self.patience:g} s")
                 self.errors[name] = error
+        if action is Client.connect:
+            for name, future in running.items():
+                future.add_done_callback(partial(self._join, name))
         return results
 
+    def _join(self, name, future):
+        """Take a server into the group that was late."""
+        if future.exception() is not None:
+            return
+        if not self._is_open:
+            # It came when the group had gone.
+            future.result().close()
+        elif name not in self.clients:
+            self.clients[name] = future.result()
+            self.errors.pop(name, None)
+
     def __enter__(self):
-        self.clients = self._each(self._all, Client.connect)
+        self.clients = {}
+        self._is_open = True
+        connected = self._each(self._all, Client.connect)
+        self.clients = {**connected, **self.clients}
         return self
 
     def __exit__(self, *exc_info):
-        self._each(self.clients, Client.close)
+        self._is_open = False
+        errors = dict(self.errors)
+        # Those that still connect, too.
+        self._each(self._all, Client.close)
+        self.errors = errors
 
     def __getitem__(self, name):
         if name in self.clients:
@@ -203,27 +341,52 @@ class ClientGroup:
         return client.get_prompt(prompt, arguments)
 
     def read(self, uri):
-        """Read a resource of the first server that knows it: see Client.read()."""
-        failure = NotFound(f"{uri}: no server has it")
-        for client in self.clients.values():
-            try:
-                return client.read(uri)
-            except (NotFound, MethodNotFound):
-                continue
-            except McpError as error:
-                # Some servers have an error of their own for an unknown URI.
-                failure = error
-        raise failure
+        """Read a resource of the one server that lists it: see Client.read().
+
+        No other server is shown the URI, and none can answer in its place. Raises
+        NotFound if no server lists it, or several do: read it by group[NAME] then.
+        """
+        listed = self._each(self.clients, Client.list_resources)
+        owners = [
+            name
+            for name, resources in listed.items()
+            if any(each.get("uri") == uri for each in resources)
+        ]
+        if not owners:
+            templates = self._each(self.clients, Client.list_resource_templates)
+            owners = owners_by_template(uri, templates)
+        if len(owners) == 1:
+            return self.clients[owners[0]].read(uri)
+        if owners:
+            raise NotFound(f"{uri}: several servers have it: {', '.join(owners)}")
+        raise NotFound(f"{uri}: no server has it")
 
 
-def printable(text):
-    """Return a text of a server's in one line. Anything that does not print is escaped,
-    as it might steer a terminal, or whatever reads a pipe line by line."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+def owners_by_template(uri, templates):
+    """Return whose templates begin as a URI does: those with the most in common."""
+    lengths = {}
+    for name, items in templates.items():
+        for item in items:
+            # The text before the first variable. Without one, it would fit anything.
+            begin = str(item.get("uriTemplate", "")).partition("{")[0]
+            if ":" in begin and uri.startswith(begin):
+                lengths[name] = max(len(begin), lengths.get(name, 0))
+    longest = max(lengths.values(), default=0)
+    return [name for name in lengths if lengths[name] == longest]
+
+
+def run(future, action, client):
+    """Do something with a client, and report it to whoever waits for the future."""
+    try:
+        future.set_result(action(client))
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config", help="a file as desktop clients write it")
     try:
         group = ClientGroup(parser.parse_args().config)

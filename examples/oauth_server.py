@@ -31,6 +31,9 @@ PORT = int(sys.argv[2])
 # What clients call this server. Behind a proxy it is the proxy's https URL.
 URL = f"http://127.0.0.1:{PORT}/mcp"
 
+MAX_NOTES = 1000
+MAX_LENGTH = 10_000
+
 server = Server("notes", version="1.0")
 notes = []
 
@@ -47,6 +50,8 @@ def add_note(text: str, ctx: Context) -> str:
     # verify() lets in callers that may read; to write takes more.
     if "write" not in ctx.auth["scope"].split():
         raise ToolError("this token may not write")
+    if len(notes) >= MAX_NOTES or len(text) > MAX_LENGTH:
+        raise ToolError(f"{MAX_NOTES} notes of {MAX_LENGTH} characters are enough")
     notes.append(f"{ctx.auth['sub']}: {text}")
     return "added"
 
@@ -78,7 +83,10 @@ def verify(token):
     # Else another server could use, here, the tokens that users show to it.
     if not claims.get("active") or URL not in (audience or []):
         return None
-    return {"sub": claims.get("sub", "?"), "scope": claims.get("scope", "")}
+    scope = claims.get("scope", "")
+    if "read" not in scope.split():
+        raise PermissionError("this token may not read")
+    return {"sub": claims.get("sub", "?"), "scope": scope}
 
 
 if __name__ == "__main__":

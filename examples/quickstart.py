@@ -31,13 +31,13 @@ def main():
         for name, lines in counts.items():
             print(f"{lines:6} lines  {name}")
 
-        for line in client.call("search", pattern=r"^(class|def) \w+", limit=3):
+        for line in client.call("search", text="def ", limit=3):
             print("found", line)
 
         print("resource:", client.read("quickstart://machine"))
 
         try:
-            client.call("search", pattern="(")
+            client.call("search", text=" ")
         except ToolError as error:
             print("a tool error is an exception:", error)
 

@@ -19,6 +19,7 @@ latest is taken. Over HTTP there are no sessions and no GET streams here, and wh
 after an answer comes before it. A file must hold a single conversation.
 """
 
+import argparse
 import contextlib
 import http.server
 import itertools
@@ -34,6 +35,8 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 # The names of this machine, as its own programs call it.
 LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
+MAX_BODY = 4 << 20  # bytes of a request over HTTP
+PATIENCE = 600.0  # seconds for the answer to a question
 # Direction and message. What HTTP adds is no message.
 LINE = re.compile(r"^(-->|<--) ({.*)$", re.MULTILINE)
 
@@ -101,7 +104,8 @@ class Recording:
             return self.exchanges[key][-1]
         known = [each[2] for each in self.exchanges if each[:2] == key[:2]]
         told = f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
-        print(told, file=sys.stderr)
+        # What does not print might steer a terminal.
+        print(ascii(told)[1:-1], file=sys.stderr)
         code = -32602 if known else -32601
         return [{"jsonrpc": "2.0", "error": {"code": code, "message": told}}]
 
@@ -148,32 +152,60 @@ class Player:
 
 
 def play_on_stdio(player):
+    def send(message):
+        print(json.dumps(message), flush=True)
+
     for line in sys.stdin:
-        player.hear(json.loads(line), lambda each: print(json.dumps(each), flush=True))
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if isinstance(message, dict):
+            player.hear(message, send)
+        else:
+            error = {"code": -32700, "message": "expected a message"}
+            send({"jsonrpc": "2.0", "id": None, "error": error})
 
 
-def play_over_http(player, port):
+def play_over_http(player, host, port):
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        timeout = 60
+
         def do_POST(self):
-            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            is_local = LOCAL.fullmatch(self.headers.get("Host", ""))
-            if self.headers.get("Origin") or not is_local:
+            # Until its body is read, no other request can follow.
+            self.close_connection = True
+            size = self.headers.get("Content-Length", "")
+            if self.headers.get("Origin") or not self.is_local():
                 # What was recorded is not for web pages, by whatever name they call.
-                self.respond(403)
-            elif is_request(message):
-                self.answer(message)
-            else:
-                player.hear(message, None)
-                self.respond(202)
+                return self.respond(403)
+            if not size.isdigit() or int(size) > MAX_BODY:
+                return self.respond(413)
+            try:
+                message = json.loads(self.rfile.read(int(size)))
+            except (ValueError, RecursionError):
+                message = None
+            if not isinstance(message, dict):
+                return self.respond(400)
+            if is_request(message):
+                return self.answer(message)
+            self.close_connection = False
+            player.hear(message, None)
+            self.respond(202)
+
+        def is_local(self):
+            name = self.headers.get("Host", "")
+            return LOCAL.fullmatch(name) or name.rpartition(":")[0] == host
 
         def answer(self, request):
             """Respond with a stream of events, up to the answer."""
             done = threading.Event()
 
             def send(message):
-                self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
+                # A client that has left hears nothing.
+                with contextlib.suppress(OSError):
+                    self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
                 if "method" not in message:
                     done.set()
 
@@ -181,7 +213,7 @@ def play_over_http(player, port):
             self.respond(200, **kind)
             player.hear(request, send, is_answer_last=True)
             # Other requests may bring the answers to questions.
-            done.wait()
+            done.wait(PATIENCE)
 
         def respond(self, status, **headers):
             self.send_response(status)
@@ -192,15 +224,41 @@ def play_over_http(player, port):
         def do_GET(self):
             self.respond(405)
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        print(f"http://127.0.0.1:{server.server_port}/mcp", flush=True)
+    with http.server.ThreadingHTTPServer((host, port), Handler) as server:
+        print(f"http://{host}:{server.server_port}/mcp", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
 
 
-if __name__ == "__main__":
-    player = Player(Recording(sys.argv[1]))
-    if sys.argv[2:3] == ["--http"]:
-        play_over_http(player, int((sys.argv[3:] or [0])[0]))
-    else:
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("trace", help="a file that a Client has made with trace=")
+    parser.add_argument(
+        "--http",
+        type=address,
+        nargs="?",
+        const=("127.0.0.1", 0),
+        metavar="[HOST:]PORT",
+        help="serve at a URL, and print it; without a port, at any free one",
+    )
+    options = parser.parse_args()
+    try:
+        player = Player(Recording(options.trace))
+    except (OSError, ValueError) as error:
+        sys.exit(f"replay: {ascii(str(error))[1:-1]}")
+    if options.http is None:
         play_on_stdio(player)
+    else:
+        play_over_http(player, *options.http)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,21 +6,36 @@ says where a server is and what it speaks. Whoever can serve the catalog can nam
 server, so a client compares the card with what the server says of itself.
 The rules: experimental-ext-server-card, docs/discovery.md.
 
-Run: python3 examples/server_card.py 8000
+Run: python3 examples/server_card.py --http 8000
 serves at that port, finds the server by the domain alone, and calls it.
+
+Whoever serves a card or a catalog is a stranger. What they name is an http or https
+URL, always: a Client would take another text for a command, and urllib would read a
+file. A card that is not as it should be is passed over.
 """
 
+import argparse
 import hashlib
 import json
 import os
+import re
 import sys
 import urllib.request
+from urllib.parse import urlsplit
 
 # mcp_lite.py is one folder up.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from mcp_lite import LEGACY_VERSIONS, MODERN_VERSIONS, Client, Server  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    LEGACY_VERSIONS,
+    MODERN_VERSIONS,
+    Client,
+    Server,
+    printable,
+)
 
+MAX_DOCUMENT = 1 << 20  # bytes
+MAX_CARDS = 100  # of a catalog
 CARD = "application/mcp-server-card+json"
 CATALOG = "application/ai-catalog+json"
 
@@ -82,21 +97,58 @@ def document(kind, content):
     return answer
 
 
+def is_web(url):
+    """Return whether a value is a URL of the web, with a host and no variables."""
+    if not isinstance(url, str) or re.search(r"[\x00-\x20\x7f{}\\]", url):
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+class WebOnly(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to http and https alone."""
+
+    def redirect_request(self, request, reply, code, message, headers, url):
+        if not is_web(url):
+            raise ValueError(f"redirected to {url!r}")
+        return super().redirect_request(request, reply, code, message, headers, url)
+
+
 def fetch(kind, url):
+    """Return a JSON document from the web. Raises ValueError, OSError."""
+    if not is_web(url):
+        raise ValueError(f"expected an http or https URL, got {url!r}")
     request = urllib.request.Request(url, headers={"Accept": kind})
-    with urllib.request.urlopen(request, timeout=10) as response:
-        return json.load(response)
+    with urllib.request.build_opener(WebOnly).open(request, timeout=10) as response:
+        document = json.loads(response.read(MAX_DOCUMENT))
+    if not isinstance(document, dict):
+        raise ValueError(f"{url}: expected an object")
+    return document
 
 
 def find_servers(site):
-    """Return the cards of a site's servers. site: "https://acme.org"."""
+    """Return the cards of a site's servers. site: "https://acme.org".
+
+    Raises ValueError and OSError where there is no catalog.
+    """
     catalog = fetch(CATALOG, site + "/.well-known/ai-catalog.json")
-    return [
-        # An entry has the card, or says where it is.
-        entry.get("data") or fetch(CARD, entry["url"])
-        for entry in catalog["entries"]
-        if entry["type"] == CARD
-    ]
+    entries = catalog.get("entries")
+    cards = []
+    for entry in entries[:MAX_CARDS] if isinstance(entries, list) else ():
+        if not isinstance(entry, dict) or entry.get("type") != CARD:
+            continue
+        try:
+            # An entry has the card, or says where it is.
+            card = entry.get("data") or fetch(CARD, entry.get("url"))
+        except (ValueError, OSError, RecursionError) as error:
+            print(printable(f"without a card: {error}"), file=sys.stderr)
+            continue
+        if isinstance(card, dict):
+            cards.append(card)
+    return cards
 
 
 def connect(card, **options):
@@ -105,25 +157,41 @@ def connect(card, **options):
     Raises LookupError for a card without an HTTP endpoint, or one whose URL has
     variables for the user to fill in.
     """
-    urls = [
-        remote["url"]
-        for remote in card["remotes"]
-        if remote["type"] == "streamable-http" and "{" not in remote["url"]
-    ]
-    client = Client(urls[0], **options).connect()
+    remotes = card.get("remotes")
+    for remote in remotes if isinstance(remotes, list) else ():
+        is_known = isinstance(remote, dict) and remote.get("type") == "streamable-http"
+        # Anything else than a URL would be a command to Client.
+        if is_known and is_web(remote.get("url")):
+            break
+    else:
+        raise LookupError(f"{card.get('name')}: no remote with an http or https URL")
+    client = Client({"url": remote["url"]}, **options).connect()
     # "Clients SHOULD verify a Server Card's claims against the live connection"
-    if client.server_info["version"] != card["version"]:
-        print(f"{card['name']}: its card is of {card['version']}", file=sys.stderr)
+    if client.server_info["version"] != card.get("version"):
+        told = f"{card.get('name')}: its card is of {card.get('version')}"
+        print(printable(told), file=sys.stderr)
     return client
 
 
+def address(text):
+    """Return HOST:PORT of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return f"{host or '127.0.0.1'}:{int(port)}"
+
+
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT")
+    options = parser.parse_args()
     server = Server("weather", version="1.0")
     server.add_tool(lambda: "sun", name="forecast")
     # It stands in the card, so it must be known before the server serves.
-    site = f"http://127.0.0.1:{sys.argv[1]}"
+    site = f"http://{options.http}"
     routes = card_routes(server, site, "org.acme/weather", "Forecasts.")
-    with server.start_http(port=int(sys.argv[1]), public_routes=routes):
+    host, _, port = options.http.rpartition(":")
+    with server.start_http(host=host, port=int(port), public_routes=routes):
         (card,) = find_servers(site)
         with connect(card) as client:
             print(client.call("forecast"))

@@ -6,15 +6,18 @@ The rules: ext-skills, specification/stable/skills.mdx, and https://agentskills.
 
 Run: python3 examples/skills.py FOLDER          a host: shows the skills, loads each one
      python3 examples/skills.py FOLDER --serve  their server, on stdio
+     python3 examples/skills.py FOLDER --http 8000    their server, at a URL
 Every folder with a SKILL.md is a skill. Everything in FOLDER is served, but for what is
-hidden (.git, say) and for links.
+hidden (.git, say) and for links; stderr says which skills are left out, and why. To serve
+a hidden folder, name that one.
 
-Of YAML, the head of a SKILL.md may use keys, keys below keys, texts (with | or >, of
-several lines), numbers, true, false and null. The rest is refused by name, and so is what
-YAML 1.1 and 1.2 read differently: a host compares this head with what the server says of
-it, so neither may guess.
+Of YAML, the head of a SKILL.md may use keys, keys below keys, texts (of several lines as
+well), lists of values, numbers, true, false, null, and JSON. The rest is refused by name,
+and so is what YAML 1.1 and 1.2 read differently: a host compares this head with what the
+server says of it, so neither may guess.
 """
 
+import argparse
 import hashlib
 import json
 import mimetypes
@@ -28,7 +31,14 @@ from urllib.parse import quote, unquote
 # mcp_lite.py is one folder up.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from mcp_lite import Client, EmbeddedResource, InvalidParams, Server  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    Client,
+    EmbeddedResource,
+    InvalidParams,
+    McpError,
+    Server,
+    printable,
+)
 
 SKILLS = "io.modelcontextprotocol/skills"
 
@@ -39,7 +49,7 @@ AS_JSON = re.compile(r'null|true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?|"([^"\\]|\\.
 # What other values may not be, and how the reader is told.
 REFUSED = {
     r"[|>]": "a text of several lines that begins with more than | or > and + or -",
-    r"[\[{]": "a list or an object in brackets",
+    r"[\[{]": "brackets around more than simple values and JSON",
     r"[&*!]": "an anchor, an alias or a tag",
     r"[\"'%@`,}\]#]|[?:-]( |$)|.*:( |$)|.* #": "a text that needs quotes, or a comment",
     r"(?i)(y|n|yes|no|on|off|true|false|null)$": "a word that readers take differently",
@@ -60,6 +70,20 @@ BLOCK = re.compile(
 )
 
 
+# "key:", with or without the beginning of a text, and the lines below that have more
+# indentation, and empty ones between them.
+PLAIN = re.compile(
+    r"""^([ ]*)([A-Za-z0-9_.-]+):([ ][^\n]*)?\n
+    ((?:[ ]*\n)*(?:\1[ ]+[^ \n][^\n]*\n)(?:(?:[ ]*\n)*\1[ ]+[^ \n][^\n]*\n)*)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+# What a line below a key may begin with that is no text: a key, an item, a comment.
+NO_TEXT = re.compile(r"[A-Za-z0-9_.-]+:( |$)|-( |$)|#")
+# An item of a list in brackets.
+ITEM = r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s,"'\[\]{}][^,\[\]{}]*?)\s*"""
+
+
 def parse_head(text):
     """Return the head of a SKILL.md, as JSON has it. Raises ValueError."""
     head = re.match(r"---\n(.*?\n)---(\n|$)", text.replace("\r\n", "\n"), re.DOTALL)
@@ -71,13 +95,45 @@ def parse_head(text):
     # (indentation, text) of each
     lines = [
         (len(line) - len(line.lstrip(" ")), line.lstrip(" ").rstrip())
-        for line in BLOCK.sub(quote_block, head[1]).splitlines()
+        for line in quote_texts(head[1]).splitlines()
         if line.lstrip(" ")[:1] not in ("", "#")
     ]
     members = parse_lines(lines, 0)
     if lines:
         raise ValueError(f"{lines[0][1]}: its indentation fits nothing above")
     return members
+
+
+def quote_texts(text):
+    """Return a head with each text of several lines on one line, in quotes."""
+    return PLAIN.sub(quote_plain, BLOCK.sub(quote_block, text))
+
+
+def quote_plain(member):
+    """Return a member whose text goes on in the lines below with that text in quotes."""
+    indent, key, begin, below = member.groups()
+    begin = (begin or "").strip()
+    lines = [line.strip() for line in below.rstrip().split("\n")]
+    first = next(filter(None, lines))
+    if not begin and NO_TEXT.match(first):
+        # What is below may have texts of several lines itself.
+        return f"{indent}{key}:\n" + PLAIN.sub(quote_plain, below)
+    if not begin and len(list(filter(None, lines))) == 1:
+        return f"{indent}{key}: {first}\n"
+    is_text = not re.match("[|>\"']", begin) and not any(
+        NO_TEXT.match(line) or re.search(": | #|:$", line) for line in lines
+    )
+    if not is_text:
+        # The reader of lines says what is wrong.
+        return member[0]
+    text = begin
+    for line in lines:
+        # A line end becomes a space, and empty lines as many line ends.
+        is_first = not text or text.endswith("\n")
+        text += "\n" if not line else line if is_first else f" {line}"
+    if parse_value(text.split("\n")[0]) != text.split("\n")[0]:
+        raise ValueError(f"{key}: not supported: a text that needs quotes")
+    return f"{indent}{key}: {json.dumps(text.strip())}\n"
 
 
 def quote_block(block):
@@ -105,19 +161,66 @@ def parse_lines(lines, indent):
         line = lines.pop(0)[1]
         entry = re.fullmatch(r"([A-Za-z0-9_.-]+):( .*)?", line)
         if entry is None or entry[1] in members:
-            raise ValueError(
-                f"{line}: expected a key and a value, each key once; not a list, nor a "
-                "text of several lines without | or >"
-            )
-        if entry[2] is None and lines and lines[0][0] > indent:
+            raise ValueError(f"{line}: expected a key and a value, each key once")
+        if entry[2] is None and lines and is_item(lines[0], indent):
+            members[entry[1]] = parse_items(lines, lines[0][0])
+        elif entry[2] is None and lines and lines[0][0] > indent:
             members[entry[1]] = parse_lines(lines, lines[0][0])
         else:
             members[entry[1]] = parse_value((entry[2] or "").strip())
     return members
 
 
+def is_item(line, indent):
+    """Return whether a line is an item of a list below a key with this indentation."""
+    return line[0] >= indent and re.match("-( |$)", line[1]) is not None
+
+
+def parse_items(lines, indent):
+    """Take the lines with this indentation, and return their list."""
+    items = []
+    while lines and lines[0][0] == indent and is_item(lines[0], indent):
+        text = lines.pop(0)[1][1:].strip()
+        if re.match(r"[A-Za-z0-9_.-]+:( |$)|-( |$)", text):
+            raise ValueError(f"- {text}: not supported: a list of more than values")
+        items.append(parse_value(text))
+    return items
+
+
+def parse_json(text):
+    """Return the value of a text that is JSON, and that YAML reads alike; else None."""
+
+    def pairs(members):
+        if len(dict(members)) < len(members):
+            raise ValueError("a key comes twice")
+        return dict(members)
+
+    def number(digits):
+        if not AS_JSON.fullmatch(digits):
+            # 1e5 is a text to YAML 1.1.
+            raise ValueError(digits)
+        return float(digits)
+
+    try:
+        return json.loads(
+            text, object_pairs_hook=pairs, parse_float=number, parse_constant=number
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
 def parse_value(text):
     text = {"": "null", "~": "null"}.get(text, text)
+    if text[0] in "[{":
+        found = parse_json(text)
+        if found is not None:
+            return found
+        if re.fullmatch(rf"\[({ITEM}(,{ITEM})*)?\s*\]", text):
+            items = re.findall(ITEM + "(?:,|$)", text[1:-1])
+            try:
+                return [parse_value(each) for each in items]
+            except ValueError as error:
+                raise ValueError(f"{text}: {error}") from None
     if AS_JSON.fullmatch(text):
         return json.loads(text)
     if re.fullmatch("'([^']|'')*'", text):
@@ -205,9 +308,11 @@ def serve_skills(server, folder):
         skills = []
         for path in sorted(folder.rglob("SKILL.md")):
             try:
-                skills += [entry(path)] if is_served(path, folder) else []
-            except ValueError as error:
-                print(f"without {path}: {error}", file=sys.stderr)
+                if not is_served(path, folder):
+                    raise ValueError("it is hidden, or a link leads there")
+                skills.append(entry(path))
+            except (OSError, ValueError) as error:
+                print(printable(f"without {path}: {error}"), file=sys.stderr)
         return {"skills": skills, "ttlMs": 0, "cacheScope": "private"}
 
     @server.method("skills/get")
@@ -321,52 +426,76 @@ def check_entry(uri, entry):
     files = {file["uri"]: file for file in listed}
     folder, _, end = uri.rpartition("/")
     head = {"compatibility": "any", "metadata": {}, **entry["frontmatter"]}
-    problems = {
-        "nothing can be verified": not listed,
-        "it is no skill's URI": end != "SKILL.md" or uri not in files,
-        "its name must be its folder's: a-z, 0-9, -": head.get("name")
-        != folder.rpartition("/")[2]
-        or not re.search("(?!.{66})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder),
-        "its description must be a text of 1 to 1,024 characters": not isinstance(
-            head.get("description"), str
-        )
-        or not 0 < len(head["description"]) <= 1024,
-        "its compatibility must be a text of 1 to 500 characters": not isinstance(
-            head["compatibility"], str
-        )
-        or not 0 < len(head["compatibility"]) <= 500,
-        "its metadata must be texts, in quotes": not isinstance(head["metadata"], dict)
-        or not all(isinstance(each, str) for each in head["metadata"].values()),
-        "a file is listed twice": len(files) < len(listed),
-        "a file is elsewhere": any(
-            not file.startswith(folder + "/") or "/../" in unquote(file)
-            for file in files
-        ),
-        # "Hosts MUST support skills up to and including these limits"
-        "it has more than 512 files, or 16 MiB": len(files) > 512
-        or sum(file["size"] for file in listed) > 16 << 20,
-    }
-    for problem in filter(problems.get, problems):
-        raise ValueError(f"{uri}: {problem}")
+    if not listed:
+        raise ValueError(f"{uri}: nothing can be verified")
+    if end != "SKILL.md" or uri not in files:
+        raise ValueError(f"{uri}: it is no skill's URI")
+    name = folder.rpartition("/")[2]
+    is_name = re.search("(?!.{66})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder)
+    if head.get("name") != name or not is_name:
+        raise ValueError(f"{uri}: its name must be its folder's: a-z, 0-9, -")
+    for member, most in (("description", 1024), ("compatibility", 500)):
+        text = head.get(member)
+        if not isinstance(text, str) or not 0 < len(text) <= most:
+            raise ValueError(f"{uri}: its {member} must be a text of 1 to {most:,} characters")
+    metadata = head["metadata"]
+    if not isinstance(metadata, dict) or not all(
+        isinstance(each, str) for each in metadata.values()
+    ):
+        raise ValueError(f"{uri}: its metadata must be texts, in quotes")
+    if len(files) < len(listed):
+        raise ValueError(f"{uri}: a file is listed twice")
+    for file in files:
+        if not file.startswith(folder + "/") or "/../" in unquote(file):
+            raise ValueError(f"{uri}: a file is elsewhere")
+    # "Hosts MUST support skills up to and including these limits"
+    if len(files) > 512 or sum(file["size"] for file in listed) > 16 << 20:
+        raise ValueError(f"{uri}: it has more than 512 files, or 16 MiB")
     return files
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+
+
+def ask_user(label, entry):
+    """Return whether the user says yes."""
+    question = f"Load {entry['uri']} of {label}? [y/N] "
+    return input(printable(question)) == "y"
+
+
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    options = parser.parse_args()
+    if not options.folder.is_dir():
+        sys.exit(printable(f"skills: {options.folder}: no such folder"))
     server = Server("skills", extensions={SKILLS: {"directoryRead": True}})
-    serve_skills(server, sys.argv[1])
-    if sys.argv[2:] == ["--serve"]:
-        sys.exit(server.run())
+    serve_skills(server, options.folder)
+    if options.http is not None:
+        host, port = options.http
+        return server.run("http", host=host, port=port)
+    if options.serve:
+        return server.run()
     with Client(server, extensions={SKILLS: {}}) as client:
-        host = SkillHost(
-            client,
-            "this folder",
-            lambda label, entry: (
-                input(f"Load {entry['uri']} of {label}? [y/N] ") == "y"
-            ),
-        )
-        for entry in host.list():
-            print(entry["uri"], entry["frontmatter"]["description"])
-            print(host.load(entry["uri"]))
+        host = SkillHost(client, "this folder", ask_user)
+        skills = host.list()
+        if not skills:
+            sys.exit(printable(f"skills: {options.folder}: no skill is served"))
+        for entry in skills:
+            # Line by line: a text of somebody else's may steer a terminal.
+            about = f"{entry['uri']} {entry['frontmatter']['description']}"
+            print(printable(about))
+            try:
+                print(printable(host.load(entry["uri"]), keep_lines=True))
+            except (PermissionError, ValueError, McpError) as error:
+                print(printable(str(error)), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,14 @@ For a program of yours, copy Tasks for a server, and task_options() for a client
 
 import contextlib
 import datetime
+import json
+import logging
 import os
 import secrets
 import sys
 import threading
 import time
+import traceback
 
 # mcp_lite.py is one folder up.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -31,21 +34,38 @@ from mcp_lite import (  # noqa: E402
     McpError,
     MissingCapability,
     Server,
+    ToolError,
     principal,
+    printable,
 )
 
 TASKS = "io.modelcontextprotocol/tasks"
 OVER = ("completed", "failed", "cancelled")
-# Of more tasks than these, kept or at work, calls are answered as without tasks: each
-# that is at work has a thread.
-MAX_TASKS = 1000
-MAX_AT_WORK = 64
+# Each task at work has a thread. For a caller with more of them, calls are answered as
+# without tasks, or refused as busy where there is no other way. So one caller may fill
+# its own table, and nobody else's.
+MAX_AT_WORK = 16  # of one principal
+MAX_ALL_AT_WORK = 128
+# Of tasks that are over, only so many are kept. Those go first whose result was read,
+# then the oldest; of all principals together, those of the one that has most.
+MAX_KEPT = 100  # of one principal
+MAX_BYTES = 16 << 20  # of the results of one principal, as JSON
+MAX_ALL_KEPT = 1000
 PATIENCE = 600.0  # seconds for which a task waits for its client's answer, at most
 STEP = 0.05  # seconds after which a waiting client looks whether its call goes on
+MAX_PAUSE = 60.0  # seconds between two questions of a client, whatever the server says
+
+
+LOG = logging.getLogger("tasks")
 
 
 def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat()
+
+
+def owner_of(ctx):
+    """Return who calls, as a text: the principal. Callers without a token are one."""
+    return json.dumps(principal(ctx.auth), sort_keys=True)
 
 
 # The server's role ###################################################################
@@ -55,7 +75,7 @@ class Task:
     """A call that goes on: working <-> input_required, then one of OVER, for good."""
 
     def __init__(self, owner, ttl, poll):
-        # The principal; for others this task does not exist.
+        # What owner_of() returns; for others this task does not exist.
         self.owner = owner
         self.until = time.monotonic() + ttl
         self.changed = threading.Condition()
@@ -72,6 +92,12 @@ class Task:
         self.questions = {}
         self.answers = {}
         self.is_cancelled = False
+        # Whether its end was read, and how long its result is as JSON.
+        self.was_read = False
+        self.size = 0
+
+    def is_over(self):
+        return self.state["status"] in OVER
 
     def begin(self, ctx, call_next):
         """Have a thread go on with the call."""
@@ -89,15 +115,20 @@ class Task:
             told = {"code": error.code, "message": str(error), **data}
             self.set("failed", error=told)
         except Exception:
+            # The caller is told nothing of what went wrong inside.
+            LOG.error("a task failed: %s", printable(traceback.format_exc()))
             self.set("failed", error={"code": -32603, "message": "Internal error"})
 
     def set(self, status, **members):
         with self.changed:
+            if "result" in members:
+                self.size = len(json.dumps(members["result"]))
             self.state.update(members, status=status, lastUpdatedAt=now())
 
     def describe(self):
         with self.changed:
             asked = {"inputRequests": dict(self.questions)} if self.questions else {}
+            self.was_read = self.is_over()
             return {**self.state, **asked}
 
     def hear_progress(self, done, total, message):
@@ -151,6 +182,9 @@ class Tasks:
         self.only = frozenset(only)
         self.ttl = ttl
         self.poll = poll
+        # Serialises the making and forgetting of tasks.
+        self.lock = threading.Lock()
+        # By id, the oldest first; guarded by `lock`, but a single look-up needs none.
         self.tasks = {}
         server.middleware(self.serve)
         server.method("tasks/get", extension=TASKS)(self.get)
@@ -161,37 +195,68 @@ class Tasks:
         """Answer a call of one of the tools with a task: this is the middleware."""
         if method != "tools/call" or params.get("name") not in self.tools:
             return call_next()
-        self.forget_old()
         # "This extension is not defined" in a revision with sessions.
         is_modern = ctx.protocol_version >= "2026"
         knows = is_modern and TASKS in ctx.client_capabilities.get("extensions", {})
-        at_work = sum(
-            task.state["status"] not in OVER for task in list(self.tasks.values())
-        )
-        if knows and len(self.tasks) < MAX_TASKS and at_work < MAX_AT_WORK:
-            task = Task(principal(ctx.auth), self.ttl, self.poll)
-            # "MUST NOT return CreateTaskResult until the task is durably created"
-            self.tasks[task.state["taskId"]] = task
-            answer = {"resultType": "task", **task.describe()}
-            task.begin(ctx, call_next)
-            return answer
-        if params["name"] in self.only:
+        is_only = params["name"] in self.only
+        if not knows and is_only:
             needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MissingCapability("Missing required client capability", needed)
-        return call_next()
+        task = self.make(owner_of(ctx)) if knows else None
+        if task is None and is_only:
+            raise InternalError(f"{params['name']}: busy, try again later")
+        if task is None:
+            return call_next()
+        answer = {"resultType": "task", **task.describe()}
+        try:
+            task.begin(ctx, call_next)
+        except BaseException:
+            self.tasks.pop(task.state["taskId"], None)
+            raise
+        return answer
+
+    def make(self, owner):
+        """Return a new task, or None if too many are at work."""
+        with self.lock:
+            self.forget_old()
+            at_work = [each for each in self.tasks.values() if not each.is_over()]
+            own = sum(each.owner == owner for each in at_work)
+            if own >= MAX_AT_WORK or len(at_work) >= MAX_ALL_AT_WORK:
+                return None
+            task = Task(owner, self.ttl, self.poll)
+            # "MUST NOT return CreateTaskResult until the task is durably created"
+            self.tasks[task.state["taskId"]] = task
+            return task
 
     def forget_old(self):
-        """Drop the tasks whose time is over, and their work."""
+        """Drop the tasks whose time is over, with their work; and of those that are
+        over, what is too much. The caller holds the lock."""
         for key, task in list(self.tasks.items()):
             if time.monotonic() > task.until:
-                self.tasks.pop(key, None)
+                del self.tasks[key]
                 task.cancel()
+        by_owner = {}
+        for task in self.tasks.values():
+            if task.is_over():
+                by_owner.setdefault(task.owner, []).append(task)
+        for kept in by_owner.values():
+            # What goes first stands last.
+            kept.sort(key=lambda task: (task.was_read, -task.until))
+            size = sum(task.size for task in kept)
+            while len(kept) > MAX_KEPT or (size > MAX_BYTES and len(kept) > 1):
+                task = kept.pop()
+                size -= task.size
+                del self.tasks[task.state["taskId"]]
+        while sum(map(len, by_owner.values())) > MAX_ALL_KEPT:
+            task = max(by_owner.values(), key=len).pop()
+            del self.tasks[task.state["taskId"]]
 
     def find(self, ctx, params):
         """Return the caller's task. Raises InvalidParams."""
-        self.forget_old()
+        with self.lock:
+            self.forget_old()
         task = self.tasks.get(str(params.get("taskId")))
-        if task is None or task.owner != principal(ctx.auth):
+        if task is None or task.owner != owner_of(ctx):
             raise InvalidParams(f"Unknown task: {params.get('taskId')}")
         return task
 
@@ -241,7 +306,8 @@ def follow_task(client, task, on_task=None, check=lambda: None):
     answered = set()
     try:
         while task.get("status") not in OVER:
-            until = time.monotonic() + task.get("pollIntervalMs", 0) / 1000
+            pause = min(task.get("pollIntervalMs", 0) / 1000, MAX_PAUSE)
+            until = time.monotonic() + pause
             check()
             while time.monotonic() < until:
                 time.sleep(min(STEP, max(0.0, until - time.monotonic())))
@@ -250,6 +316,8 @@ def follow_task(client, task, on_task=None, check=lambda: None):
             if on_task is not None:
                 on_task(task)
             questions = task.get("inputRequests", {})
+            # A key that comes back later is another question's.
+            answered.intersection_update(questions)
             # "SHOULD deduplicate inputRequests keys across consecutive polls"
             answers = {
                 key: client.answer(questions[key]["method"], questions[key]["params"])
@@ -287,6 +355,8 @@ def build_server(poll=0.2):
     @server.tool
     def bake(loaves: int, ctx: Context) -> str:
         """Bake some loaves, which takes a while."""
+        if not 1 <= loaves <= 100:
+            raise ToolError("loaves: expected 1 to 100")
         form = {"type": "object", "properties": {"flour": {"type": "string"}}}
         flour = ctx.elicit("Which flour?", form)["content"]["flour"]
         for n in range(1, loaves + 1):

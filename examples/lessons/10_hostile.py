@@ -51,14 +51,14 @@ def call(name, arguments):
     ).encode()
 
 
-digits = '{"pattern": "x", "limit": 1%s}' % ("0" * 9000)
+digits = '{"text": "x", "limit": 1%s}' % ("0" * 9000)
 cursor = f'{{"cursor": "../../etc/passwd", "_meta": {META}}}'
 list_page = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {cursor}}}'
 
 send("No UTF-8", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}')
 send("A hundred thousand arrays within each other", b"[" * 100_000)
 send("Small on the wire, large in memory", b"[" + b"[]," * 2_000_000 + b"[]]")
-send("A number that is none", call("search", '{"pattern": "x", "limit": NaN}'))
+send("A number that is none", call("search", '{"text": "x", "limit": NaN}'))
 send("A number of thousands of digits", call("search", digits))
 send(
     "A name that a terminal would obey, if somebody printed it",
@@ -68,7 +68,7 @@ send("Arguments of another shape", call("search", '[1, {"2": 3}]'))
 send("A cursor that nobody gave", list_page.encode())
 
 print("\nAnd after all that, an honest question is answered.")
-send("A good call", call("search", '{"pattern": "^def text_files", "limit": 1}'))
+send("A good call", call("search", '{"text": "def text_files", "limit": 1}'))
 child.stdin.close()
 print("\nThe server left with exit code", child.wait())
 
