@@ -382,6 +382,7 @@ if __name__ == "__main__" or "--serve" in sys.argv:
     sys.exit()
 
 # What the server above does without.
+import __future__  # noqa: E402
 import _thread  # noqa: E402
 import ast  # noqa: E402
 import asyncio  # noqa: E402
@@ -3609,7 +3610,10 @@ class SteppedModule:
 
     def execute(self, tree, names):
         self.points.visit(tree)
-        code = compile(ast.fix_missing_locations(tree), mcp_lite.__file__, "exec")
+        ast.fix_missing_locations(tree)
+        # A single function must not evaluate its hints, either.
+        lazily = __future__.annotations.compiler_flag
+        code = compile(tree, mcp_lite.__file__, "exec", flags=lazily)
         exec(code, vars(self.module), names)
 
     def find(self, name, *given):
