@@ -10,6 +10,8 @@ uses:
     TestProtocol                        5 Protocol
     TestThreads                         6 Threads
     TestSeams                           7 Connection: a transport of one's own
+    TestLifetimes                       6 Threads: each thing has one owner, who ends it
+    TestSchedules                       6 Threads: what holds whichever thread runs when
     TestSchema                          8 JSON Schema
     TestSignatures, TestEveryday        9 Content, 10 Functions
     TestServerInProcess, TestExtending 11 Questions, 12 Context, 14 Server
@@ -380,9 +382,12 @@ if __name__ == "__main__" or "--serve" in sys.argv:
     sys.exit()
 
 # What the server above does without.
+import __future__  # noqa: E402
+import _thread  # noqa: E402
 import ast  # noqa: E402
 import asyncio  # noqa: E402
 import base64  # noqa: E402
+import builtins  # noqa: E402
 import collections  # noqa: E402
 import concurrent.futures  # noqa: E402
 import contextlib  # noqa: E402
@@ -400,7 +405,9 @@ import inspect  # noqa: E402
 import io  # noqa: E402
 import itertools  # noqa: E402
 import json  # noqa: E402
+import linecache  # noqa: E402
 import logging  # noqa: E402
+import math  # noqa: E402
 import pathlib  # noqa: E402
 import pickle  # noqa: E402
 import queue  # noqa: E402
@@ -3072,6 +3079,2198 @@ class TestLifetimes:
         env = {"PYTHONPATH": HERE, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
         with Client(str(script), env=env, stderr=None, timeout=SECONDS) as client:
             assert client.call("build") == "done"
+
+
+# Schedules: the machine, the scenarios, the tests
+#
+# Threads that interleave by luck are tested by luck. Here they interleave by plan:
+# SteppedModule executes a private mcp_lite whose locks, queues, events, threads and
+# time are controlled, and whose accesses to shared attributes are points at which
+# another thread may go on. An Exploration runs a scenario, a small program on parts of
+# it, by many schedules, the same ones each time.
+
+
+class Stop(BaseException):
+    """Unwinds the threads of a run that is over."""
+
+
+class Scheduler:
+    """Runs a scenario by one schedule: its threads are real, but one at a time runs.
+
+    A thread may hand over at a *point*: before each operation on a lock, queue, event
+    or thread, and before each access to an attribute that several threads share. A
+    schedule says at which points another thread goes on: {step: which}; without it, a
+    thread runs for as long as it can.
+
+    Time is virtual. A wait with a time-out ends by it only if nothing else can run,
+    which is a fault, since a wake-up was lost. But time-outs of at most `eager` seconds
+    are ticks: each may end at any point.
+    """
+
+    MOST_STEPS = 20_000
+    # Between two runs, nothing is a point.
+    is_over = True
+    shared = frozenset()
+    count = 0
+
+    def run(self, job, choose, places=None, shared=None, log=None):
+        """Call job() on a controlled thread, until all threads have ended. Returns
+        the fault, or None.
+
+        choose: choose(threads, able) returns the index of the next thread; the first
+            `able` of them can run, those behind wait for a tick
+        places: the points at which a choice is made; None for all
+        shared: the places that several threads share; None if that is not yet known
+        log: a list, which gets the name of the thread, the place and the line of each
+            step
+        """
+        self.choose = choose
+        self.places = places
+        self.shared = shared
+        self.log = log
+        self.eager = job.eager
+        # By object and place: the threads that were there, and whether one changed it.
+        self.visits = {}
+        self.births = itertools.count()
+        self.now = 1000.0
+        self.count = 0
+        self.threads = []
+        self.fault = None
+        # Where the schedule deviated, and where it might have: (step, choices).
+        self.plan = {}
+        self.options = []
+        # By place, what came before what.
+        self.orders = {}
+        self.finished = threading.Semaphore(0)
+        self.is_over = False
+        self.current = SteppedThread(job, name="main")
+        self.current.begin()
+        self.current.baton.release()
+        if not self.finished.acquire(timeout=2 * SECONDS):
+            raise RuntimeError(f"{self.current.name} waits for something real")
+        return self.fault
+
+    def step(self, place, thing=None, ready=None, seconds=math.inf, is_change=True):
+        """Let others run, and wait until ready(), or for `seconds`."""
+        if self.is_over:
+            raise Stop
+        thread = self.current
+        self.count += 1
+        if self.count > self.MOST_STEPS:
+            self.end("it goes on for ever")
+            raise Stop
+        if self.shared is None and thing is not None:
+            # This keeps the thing, so that no other one gets its address.
+            visit = self.visits.setdefault((id(thing), place), [set(), False, thing])
+            visit[0].add(thread.number)
+            visit[1] |= is_change
+        is_point = self.places is None or place in self.places or thing is None
+        if is_point or not (ready is None or ready()):
+            thread.place = place
+            thread.ready = ready
+            thread.until = self.now + seconds
+            self.hand_over(thread)
+            if self.is_over:
+                raise Stop
+            thread.ready = None
+            thread.until = math.inf
+            if self.log is not None:
+                self.log.append((thread.name, place, self.line()))
+        if self.shared is None or place in self.shared:
+            self.orders[place] = hash((self.orders.get(place), thread.number))
+
+    def hand_over(self, thread):
+        """Choose who runs next. Returns False if no thread can."""
+        order = sorted(self.threads, key=lambda t: (t.number - thread.number) % 10_000)
+        able = [t for t in order if t.ready is None or t.ready()]
+        late = [t for t in order if t not in able and t.until < math.inf]
+        late.sort(key=lambda t: t.until)
+        choices = able + [t for t in late if t.until <= self.now + self.eager]
+        if not choices:
+            what = "only a time-out made progress" if late else "nothing can run"
+            where = [f"{t.name} at {t.place}" for t in late or order]
+            self.end(f"{what}: {', '.join(where)}")
+            return False
+        index = 0
+        if len(choices) > 1:
+            index = min(self.choose(choices, len(able)), len(choices) - 1)
+            self.options.append((self.count, len(choices)))
+        if index > 0:
+            self.plan[self.count] = index
+        self.current = choices[index]
+        if index >= len(able):
+            self.now = max(self.now, self.current.until)
+        if self.current is not thread:
+            stays = thread in self.threads
+            self.current.baton.release()
+            if stays:
+                thread.baton.acquire()
+        return True
+
+    def leave(self, thread):
+        """Hand over at the end of a thread."""
+        self.threads.remove(thread)
+        if not self.threads:
+            self.is_over = True
+            self.finished.release()
+        elif self.is_over or not self.hand_over(thread):
+            self.current = self.threads[0]
+            self.current.baton.release()
+
+    def end(self, fault):
+        """End the run: all threads are unwound."""
+        if not self.is_over:
+            self.fault = fault
+        self.is_over = True
+
+    def line(self):
+        """Return the function and the line of mcp_lite that takes this step."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != mcp_lite.__file__:
+            frame = frame.f_back
+        return f"{frame.f_code.co_name}:{frame.f_lineno}" if frame else ""
+
+
+STEPS = Scheduler()
+
+
+class Stepped:
+    """A thing with points. Its place is the name that it got where it was made."""
+
+    def __init__(self):
+        frame = sys._getframe(1)
+        while frame.f_locals.get("self") is self:
+            frame = frame.f_back
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        name = re.match(r"\s*(self\.)?(\w+)[^=(]*=", line)
+        owner = type(frame.f_locals["self"] if name and name[1] else self)
+        self.place = f"{owner.__name__}.{name[2] if name else frame.f_lineno}"
+
+    def step(self, ready=None, seconds=None):
+        STEPS.step(self.place, self, ready, math.inf if seconds is None else seconds)
+
+
+class SteppedLock(Stepped):
+    """threading.Lock()"""
+
+    is_held = False
+
+    def acquire(self, blocking=True, timeout=-1):
+        ready = (lambda: not self.is_held) if blocking else None
+        self.step(ready, timeout if timeout >= 0 else None)
+        if self.is_held:
+            return False
+        self.is_held = True
+        return True
+
+    def release(self, *exc_info):
+        self.step()
+        assert self.is_held, "released twice"
+        self.is_held = False
+
+    __enter__ = acquire
+    __exit__ = release
+
+
+class SteppedCondition(Stepped):
+    """threading.Condition(lock)"""
+
+    def __init__(self, lock):
+        super().__init__()
+        self.lock = lock
+        self.waiters = []
+
+    def wait(self, timeout=None):
+        notices = []
+        self.waiters.append(notices)
+        self.lock.release()
+        self.step(lambda: notices, timeout)
+        self.lock.acquire()
+        return bool(notices)
+
+    def wait_for(self, predicate, timeout=None):
+        while not predicate():
+            if not self.wait(timeout):
+                return predicate()
+        return True
+
+    def notify_all(self):
+        assert self.lock.is_held
+        self.step()
+        for notices in self.waiters:
+            notices.append(1)
+        self.waiters = []
+
+
+class SteppedQueue(Stepped):
+    """queue.SimpleQueue()"""
+
+    def __init__(self):
+        super().__init__()
+        self.items = collections.deque()
+
+    def put(self, item):
+        self.step()
+        self.items.append(item)
+
+    def get(self, block=True, timeout=None):
+        self.step((lambda: self.items) if block else None, timeout)
+        if not self.items:
+            raise queue.Empty
+        return self.items.popleft()
+
+    def get_nowait(self):
+        return self.get(False)
+
+    def qsize(self):
+        self.step()
+        return len(self.items)
+
+    def empty(self):
+        return self.qsize() == 0
+
+
+class SteppedEvent(Stepped):
+    """threading.Event()"""
+
+    flag = False
+
+    def set(self):
+        self.step()
+        self.flag = True
+
+    def clear(self):
+        self.step()
+        self.flag = False
+
+    def is_set(self):
+        self.step()
+        return self.flag
+
+    def wait(self, timeout=None):
+        self.step(lambda: self.flag, timeout)
+        return self.flag
+
+
+class SteppedThread(Stepped):
+    """threading.Thread()"""
+
+    ready = None
+    until = math.inf
+    is_done = False
+    # See Priorities.
+    priority = None
+
+    def __init__(self, target=None, args=(), name="thread", daemon=True):
+        super().__init__()
+        self.job = functools.partial(target, *args)
+        # The place of `step` in the creator; `place` is where this thread is.
+        self.site = self.place
+        self.number = next(STEPS.births)
+        self.name = f"{self.number} {name}"
+        self.baton = threading.Lock()
+        self.baton.acquire()
+
+    def __hash__(self):
+        # The order of a set of threads must not depend on their addresses.
+        return self.number
+
+    def begin(self):
+        STEPS.threads.append(self)
+        _thread.start_new_thread(self.main, ())
+
+    def start(self):
+        STEPS.step(self.site, self)
+        self.begin()
+
+    def main(self):
+        self.baton.acquire()
+        try:
+            if not STEPS.is_over:
+                self.job()
+        except (Stop, SystemExit):
+            pass
+        except BaseException as error:
+            STEPS.end(f"{self.name}: {type(error).__name__}: {error}")
+        self.is_done = True
+        STEPS.leave(self)
+
+    def join(self, timeout=None):
+        seconds = math.inf if timeout is None else timeout
+        STEPS.step(self.site, self, lambda: self.is_done, seconds)
+
+    def is_alive(self):
+        STEPS.step(self.site, self)
+        return not self.is_done
+
+
+class SteppedTimer(SteppedThread):
+    """threading.Timer()"""
+
+    def __init__(self, seconds, job, args=()):
+        over = SteppedEvent()
+        super().__init__(lambda: over.wait(seconds) or job(*args), (), "timer")
+        self.cancel = over.set
+
+
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """A real event loop, whose wait for something to do is a controlled one."""
+
+    def __init__(self):
+        super().__init__()
+        self._bell = SteppedQueue()
+        select = self._selector.select
+
+        def wait(seconds):
+            with contextlib.suppress(queue.Empty):
+                self._bell.get(seconds != 0, seconds)
+            return select(0)
+
+        self._selector.select = wait
+
+    def time(self):
+        return STEPS.now
+
+    def _write_to_self(self):
+        super()._write_to_self()
+        self._bell.put(None)
+
+
+def run_stepped_loop(main):
+    """asyncio.run()"""
+    loop = SteppedLoop()
+    # A task's SystemExit is part of a scenario.
+    loop.set_exception_handler(mcp_lite.do_nothing)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        if not STEPS.is_over:
+            asyncio.runners._cancel_all_tasks(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            STEPS.step("the loop closes")
+        loop.close()
+
+
+class SteppedFuture(SteppedEvent):
+    """asyncio.run_coroutine_threadsafe()"""
+
+    def __init__(self, coroutine, loop):
+        super().__init__()
+        self.future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        self.future.add_done_callback(lambda future: self.set())
+        self.cancel = self.future.cancel
+
+    def result(self):
+        self.wait()
+        return self.future.result()
+
+
+class SteppedProperty(functools.partial):
+    """functools.cached_property, which has a lock of its own up to Python 3.11."""
+
+    def __get__(self, obj, owner=None):
+        return obj.__dict__.setdefault(self.func.__name__, self(obj))
+
+
+def changed(module, **others):
+    """Return a stand-in for a module, with other things under some of its names."""
+    return types.SimpleNamespace(**{**vars(module), **others})
+
+
+STEPPED_MODULES = {
+    # What is not here has no stand-in yet: to use it fails at once.
+    "threading": types.SimpleNamespace(
+        Condition=SteppedCondition,
+        Event=SteppedEvent,
+        Lock=SteppedLock,
+        Thread=SteppedThread,
+        Timer=SteppedTimer,
+        TIMEOUT_MAX=threading.TIMEOUT_MAX,
+        current_thread=lambda: STEPS.current,
+        get_ident=lambda: STEPS.current.number,
+        main_thread=threading.main_thread,
+    ),
+    "queue": types.SimpleNamespace(Empty=queue.Empty, SimpleQueue=SteppedQueue),
+    "time": changed(
+        time,
+        monotonic=lambda: STEPS.now,
+        time=lambda: STEPS.now,
+        sleep=lambda seconds: STEPS.step("sleep", None, lambda: False, seconds),
+    ),
+    "asyncio": changed(
+        asyncio,
+        run=run_stepped_loop,
+        run_coroutine_threadsafe=SteppedFuture,
+    ),
+    "functools": changed(functools, cached_property=SteppedProperty),
+}
+
+
+class Points(ast.NodeTransformer):
+    """Makes `__see__(x, "name", is_change).name` of `x.name`, for the names that are
+    changed elsewhere than in __init__."""
+
+    MUTATORS = set(
+        """add append clear discard extend pop popitem popleft remove setdefault
+        update""".split()
+    )
+    # Local names of containers that threads share.
+    LOCALS = {"jobs"}
+
+    def __init__(self, tree):
+        # Each name, and whether what it names is changed in place.
+        self.names = {}
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef) and function.name != "__init__":
+                for node in ast.walk(function):
+                    self.note(node)
+
+    def note(self, node):
+        """Note the name of an attribute that this node changes."""
+        inner = None
+        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+            if isinstance(node, ast.Attribute):
+                self.names.setdefault(node.attr, False)
+            elif isinstance(node, ast.Subscript):
+                inner = node.value
+        elif isinstance(node, ast.Call):
+            is_mutator = getattr(node.func, "attr", "") in self.MUTATORS
+            inner = node.func.value if is_mutator else None
+        if isinstance(inner, ast.Attribute):
+            self.names[inner.attr] = True
+
+    def seen(self, value, name, is_change):
+        given = [value, ast.Constant(name), ast.Constant(is_change)]
+        call = ast.Call(ast.Name("__see__", ast.Load()), given, [])
+        return ast.copy_location(call, value)
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        if node.attr in self.names:
+            is_change = self.names[node.attr] or not isinstance(node.ctx, ast.Load)
+            node.value = self.seen(node.value, node.attr, is_change)
+        return node
+
+    def visit_Name(self, node):
+        if node.id in self.LOCALS and isinstance(node.ctx, ast.Load):
+            return self.seen(node, node.id, True)
+        return node
+
+    def visit_AugAssign(self, node):
+        target = node.target
+        if not isinstance(target, ast.Attribute):
+            return self.generic_visit(node)
+        # To read and to write are two steps.
+        read = ast.Attribute(target.value, target.attr, ast.Load())
+        value = ast.BinOp(read, node.op, node.value)
+        return self.visit(ast.copy_location(ast.Assign([target], value), node))
+
+
+def see(thing, name, is_change):
+    """A point: `thing.name` is about to be read, or changed."""
+    if STEPS.shared is None or name in STEPS.shared:
+        if not STEPS.is_over:
+            STEPS.step(name, thing, is_change=is_change)
+    else:
+        # Most accesses are to what one thread uses alone.
+        STEPS.count += 1
+    return thing
+
+
+class SteppedModule:
+    """A private mcp_lite whose threads, locks, queues, events and time are the above;
+    nothing outside it changes."""
+
+    def __init__(self):
+        path = mcp_lite.__file__
+        self.text = pathlib.Path(path).read_text("utf-8")
+        self.tree = ast.parse(self.text, path)
+        # Where each function, and each method, stands: its first line, and its last.
+        self.spans = {}
+        for node in self.tree.body:
+            members = node.body if isinstance(node, ast.ClassDef) else [node]
+            group = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+            for each in members:
+                if isinstance(each, ast.FunctionDef):
+                    self.spans[group + each.name] = (each.lineno - 1, each.end_lineno)
+        self.points = Points(self.tree)
+        self.module = types.ModuleType("mcp_lite")
+        names = self.module.__dict__
+        names["__builtins__"] = {**vars(builtins), "__import__": self.find}
+        names["__see__"] = see
+        names["__file__"] = path
+        self.execute(self.tree, names)
+        self.module.log_line = self.log_line
+        # The end of a slice of a wait is no time-out.
+        self.module.WAIT_SLICE = math.inf
+        # The order of a set of connections must not depend on their addresses.
+        self.module.Connection.__hash__ = lambda connection: vars(
+            connection
+        ).setdefault("#", next(STEPS.births))
+
+    def execute(self, tree, names):
+        self.points.visit(tree)
+        ast.fix_missing_locations(tree)
+        # A single function must not evaluate its hints, either.
+        lazily = __future__.annotations.compiler_flag
+        code = compile(tree, mcp_lite.__file__, "exec", flags=lazily)
+        exec(code, vars(self.module), names)
+
+    def find(self, name, *given):
+        return STEPPED_MODULES.get(name) or __import__(name, *given)
+
+    def log_line(self, level, text, error=None, logger=""):
+        if level >= logging.ERROR:
+            STEPS.end(f"logged by {STEPS.current.name}: {text}: {error!r}")
+
+    @contextlib.contextmanager
+    def mutated(self, name, old, new):
+        """Within the block, in the function or method of this name, the text `old` is
+        `new`."""
+        first, end = self.spans[name]
+        text = "".join(self.text.splitlines(True)[first:end])
+        assert old in text, f"{name} has no {old!r} any more: adapt the mutant"
+        text = textwrap.dedent(text.replace(old, new, 1))
+        # It keeps its lines, as things are named after those that make them.
+        tree = ast.parse("\n" * first + text, mcp_lite.__file__)
+        group, _, name = name.rpartition(".")
+        owner = getattr(self.module, group) if group else self.module
+        before = vars(owner)[name]
+        # super() wants the name __class__ around a method.
+        around = ast.parse("def make(__class__):\n    pass").body[0]
+        around.body = [*tree.body, ast.Return(ast.Name(name, ast.Load()))]
+        tree.body = [around]
+        names = {}
+        self.execute(tree, names)
+        setattr(owner, name, names["make"](owner))
+        try:
+            yield
+        finally:
+            setattr(owner, name, before)
+
+
+class Priorities:
+    """Chooses by random priorities, which change at `changes` - 1 random points (a
+    schedule of PCT: Burckhardt and others, 2010)."""
+
+    def __init__(self, seed, changes, length):
+        self.random = random.Random(seed)
+        self.changes = {self.random.randrange(length) for _ in range(changes - 1)}
+        self.calls = itertools.count()
+        self.low = itertools.count(-1, -1)
+
+    def __call__(self, choices, able):
+        for thread in choices:
+            if thread.priority is None:
+                thread.priority = self.random.random()
+        if next(self.calls) in self.changes:
+            choices[0].priority = next(self.low)
+        best = max(range(len(choices)), key=lambda n: choices[n].priority)
+        if best >= able:
+            # A tick that always wins would leave no time for others.
+            choices[best].priority = next(self.low)
+        return best
+
+
+def by_plan(plan):
+    """Choose as a schedule says, and else go on."""
+    return lambda choices, able: plan.get(STEPS.count, 0)
+
+
+class Exploration:
+    """Runs a scenario by `most` schedules, the same ones each time, or until it fails:
+    the default; then those with one deviation from it, and with two, in random order;
+    and for the last part, random priorities.
+
+    `fault` is what was found, and `plan` its schedule; `runs` how many there were, and
+    `orders` which different ones.
+    """
+
+    SYSTEMATIC = 0.6
+
+    def __init__(self, scenario, most):
+        self.scenario = scenario
+        self.most = most
+        self.runs = 0
+        self.orders = set()
+        self.fault = None
+        self.plan = {}
+        self.shared = set()
+        self.find_shared()
+        self.deviate()
+        for seed in itertools.count(100):
+            if self.is_over(1.0):
+                break
+            chooser = Priorities(seed, 2 + seed % 3, self.points + 2)
+            self.take(chooser, self.shared, self.shared)
+
+    def take(self, *given):
+        self.fault = STEPS.run(self.scenario, *given)
+        self.plan = STEPS.plan
+        self.runs += 1
+        self.orders.add(hash(frozenset(STEPS.orders.items())))
+
+    def is_over(self, part):
+        return self.fault is not None or self.runs >= self.most * part
+
+    def find_shared(self):
+        """Which places do threads share? A few schedules show it."""
+        for seed in range(-1, 8):
+            if not self.is_over(self.SYSTEMATIC):
+                self.take(by_plan({}) if seed < 0 else Priorities(seed, 3, 300))
+                for (_, place), (threads, is_changed, _) in STEPS.visits.items():
+                    if len(threads) > 1 and is_changed:
+                        self.shared.add(place)
+
+    def deviate(self):
+        """Try the default schedule, then one deviation from it, then two."""
+        places = self.shared & (self.scenario.focus or self.shared)
+        shuffle = random.Random(1).shuffle
+        level = [{}]
+        for count in range(3):
+            further = []
+            shuffle(level)
+            while level and not self.is_over(self.SYSTEMATIC):
+                plan = level.pop()
+                self.take(by_plan(plan), places, self.shared)
+                if count == 0:
+                    self.points = len(STEPS.options)
+                if count == 2:
+                    continue
+                further += [
+                    {**plan, step: index}
+                    for step, choices in STEPS.options
+                    if step > max(plan, default=0)
+                    for index in range(1, choices)
+                ]
+            level = further
+
+    def explain(self):
+        """Return the fault, and the shortest schedule found for it with its steps: for
+        each stretch of one thread, the last of them."""
+        plan = self.plan
+        for step in sorted(plan, reverse=True):
+            less = {each: index for each, index in plan.items() if each != step}
+            if STEPS.run(self.scenario, by_plan(less)):
+                plan = less
+        log = []
+        fault = STEPS.run(self.scenario, by_plan(plan), log=log)
+        lines = [f"{fault}; the schedule {plan}:"]
+        for name, stretch in itertools.groupby(log, lambda entry: entry[0]):
+            steps = [f"{place} in {line}" for _, place, line in stretch]
+            lines.append(f"    {name}: " + ", ".join(steps[-3:]))
+        return "\n".join(lines)
+
+
+SCHEDULES = {}
+# How many times as many schedules: 1 for each commit, 100 for a night.
+SCHEDULES_FACTOR = int(os.environ.get("MCP_LITE_SCHEDULES", "1"))
+
+
+def scenario(most, mutants=(), eager=0.0, focus=frozenset(), fault=None):
+    """Register a scenario: a function of a SteppedModule's module, which starts threads
+    and asserts what must hold however they run.
+
+    most: how many schedules are tried
+    mutants: (method, old text, new text): with this change, the scenario fails
+    eager, focus: see Scheduler; systematic schedules deviate only at these places
+    fault: what is wrong with mcp_lite today
+    """
+
+    def register(fn):
+        def for_module(module):
+            job = functools.partial(fn, module)
+            job.eager = eager
+            job.focus = set(focus)
+            return job
+
+        SCHEDULES[fn.__name__] = for_module, most, mutants, fault
+        return fn
+
+    return register
+
+
+def stepping(fn, *args):
+    """Start a controlled thread."""
+    thread = SteppedThread(fn, args, fn.__name__)
+    thread.start()
+    return thread
+
+
+def lines_of(*messages):
+    return b"".join(json.dumps(each).encode() + b"\n" for each in messages)
+
+
+def cancellation(id):
+    return notice("cancelled", {"requestId": id})
+
+
+# This one is answered.
+CANCEL_REQUEST = {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}
+
+
+def changes_wanted(id):
+    """A modern subscription to the list of tools."""
+    wanted = {"notifications": {"toolsListChanged": True}}
+    return request("subscriptions/listen", modern(**wanted), id)
+
+
+def ids_of(messages):
+    """The ids of the answers among these messages."""
+    return sorted(each["id"] for each in messages if each and "method" not in each)
+
+
+class SteppedPipe:
+    """A stream of bytes between threads; b"" is its end."""
+
+    def __init__(self):
+        self.queue = SteppedQueue()
+        self.data = b""
+        self.is_broken = False
+
+    def write(self, data):
+        if self.is_broken:
+            raise BrokenPipeError("gone")
+        self.queue.put(bytes(data))
+
+    def send(self, *messages):
+        """Write messages, which a reader gets at once."""
+        self.write(lines_of(*messages))
+
+    def flush(self):
+        pass
+
+    def close(self):
+        self.queue.put(b"")
+
+    def read1(self, size):
+        return self.queue.get()
+
+    read = read1
+
+    def message(self):
+        """Return the next message; None at the end."""
+        while b"\n" not in self.data:
+            more = self.queue.get()
+            if not more:
+                return None
+            self.data += more
+        line, _, self.data = self.data.partition(b"\n")
+        return json.loads(line)
+
+    def rest(self):
+        """Return all that was written and not read."""
+        data = self.data + b"".join(self.queue.items)
+        self.queue.items.clear()
+        self.data = b""
+        return [json.loads(each) for each in data.splitlines()]
+
+
+def kept_wire(m):
+    """A Transport that keeps the messages that are written."""
+    transport = m.Transport()
+    transport.sent = []
+
+    def write(data):
+        STEPS.step("write")
+        transport.sent += [json.loads(each) for each in data.splitlines()]
+
+    transport.write = write
+    return transport
+
+
+def doing(m, **jobs):
+    """An Endpoint whose tools do these jobs(connection, request), and are answered."""
+    endpoint = m.Endpoint()
+    endpoint.may_block = True
+    endpoint.served = []
+
+    def serve_request(connection, request):
+        name = request.params["name"]
+        endpoint.served.append(request.id)
+        jobs.get(name, m.do_nothing)(connection, request)
+        connection.respond(request, m.result_message(request.id, {"name": name}))
+
+    endpoint.serve_request = serve_request
+    endpoint.lent_slot = lambda *ignored: contextlib.nullcontext()
+    return endpoint
+
+
+def conversation(m, transport, endpoint=None, role="server", version=""):
+    """A Connection over a Transport."""
+    protocol = m.Protocol(role, lambda: {"tools": {}})
+    protocol.version = version
+    outbox = m.LineOutbox(transport)
+    pool = m.Workers("mcp-worker", 2)
+    endpoint = endpoint or m.Endpoint()
+    return m.Connection(protocol, endpoint, outbox, pool, transport=transport)
+
+
+def over(m):
+    return m.ConnectionClosed("over")
+
+
+class SteppedStdio:
+    """A server on two pipes, as Server.serve() makes it."""
+
+    def __init__(self, m, **jobs):
+        self.asked = SteppedPipe()
+        self.told = SteppedPipe()
+        transport = m.StreamTransport(self.asked, self.told)
+        self.connection = conversation(m, transport, doing(m, **jobs))
+        self.signals = m.Signals()
+        # Gets an item when the deputy begins to wait for a tick.
+        self.ticks = SteppedQueue()
+        wait = self.signals.wait
+
+        def wait_for(seconds=math.inf):
+            if seconds == m.Deputy.TICK:
+                self.ticks.put(None)
+            return wait(seconds)
+
+        self.signals.wait = wait_for
+        self.thread = stepping(self.serve, m)
+
+    def serve(self, m):
+        deputy = m.Deputy(self.connection, self.signals)
+        m.serve_stream(self.connection, self.signals, deputy.wait)
+        self.connection.close(over(m))
+        self.told.close()
+
+    def end(self):
+        """End the input. Returns the messages that were not read."""
+        self.asked.close()
+        self.thread.join()
+        return self.told.rest()
+
+
+# 6 Threads
+@scenario(
+    100,
+    [
+        ("Workers.submit", "with self._lock:", "if True:"),
+        ("Workers.close", "with self._lock:", "if True:"),
+    ],
+)
+def jobs_are_done_before_a_pool_is_closed(m):
+    pool = m.Workers("w", 2)
+    done = []
+    taken = []
+
+    def submit(name):
+        if pool.submit(functools.partial(done.append, name)):
+            taken.append(name)
+
+    threads = [stepping(submit, each) for each in "ab"]
+    assert pool.close(100.0)
+    assert pool.close(100.0)
+    at_close = sorted(done)
+    for each in threads:
+        each.join()
+    assert at_close == sorted(taken) == sorted(done)
+
+
+@scenario(60, [("Workers._run", "with self._lock:", "if True:")], eager=1.0)
+def no_job_waits_while_a_thread_may_be_started(m):
+    pool = m.Workers("w", 3)
+    gate = SteppedEvent()
+    for job in (m.do_nothing, gate.wait, gate.wait, gate.set):
+        assert pool.submit(job)
+    # Afterwards it is idle.
+    while not pool.join_if_idle():
+        STEPS.step("tick", None, lambda: False, 1.0)
+    pool.leave()
+    assert pool.close(100.0)
+
+
+@scenario(
+    100,
+    [
+        ("Workers.close", "self._guest or", "None or"),
+        ("Workers.join_if_idle", "self.is_closed or", ""),
+        ("Workers.join_if_idle", "with self._lock:", "if True:"),
+    ],
+)
+def a_guest_of_a_pool_ends_before_it_is_closed(m):
+    pool = m.Workers("w", 1)
+    state = []
+
+    def job():
+        assert not state, "a job begins after close()"
+        STEPS.step("job")
+        assert not state, "a job goes on after close()"
+
+    def visit():
+        if pool.join_if_idle():
+            pool.do(job)
+            pool.leave()
+
+    thread = stepping(visit)
+    assert pool.close(100.0)
+    state.append("closed")
+    thread.join()
+
+
+@scenario(100, [("Workers._grow", "and not self.is_closed", "")])
+def a_thread_is_lent_while_a_pool_closes(m):
+    pool = m.Workers("w", 1)
+
+    def lend():
+        with pool.lent():
+            STEPS.step("lent")
+
+    pool.submit(lend)
+    pool.submit(m.do_nothing)
+    assert pool.close(100.0)
+    assert not pool.submit(m.do_nothing)
+
+
+@scenario(100, [("Inbox.get", "self.close()", "pass")])
+def an_inbox_overflows_while_two_threads_take(m):
+    inbox = m.Inbox("test")
+    taken = [[], []]
+
+    def take(mine):
+        while (item := inbox.get()) is not None:
+            mine.append(item)
+
+    threads = [stepping(take, each) for each in taken]
+    for n in range(1, 5):
+        inbox.put(n, m.MAX_QUEUED_BYTES // 2)
+    inbox.close()
+    for each in threads:
+        each.join()
+    assert all(each == sorted(each) for each in taken), taken
+    both = taken[0] + taken[1]
+    assert len(set(both)) == len(both), taken
+
+
+@scenario(60, [("Inbox.put", "if item is None:", "if False:")])
+def an_inbox_ends_while_it_overflows(m):
+    inbox = m.Inbox("test")
+
+    def take():
+        while inbox.get() is not None:
+            pass
+
+    threads = [stepping(take), stepping(inbox.close)]
+    inbox.put("a", m.MAX_QUEUED_BYTES)
+    inbox.put("b", m.MAX_QUEUED_BYTES)
+    for each in threads:
+        each.join()
+
+
+# 7 Connection
+@scenario(
+    140,
+    [
+        ("Connection.send", "with self._lock:", "if True:"),
+        ("Connection.send", "if pending.id not in self.protocol.pending:", "if False:"),
+    ],
+    focus={"sent", "pending", "Connection._lock", "_lines"},
+)
+def a_request_is_cancelled_while_it_is_sent(m):
+    wire = kept_wire(m)
+    connection = conversation(m, wire, role="client", version=MODERN)
+    pending = m.PendingRequest(connection, "tools/call")
+
+    def send():
+        connection.request(pending, {"name": "a"})
+
+    thread = stepping(send)
+    was_open = pending.cancel("no")
+    thread.join()
+    # Else it was not registered yet, so it goes on.
+    assert was_open or pending.cancel("late")
+    with pytest.raises(m.Cancelled):
+        pending.result(100.0)
+    connection.finish(100.0)
+    methods = [each["method"] for each in wire.sent]
+    assert methods in ([], ["tools/call", "notifications/cancelled"]), methods
+    assert methods or was_open
+    assert not connection.protocol.pending
+
+
+@scenario(
+    80,
+    [
+        ("Connection.register", "with self._lock:", "if True:"),
+        ("Connection.resolve", "if pending is not None:", "if False:"),
+    ],
+    focus={"reason", "silence", "pending", "Connection._lock"},
+)
+def a_connection_closes_while_a_call_is_answered(m):
+    wire = kept_wire(m)
+    connection = conversation(m, wire, role="client", version=MODERN)
+    ends = []
+
+    def call():
+        pending = m.PendingRequest(
+            connection, "tools/call", on_done=lambda: ends.append(1)
+        )
+        with contextlib.suppress(m.ConnectionClosed):
+            connection.request(pending, {"name": "a"})
+            pending.result(100.0)
+
+    def reply():
+        connection.feed(lines_of({"jsonrpc": "2.0", "id": 1, "result": {}}))
+
+    threads = [stepping(call), stepping(reply)]
+    connection.close(over(m), 100.0)
+    for each in threads:
+        each.join()
+    assert len(ends) == 1, ends
+    assert not connection.protocol.pending
+
+
+@scenario(
+    60,
+    [("Connection.register", "or self.silence", "")],
+    focus={"reason", "silence", "pending", "Connection._lock"},
+)
+def the_input_ends_while_a_request_is_sent(m):
+    connection = conversation(m, kept_wire(m), role="client", version=MODERN)
+
+    def call():
+        pending = m.PendingRequest(connection, "tools/call")
+        with contextlib.suppress(m.ConnectionClosed):
+            connection.request(pending, {"name": "a"})
+            pending.result(100.0)
+
+    thread = stepping(call)
+    connection.input_ended()
+    thread.join()
+    connection.close(over(m), 100.0)
+    assert not connection.protocol.pending
+
+
+@scenario(
+    150,
+    [
+        ("Connection.send", "with self._lock:", "if True:"),
+        ("Connection.send", "if not self.is_in_flight(about):", "if False:"),
+    ],
+)
+def another_thread_answers_while_a_handler_notifies(m):
+    wire = kept_wire(m)
+    others = []
+
+    def notify(connection, request):
+        def answer():
+            result = m.result_message(request.id, {"n": 9})
+            connection.cancel_request(request, result)
+
+        others.append(stepping(answer))
+        for n in (1, 2):
+            connection.notify("notifications/message", {"n": n}, request)
+
+    connection = conversation(m, wire, doing(m, notify=notify))
+    connection.feed(lines_of(call_tool("notify")))
+    connection.workers.close(100.0)
+    for each in others:
+        each.join()
+    connection.finish(100.0)
+    assert ids_of(wire.sent) == [1], wire.sent
+    assert "id" in wire.sent[-1], wire.sent
+
+
+@scenario(
+    60,
+    [
+        ("Connection.respond", "with self._lock:", "if True:"),
+        ("Connection._serve_batch", "batch.end()", "pass"),
+    ],
+)
+def a_request_of_a_batch_is_cancelled(m):
+    wire = kept_wire(m)
+    connection = conversation(m, wire, doing(m), version="2025-03-26")
+    calls = [call_legacy("a", n) for n in (1, 2)]
+    connection.feed(json.dumps(calls).encode() + b"\n")
+    connection.feed(lines_of(CANCEL_REQUEST))
+    connection.finish(100.0)
+    [batch] = wire.sent
+    assert ids_of(batch) == [1, 2], batch
+    assert not connection.protocol.in_flight
+
+
+@scenario(40, [("Connection.lose", "self.cancel_pending(reason)", "pass")])
+def a_peer_is_gone_before_an_answer(m):
+    told = SteppedPipe()
+    told.is_broken = True
+    connection = conversation(m, m.StreamTransport(SteppedPipe(), told), doing(m))
+
+    def ask():
+        pending = m.PendingRequest(connection, "roots/list")
+        with contextlib.suppress(m.ConnectionClosed):
+            connection.request(pending, {})
+            pending.result(100.0)
+
+    thread = stepping(ask)
+    connection.feed(lines_of(call_tool("a", 1), call_tool("a", 2)))
+    thread.join()
+    connection.close(over(m), 100.0)
+    assert not connection.protocol.in_flight
+    assert not connection.protocol.pending
+
+
+# 12 Context
+@scenario(
+    120,
+    [("Context._add_callback", "if self._request.cancelled:", "if False:")],
+)
+def a_request_is_cancelled_before_its_handler_sleeps(m):
+    wire = kept_wire(m)
+
+    def nap(connection, request):
+        with contextlib.suppress(m.Cancelled):
+            m.Context(connection, request, None).sleep(1000.0)
+
+    connection = conversation(m, wire, doing(m, nap=nap))
+    connection.feed(lines_of(call_tool("nap")))
+    connection.feed(lines_of(cancellation(1)))
+    connection.close(over(m), 100.0)
+    assert wire.sent == []
+
+
+@scenario(60, [("PendingRequest.cancel", "if self.sent and", "if")])
+def a_request_is_cancelled_while_its_handler_asks(m):
+    wire = kept_wire(m)
+    ends = []
+
+    def ask(connection, request):
+        ctx = m.Context(connection, request, None)
+        try:
+            ends.append(ctx.roots())
+        except (m.Cancelled, m.ConnectionClosed):
+            ends.append("cancelled")
+
+    connection = conversation(m, wire, doing(m, ask=ask), version="2025-11-25")
+    connection.protocol.initialized = True
+    connection.protocol.peer_capabilities = {"roots": {}}
+    connection.feed(lines_of(call_legacy("ask")))
+    connection.feed(lines_of(cancellation(1)))
+    assert connection.workers.close(100.0)
+    connection.finish(100.0)
+    assert ends in ([], ["cancelled"])
+    assert not connection.protocol.pending
+    methods = [each.get("method") for each in wire.sent]
+    assert methods in ([], ["roots/list", "notifications/cancelled"]), methods
+
+
+@scenario(100, [("MainThread.__call__", "if self._closed:", "if False:")])
+def a_main_thread_closes_while_others_post(m):
+    main = m.MainThread()
+    called = []
+
+    def post():
+        for name in "ab":
+            main(lambda error=None, name=name: called.append(name))
+
+    def call():
+        try:
+            main.call(functools.partial(called.append, "c"))
+        except m.ConnectionClosed:
+            called.append("c")
+
+    threads = [stepping(post), stepping(call)]
+    main.run_pending()
+    main.run_pending()
+    main.close()
+    for each in threads:
+        each.join()
+    assert sorted(called) == ["a", "b", "c"], called
+
+
+@scenario(
+    300,
+    [("MainThread.run_pending", "if not self._jobs.empty():", "if False:")],
+    focus={"MainThread._jobs", "MainThread._running", "SteppedQueue.posts"},
+)
+def a_host_runs_what_is_posted(m):
+    posts = SteppedQueue()
+    main = m.MainThread(post=posts.put)
+    called = []
+
+    def post(name):
+        main(lambda error=None: (called.append(name), posts.put(m.do_nothing)))
+
+    threads = [stepping(post, each) for each in "ab"]
+    # Another loop of the host's runs for a moment.
+    threads.append(stepping(main.run_pending))
+    while len(called) < 2:
+        posts.get()()
+    for each in threads:
+        each.join()
+    assert sorted(called) == ["a", "b"]
+
+
+@scenario(
+    40,
+    [
+        ("EventLoop.run", "with self._lock:", "if True:"),
+        ("EventLoop.close", "self._running = None", "pass"),
+    ],
+)
+def first_coroutines_share_a_loop(m):
+    loop = m.EventLoop()
+    loops = []
+
+    async def work():
+        loops.append(asyncio.get_running_loop())
+
+    def run():
+        coroutine = work()
+        try:
+            loop.run(coroutine)
+        finally:
+            coroutine.close()
+
+    threads = [stepping(run), stepping(run)]
+    for each in threads:
+        each.join()
+    loop.close()
+    assert len(loops) == 2
+    assert len(set(loops)) == 1
+    run()
+    loop.close()
+
+
+# 13 stdio
+@scenario(
+    400,
+    [
+        ("LineOutbox._flush", "while self._lines and", "if self._lines and"),
+        ("LineOutbox.drain", "self._writer.submit(self._flush)", "pass"),
+        ("LineOutbox.drain", "self._written.wait_for(", "do_nothing("),
+    ],
+    fault="drain() returns before the last write",
+)
+def an_outbox_is_drained_while_others_write(m):
+    wire = kept_wire(m)
+    outbox = conversation(m, wire).outbox
+
+    def send(n, flush):
+        outbox.send({"n": n})
+        flush()
+
+    threads = [stepping(send, 1, outbox.flush), stepping(send, 2, outbox.flush_soon)]
+    outbox.send({"n": 3})
+    outbox.drain(100.0)
+    assert {"n": 3} in wire.sent, wire.sent
+    for each in threads:
+        each.join()
+    assert sorted(each["n"] for each in wire.sent) == [1, 2, 3], wire.sent
+
+
+@scenario(
+    150,
+    [
+        ("LineOutbox._flush", "self._written.notify_all()", "pass"),
+        (
+            "LineOutbox._queue",
+            "with self._lock:\n            self._lines.append(line)",
+            "self._lines = [*self._lines, line]",
+        ),
+        ("LineOutbox._take", "if self._is_writing:", "if False:"),
+    ],
+)
+def two_threads_write_more_than_may_wait(m):
+    wire = kept_wire(m)
+    connection = conversation(m, wire)
+
+    def send(name):
+        for n in range(2):
+            connection.outbox.send({"n": f"{name}{n}"})
+            connection.outbox._flush(1)
+
+    threads = [stepping(send, "a"), stepping(send, "b")]
+    for each in threads:
+        each.join()
+    got = [each["n"] for each in wire.sent]
+    for name in "ab":
+        assert [each for each in got if each[0] == name] == [name + "0", name + "1"]
+    connection.close(over(m), 100.0)
+
+
+DEPUTY = {"_is_watched", "_is_serving", "_readers", "_burst", "_guest", "Deputy._lock"}
+
+
+@scenario(
+    40,
+    [
+        ("Deputy._check_reader", "self._connection.outbox.flush_soon()", "pass"),
+        ("Deputy._check_reader", "self._start_reader()", "pass"),
+    ],
+    eager=0.005,
+)
+def an_answer_does_not_wait_for_a_slow_call(m):
+    gate = SteppedEvent()
+    stdio = SteppedStdio(m, slow=lambda *_: gate.wait())
+    stdio.asked.send(call_tool("a", 1), call_tool("slow", 2))
+    assert stdio.told.message()["id"] == 1
+    stdio.asked.send(call_tool("a", 3))
+    assert stdio.told.message()["id"] == 3
+    gate.set()
+    assert stdio.told.message()["id"] == 2
+    assert stdio.end() == []
+
+
+@scenario(
+    40,
+    [("Deputy._check_reader", "self._hand_over(self._burst)", "pass")],
+    eager=0.005,
+)
+def a_call_does_not_wait_for_a_slow_one(m):
+    gate = SteppedEvent()
+    stdio = SteppedStdio(m, slow=lambda *_: gate.wait())
+    stdio.asked.send(call_tool("a", 1), call_tool("slow", 2), call_tool("a", 3))
+    assert ids_of([stdio.told.message(), stdio.told.message()]) == [1, 3]
+    gate.set()
+    assert stdio.told.message()["id"] == 2
+    assert stdio.end() == []
+
+
+@scenario(
+    60,
+    [
+        ("Deputy._check_reader", "self._is_watched = False", "pass"),
+    ],
+    eager=0.005,
+    focus=DEPUTY,
+)
+def a_slow_call_behind_a_burst_is_watched(m):
+    gate = SteppedEvent()
+    does = {"slow": lambda *_: gate.wait(), "opens": lambda *_: gate.set()}
+    stdio = SteppedStdio(m, **does)
+    stdio.asked.send(call_tool("a", 1))
+    stdio.ticks.get()
+    stdio.asked.send(call_tool("slow", 2))
+    stdio.asked.send(call_tool("opens", 3))
+    assert ids_of(stdio.end()) == [1, 2, 3]
+
+
+@scenario(
+    170,
+    [
+        ("Deputy._serve_burst", "if self._readers != number:", "if False:"),
+        (
+            "Deputy._serve_burst",
+            "leave()\n        with self._lock:",
+            "leave()\n        if 1:",
+        ),
+    ],
+    eager=0.005,
+    focus=DEPUTY,
+)
+def no_burst_is_lost_as_the_reader_changes(m):
+    stdio = SteppedStdio(m)
+    stdio.asked.send(call_tool("a", 1))
+    stdio.ticks.get()
+    for n in (2, 3):
+        stdio.asked.send(call_tool("a", n))
+    assert ids_of(stdio.end()) == [1, 2, 3]
+
+
+# 14 Server
+def offering(m, **options):
+    """A server with a tool."""
+    server = m.Server("s", **options)
+    server.add_tool(lambda: "x", name="a")
+    return server
+
+
+def add_another(server):
+    server.add_tool(lambda: "y", name="b")
+
+
+@scenario(40, [("ServerEndpoint.serve_request", "self._slots.put(None)", "pass")])
+def two_clients_share_a_slot(m):
+    server = offering(m, max_workers=1)
+    wires = [kept_wire(m), kept_wire(m)]
+    first, second = [server.connect(each) for each in wires]
+    first.feed(lines_of(call_tool("a", 1)))
+    second.feed(lines_of(call_tool("a", 2), cancellation(2)))
+    first.finish(100.0)
+    server.disconnect(second, 100.0)
+    server.disconnect(first, 100.0)
+    assert ids_of(wires[0].sent) == [1]
+    # It is free again.
+    last = server.connect(kept_wire(m))
+    last.feed(lines_of(call_tool("a", 3)))
+    last.finish(100.0)
+    server.disconnect(last)
+
+
+@scenario(
+    60,
+    [
+        (
+            "ServerEndpoint._subscriptions_listen",
+            "subscription.send(",
+            "self._subscriptions[ctx._request] = subscription\n        subscription.send(",
+        )
+    ],
+)
+def a_list_changes_while_a_client_subscribes(m):
+    server = offering(m)
+    wire = kept_wire(m)
+    connection = server.connect(wire)
+    changer = stepping(add_another, server)
+    connection.feed(lines_of(changes_wanted(1)))
+    connection.input_ended()
+    connection.workers.close(100.0)
+    connection.endpoint.input_ended(connection)
+    connection.finish(100.0)
+    changer.join()
+    server.disconnect(connection, 100.0)
+    methods = [each.get("method", "the end") for each in wire.sent]
+    # The older form of the end.
+    with contextlib.suppress(ValueError):
+        methods.remove("notifications/cancelled")
+    changes = ["notifications/tools/list_changed"] * (len(methods) - 2)
+    begin = "notifications/subscriptions/acknowledged"
+    assert len(changes) <= 1
+    assert methods == [begin, *changes, "the end"], methods
+
+
+@scenario(
+    20,
+    [("serve_stream", "connection.endpoint.input_ended(connection)", "pass")],
+    eager=0.005,
+)
+def the_input_ends_behind_a_subscription(m):
+    server = offering(m, max_workers=1)
+    gate = SteppedEvent()
+    # With `visible`, the user's code may run for any request, so a worker serves it.
+    server.add_tool(gate.wait, name="slow", visible=lambda ctx: True)
+    asked = SteppedPipe()
+    told = SteppedPipe()
+    end = server._endpoint.input_ended
+
+    def input_ended(connection):
+        end(connection)
+        # The slow call ends when it has been seen that the input has ended.
+        gate.set()
+
+    server._endpoint.input_ended = input_ended
+    thread = stepping(server.serve, asked, told)
+    asked.send(call_tool("slow", 1), changes_wanted(2))
+    asked.close()
+    thread.join()
+    assert ids_of(told.rest()) == [1, 2]
+
+
+# 15 Client
+@scenario(60, [("Connection.resolve", "if pending is not None:", "if False:")])
+def a_client_closes_while_it_calls(m):
+    server = offering(m)
+    begun = SteppedEvent()
+
+    @server.tool
+    def work() -> str:
+        begun.set()
+        return "x"
+
+    client = m.Client(server, protocol_version=MODERN)
+    client.connect()
+    ends = []
+
+    def call():
+        try:
+            ends.append(client.call("work"))
+        except m.ConnectionClosed:
+            ends.append("closed")
+
+    caller = stepping(call)
+    begun.wait()
+    client.close()
+    caller.join()
+    assert ends in (["x"], ["closed"]), ends
+
+
+@scenario(
+    70, [("Listening._end", "self._client._endpoint.listenings.pop(self, None)", "")]
+)
+def a_client_closes_while_it_listens(m):
+    server = offering(m)
+    client = m.Client(server, protocol_version=MODERN)
+    client.connect()
+    got = []
+
+    def hear():
+        with contextlib.suppress(m.ConnectionClosed), client.listen() as changes:
+            got.extend(changes)
+
+    hearer = stepping(hear)
+    changer = stepping(add_another, server)
+    client.close()
+    hearer.join()
+    changer.join()
+    assert len(got) <= 1
+    assert not client._endpoint.listenings
+
+
+def is_first_round(message):
+    is_call = message["method"] == "tools/call"
+    return is_call and "inputResponses" not in message["params"]
+
+
+class SilentSecondRound:
+    """A Transport to a server that asks a question, and then is silent."""
+
+    def __new__(cls, m):
+        transport = m.Transport()
+        transport.feeds = True
+        transport.seen = []
+        transport.incoming = SteppedQueue()
+        # Gets an item when the server is about to ask.
+        transport.asked = SteppedQueue()
+
+        def begin(connection):
+            transport.connection = connection
+            transport.thread = stepping(serve)
+
+        def serve():
+            while (message := transport.incoming.get()) is not None:
+                transport.seen.append(message)
+                result = None
+                if message["method"] == "server/discover":
+                    result = {
+                        "supportedVersions": [MODERN],
+                        "capabilities": {"tools": {}},
+                    }
+                elif is_first_round(message):
+                    transport.asked.put(None)
+                    question = {"method": "roots/list", "params": {}}
+                    result = {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": question},
+                        "requestState": "s",
+                    }
+                if result is not None:
+                    answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    transport.connection.feed(lines_of(answer))
+
+        def write(data):
+            for each in data.splitlines():
+                transport.incoming.put(json.loads(each))
+
+        transport.start = begin
+        transport.write = write
+        transport.close = lambda: transport.incoming.put(None)
+        return transport
+
+
+@scenario(
+    50,
+    [("Call._send", "if self._is_cancelled:", "if False:")],
+    focus={"_is_cancelled", "_pending", "sent", "pending"},
+)
+def a_call_is_cancelled_between_its_rounds(m):
+    transport = SilentSecondRound(m)
+    client = m.Client(transport, protocol_version=MODERN, roots=["/tmp"])
+    client.connect()
+    call = client.start_call("a")
+    ends = []
+
+    def wait():
+        try:
+            ends.append(call.value(100.0))
+        except m.Cancelled:
+            ends.append("cancelled")
+
+    waiter = stepping(wait)
+    transport.asked.get()
+    call.cancel()
+    waiter.join()
+    client.close()
+    transport.thread.join()
+    assert ends == ["cancelled"], ends
+    seen = [each["id"] for each in transport.seen if each["method"] == "tools/call"]
+    cancelled = [
+        each["params"]["requestId"]
+        for each in transport.seen
+        if each["method"] == "notifications/cancelled"
+    ]
+    assert len(seen) <= 2
+    assert len(seen) < 2 or cancelled[-1:] == seen[-1:], (seen, cancelled)
+
+
+@scenario(30, [("Call.result", "self._waiting.release()", "pass")])
+def two_threads_wait_for_one_call(m):
+    client = m.Client(offering(m), protocol_version=MODERN)
+    client.connect()
+    call = client.start_call("a")
+    values = []
+
+    def wait():
+        values.append(call.value(100.0))
+
+    threads = [stepping(wait), stepping(wait)]
+    for each in threads:
+        each.join()
+    client.close()
+    assert values == ["x", "x"]
+
+
+@scenario(30, [("Client.__enter__", "with self._connecting:", "if True:")])
+def two_threads_enter_one_client(m):
+    client = m.Client(offering(m), protocol_version=MODERN)
+    values = []
+
+    def use():
+        with client:
+            values.append(client.call("a"))
+            entered.append(1)
+            while len(entered) < 2:
+                STEPS.step("entered", None, lambda: len(entered) == 2)
+
+    entered = []
+    threads = [stepping(use), stepping(use)]
+    for each in threads:
+        each.join()
+    assert values == ["x", "x"]
+
+
+@scenario(40, [("Client.flush_callbacks", "is_done.wait(timeout)", "True")])
+def what_a_client_hears_is_passed_on(m):
+    heard = []
+    server = offering(m)
+    client = m.Client(
+        server,
+        protocol_version="2025-11-25",
+        on_notification=lambda method, params: heard.append(method),
+    )
+    client.connect()
+    # Behind "initialized", before which a session hears of no change.
+    client.ping()
+    changer = stepping(add_another, server)
+    changer.join()
+    # Not before the line, but behind it.
+    client.ping()
+    assert client.flush_callbacks()
+    assert heard == ["notifications/tools/list_changed"], heard
+    client.close()
+
+
+# 17 HTTP streams
+def exchange_of(m, endpoint, message=None, method="POST", **headers):
+    """An exchange with a client in memory."""
+
+    class InMemory(m.Exchange):
+        is_gone = False
+        # Set when its own thread has gone on.
+        is_closed = False
+
+        def read_body(self):
+            self.claim(len(self.body))
+            return self.body
+
+        def start(self, status, headers, body):
+            STEPS.step("start")
+            self.write(body is not None, body or b"")
+
+        def put(self, events, ending):
+            STEPS.step("put")
+            self.write(ending, events)
+
+        def write(self, is_last, data):
+            if self.is_gone:
+                raise BrokenPipeError("gone")
+            assert not self.is_closed, "the connection is closed"
+            assert not self.has_ended, "after the end"
+            self.has_ended = is_last
+            self.out += data
+
+        def messages(self):
+            """Return what came."""
+            if self.kind == m.JSON_TYPE:
+                return [json.loads(self.out)]
+            lines = self.out.splitlines()
+            return [json.loads(each[6:]) for each in lines if each[:7] == b"data: {"]
+
+        def ids(self):
+            """Return the ids of the events that came."""
+            lines = self.out.splitlines()
+            return [each[4:].decode() for each in lines if each[:4] == b"id: "]
+
+    fields = {"host": "localhost", "content-type": m.JSON_TYPE}
+    fields.update({name.replace("_", "-"): text for name, text in headers.items()})
+    exchange = InMemory(endpoint, method, "/mcp", fields, "192.0.2.1")
+    exchange.body = json.dumps(message).encode()
+    exchange.out = b""
+    exchange.has_ended = False
+    return exchange
+
+
+def modern_exchange(m, endpoint, message):
+    headers = {"mcp_protocol_version": MODERN, "mcp_method": message["method"]}
+    if "name" in message["params"]:
+        headers["mcp_name"] = message["params"]["name"]
+    return exchange_of(m, endpoint, message, **headers)
+
+
+def endpoint_of(m, server, **options):
+    endpoint = m.HttpEndpoint(server._endpoint, path="/mcp", **options)
+    endpoint.comment_seconds = math.inf
+    return endpoint
+
+
+class LeftToAnother:
+    """A modern POST whose handler leaves the request to another thread, which calls
+    answer(connection, request) and flushes."""
+
+    def __init__(self, m, answer, then=None):
+        server = offering(m)
+        self.endpoint = endpoint_of(m, server)
+        self.exchange = modern_exchange(m, self.endpoint, call_tool("a"))
+        self.others = []
+
+        def work(connection, request):
+            answer(connection, request)
+            request.outbox.flush_soon()
+
+        def serve(connection, request):
+            self.others.append(stepping(work, connection, request))
+            if then is not None:
+                then(connection, request)
+
+        server._endpoint.serve_request = serve
+
+    def finish(self):
+        for each in self.others:
+            each.join()
+        self.endpoint.tidiers.close(100.0)
+        assert self.exchange.is_over
+        assert not self.endpoint.serving
+        assert not self.endpoint.loads
+
+
+@scenario(
+    100,
+    [
+        ("MessageQueue.take", "with self._lock:", "if True:"),
+        ("Exchange.flush_soon", "bell.put(None)", "pass"),
+        ("Exchange.wait_until_over", "self.flush()", "pass"),
+    ],
+)
+def another_thread_sends_all_of_a_response(m):
+    def answer(connection, request):
+        for n in (1, 2):
+            connection.notify("notifications/message", {"n": n}, request)
+            text = b'"n":%d' % n
+            STEPS.step("seen", None, lambda text=text: text in left.exchange.out)
+        connection.respond(request, m.result_message(request.id, {}))
+
+    left = LeftToAnother(m, answer)
+    left.endpoint.answer(left.exchange)
+    left.finish()
+    sent = [each.get("params", {}).get("n", "end") for each in left.exchange.messages()]
+    assert sent == [1, 2, "end"], sent
+    assert left.exchange.has_ended
+
+
+@scenario(
+    60,
+    [
+        ("Exchange.flush", "with self._writing:", "if True:"),
+    ],
+)
+def another_thread_sends_a_lone_answer(m):
+    def answer(connection, request):
+        connection.respond(request, m.result_message(request.id, {}))
+
+    left = LeftToAnother(m, answer)
+    left.endpoint.answer(left.exchange)
+    left.exchange.is_closed = True
+    left.finish()
+    assert ids_of(left.exchange.messages()) == [1]
+
+
+@scenario(60, [("Connection.respond", "return False", "pass")])
+def a_handler_and_another_thread_answer(m):
+    def answer(connection, request):
+        connection.cancel_request(request, m.result_message(request.id, {"n": 1}))
+
+    def then(connection, request):
+        connection.notify("notifications/message", {"n": 0}, request)
+        connection.respond(request, m.result_message(request.id, {"n": 2}))
+
+    left = LeftToAnother(m, answer, then)
+    left.endpoint.answer(left.exchange)
+    left.finish()
+    messages = left.exchange.messages()
+    assert ids_of(messages) == [1], messages
+    assert "id" in messages[-1]
+
+
+@scenario(
+    40,
+    [("Exchange.client_left", "self._end()", "pass")],
+)
+def a_client_leaves_while_another_thread_works(m):
+    def answer(connection, request):
+        connection.notify("notifications/message", {"n": 1}, request)
+        STEPS.step("working", None, lambda: request.cancelled)
+
+    left = LeftToAnother(m, answer)
+    left.exchange.hung_up = lambda: True
+
+    def find():
+        STEPS.step("serving", None, lambda: left.exchange in left.endpoint.serving)
+        left.endpoint.find_departed()
+
+    ticker = stepping(find)
+    left.endpoint.answer(left.exchange)
+    ticker.join()
+    left.finish()
+
+
+@scenario(60, [("HttpConnection.client_left", "self.cancel_requests()", "pass")])
+def a_client_leaves_while_its_handler_works(m):
+    begun = SteppedEvent()
+
+    def then(connection, request):
+        begun.set()
+        STEPS.step("working", None, lambda: request.cancelled)
+
+    left = LeftToAnother(m, m.do_nothing, then)
+    left.exchange.hung_up = lambda: True
+
+    def find():
+        begun.wait()
+        left.endpoint.find_departed()
+
+    ticker = stepping(find)
+    left.endpoint.answer(left.exchange)
+    ticker.join()
+    left.finish()
+
+
+@scenario(
+    40,
+    [("HttpEndpoint.close", "connection.retire()", "pass")],
+    eager=0.1,
+)
+def an_endpoint_closes_during_a_call_and_a_subscription(m):
+    server = offering(m)
+    endpoint = endpoint_of(m, server)
+    call = modern_exchange(m, endpoint, call_tool("a"))
+    listen = modern_exchange(m, endpoint, changes_wanted(1))
+    threads = [stepping(endpoint.answer, each) for each in (call, listen)]
+    # As HttpServer.close() does.
+    while not m.join_all(threads, m.TICK_SECONDS):
+        endpoint.close(False)
+    assert call.is_over
+    assert listen.is_over
+    assert not endpoint.serving
+    assert ids_of(call.messages()) == [1]
+
+
+# 18 HTTP endpoint
+class InSession:
+    """An endpoint with one session of the legacy era."""
+
+    def __init__(self, m):
+        self.m = m
+        self.server = offering(m)
+        self.endpoint = endpoint_of(m, self.server, stateless=False)
+        hello = request("initialize", opening("2025-11-25"), 0)
+        self.endpoint.answer(exchange_of(m, self.endpoint, hello))
+        [self.session] = self.endpoint.legacy.sessions.values()
+        self.endpoint.answer(self.exchange(notice("initialized")))
+
+    def exchange(self, message, method="POST", **headers):
+        session_id = self.session.session_id
+        headers["mcp_session_id"] = session_id
+        return exchange_of(self.m, self.endpoint, message, method, **headers)
+
+    def answering(self, *exchanges):
+        return [stepping(self.endpoint.answer, each) for each in exchanges]
+
+    def resume(self, after):
+        """Resume a stream, on this thread. Returns what came, or []."""
+        exchange = self.exchange(None, "GET", last_event_id=after)
+        self.endpoint.answer(exchange)
+        return exchange.messages() if exchange.status == 200 else []
+
+
+@scenario(
+    70,
+    [
+        ("SessionStream.carry_on", "with self._lock:", "if True:"),
+        ("SessionStream.take", "self.taken = self.added", "pass"),
+    ],
+)
+def a_client_resumes_while_its_handler_sends(m):
+    web = InSession(m)
+
+    @web.server.tool
+    def tell(ctx: m.Context) -> str:
+        for n in range(2):
+            ctx.log("error", n)
+        return "x"
+
+    post = web.exchange(call_legacy("tell"))
+
+    def leave():
+        post.is_gone = True
+        web.session.client_left(post)
+
+    [poster] = web.answering(post)
+    stepping(leave).join()
+    seen = post.ids()
+    messages = post.messages() if post.out else []
+    if seen and not ids_of(messages):
+        more = web.resume(seen[-1])
+        values = [each.get("params", {}).get("data", "end") for each in messages + more]
+        assert not more or values == [0, 1, "end"], (values, seen)
+    poster.join()
+    web.endpoint.tidiers.close(100.0)
+    web.session.end()
+
+
+@scenario(
+    40,
+    [
+        ("SessionStream.carry_on", "before.detach()", "pass"),
+        ("SessionStream.carry_on", "before.flush_soon()", "pass"),
+    ],
+)
+def a_second_listener_takes_over(m):
+    web = InSession(m)
+    gets = [web.exchange(None, "GET") for _ in range(2)]
+    attached = SteppedQueue()
+    carry_on = web.session.outbox.carry_on
+
+    def carry(exchange, after):
+        carry_on(exchange, after)
+        attached.put(exchange)
+
+    web.session.outbox.carry_on = carry
+    threads = web.answering(*gets)
+    changer = stepping(add_another, web.server)
+    for _ in gets:
+        attached.get()
+    changer.join()
+    web.session.end()
+    for each in threads:
+        each.join()
+    assert all(each.is_over for each in gets)
+    assert not web.endpoint.serving
+    changes = [each["method"] for get in gets for each in get.messages()]
+    assert len(changes) <= 1, changes
+
+
+def end_session(m, is_early):
+    """A session ends while its client listens, and calls: before the handler begins,
+    or not."""
+    web = InSession(m)
+    begun = SteppedEvent()
+
+    @web.server.tool
+    def nap(ctx: m.Context) -> None:
+        begun.set()
+        ctx.sleep(1000.0)
+
+    post = web.exchange(call_legacy("nap"))
+    get = web.exchange(None, "GET")
+    threads = web.answering(post, get)
+    if not is_early:
+        begun.wait()
+    web.session.end()
+    for each in threads:
+        each.join()
+    assert post.is_over
+    assert get.is_over
+    assert not web.endpoint.serving
+    assert not web.session.streams
+
+
+@scenario(
+    60,
+    [("HttpConnection.end", "self.lose(_OVER)", "pass")],
+)
+def a_session_ends_during_a_call(m):
+    end_session(m, False)
+
+
+@scenario(60, fault="the handler is not cancelled")
+def a_session_ends_as_a_call_arrives(m):
+    end_session(m, True)
+
+
+@scenario(40, [("MessageQueue.finish", "self.close()", "pass")])
+def another_post_cancels_a_call(m):
+    web = InSession(m)
+    post = web.exchange(call_legacy("a"))
+    stop = web.exchange(cancellation(1))
+    for each in web.answering(post, stop):
+        each.join()
+    assert post.is_over
+    assert stop.is_over
+    assert not web.endpoint.serving
+    assert len(post.messages() if post.out else []) <= 1
+    web.session.end()
+
+
+@scenario(30, [("SessionStream.leave", "exchange.detach()", "pass")])
+def a_handler_closes_its_stream(m):
+    web = InSession(m)
+
+    @web.server.tool
+    def tell(ctx: m.Context) -> str:
+        ctx.log("error", 0)
+        ctx.close_stream(0)
+        ctx.log("error", 1)
+        return "x"
+
+    post = web.exchange(call_legacy("tell"))
+    ended = SteppedEvent()
+    put = post.put
+
+    def put_and_note(events, ending):
+        put(events, ending)
+        if ending:
+            ended.set()
+
+    post.put = put_and_note
+    [poster] = web.answering(post)
+    ended.wait()
+    assert not ids_of(post.messages())
+    messages = post.messages() + web.resume(post.ids()[-1])
+    poster.join()
+    web.endpoint.tidiers.close(100.0)
+    values = [each.get("params", {}).get("data", "end") for each in messages]
+    assert values == [0, 1, "end"], values
+    web.session.end()
+
+
+@scenario(30, [("Exchange._end", "self.bell.put(None)", "pass")])
+def a_listener_hangs_up(m):
+    web = InSession(m)
+    get = web.exchange(None, "GET")
+    get.hung_up = lambda: True
+    threads = web.answering(get)
+    while not get.is_over:
+        STEPS.step("opened", None, lambda: get in web.endpoint.serving or get.is_over)
+        web.endpoint.find_departed()
+    for each in threads:
+        each.join()
+    assert not web.endpoint.serving
+    web.session.end()
+
+
+# 19 HTTP server
+@scenario(
+    60,
+    [("HttpServer.close", "self._is_closed.set()", "pass")],
+    eager=0.1,
+)
+def an_http_server_closes_as_a_client_connects(m):
+    endpoint = endpoint_of(m, offering(m))
+    exchange = modern_exchange(m, endpoint, call_tool("a"))
+
+    class Listener(m.HttpServer):
+        """What socketserver does, without sockets."""
+
+        socket = None
+
+        def __init__(self):
+            self.asked = SteppedEvent()
+            self.done = SteppedEvent()
+
+        def serve_forever(self, interval):
+            while not self.asked.wait(interval):
+                self.service_actions()
+            self.done.set()
+
+        def shutdown(self):
+            self.asked.set()
+            self.done.wait()
+
+        def server_close(self):
+            pass
+
+    listener = Listener()
+    # The listening socket is another one's, so it is not shut.
+    listener.begin_serving(endpoint, "http://x", 1, True, 10)
+
+    def connect():
+        thread = STEPS.current
+        listener.connections["sock"] = types.SimpleNamespace(
+            deadline=math.inf,
+            limit=math.inf,
+            is_serving=True,
+            request=sock,
+            thread=thread,
+        )
+        if not listener.closing.is_set():
+            endpoint.answer(exchange)
+        listener.connections.pop("sock", None)
+
+    with socket.socket() as sock:
+        threads = [stepping(connect), stepping(listener.close)]
+        listener.close()
+        for each in threads:
+            each.join()
+    assert exchange.is_over == exchange.has_ended
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    """mcp_lite under control."""
+    return SteppedModule()
+
+
+MUTANTS = [
+    pytest.param(name, *mutant, id=f"{name}-{n}")
+    for name, (_, _, mutants, _) in SCHEDULES.items()
+    for n, mutant in enumerate(mutants)
+]
+
+
+class TestSchedules:
+    """What must hold whichever thread runs when, by many schedules of small programs."""
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(
+                name,
+                marks=pytest.mark.xfail(
+                    fault is not None, reason=str(fault), strict=True
+                ),
+            )
+            for name, (_, _, _, fault) in SCHEDULES.items()
+        ],
+    )
+    def test_a_scenario(self, stepped, name):
+        """It holds under each schedule; MCP_LITE_SCHEDULES=100 tries 100 times as many."""
+        scenario, most, _, _ = SCHEDULES[name]
+        found = Exploration(scenario(stepped.module), most * SCHEDULES_FACTOR)
+        if found.fault is not None:
+            pytest.fail(found.explain(), pytrace=False)
+        assert len(found.orders) > 1
+
+    @pytest.mark.parametrize("name, method, old, new", MUTANTS)
+    def test_a_mutant(self, stepped, name, method, old, new):
+        """The same schedules notice a change of what makes it hold."""
+        scenario, most, _, _ = SCHEDULES[name]
+        with stepped.mutated(method, old, new):
+            found = Exploration(scenario(stepped.module), most)
+        assert found.fault is not None
+        # The change itself must be sound.
+        assert not re.search("NameError|AttributeError|TypeError", found.fault)
+
+    def test_it_repeats(self, stepped):
+        """The same schedules, with the same steps."""
+        scenario, _, _, _ = SCHEDULES[
+            "an_endpoint_closes_during_a_call_and_a_subscription"
+        ]
+        first, second = [Exploration(scenario(stepped.module), 40) for _ in range(2)]
+        assert first.orders == second.orders
+        assert first.runs == second.runs == 40
 
 
 TOO_MUCH = "too deep, too large or too much work for the schema"
