@@ -1724,7 +1724,8 @@ class Protocol:
 #     Workers._lock                  threads, count, limit     leaf
 #     Workers.close(), join_all()    the end of the jobs       the last one; a deadline
 #     _PRINTING                      one prints to stderr      leaf: it prints only what
-#                                                              fits into the pipe
+#                                                              fits into the pipe;
+#                                                              PRINT_SECONDS
 #     Inbox._items                   what waits for a program  put(); close()
 #     Inbox._lock                    its size                  leaf
 #  7  Connection._lock               in flight, and queued     leaf, but for outboxes'
@@ -1759,12 +1760,13 @@ class Protocol:
 #     Client._connecting             turn: one connects        the end of its connect()
 #  17 MessageQueue._lock             messages that wait        leaf
 #     Exchange._writing              turn: one thread writes   the end of the write; the
-#                                                              deadline of its socket
+#                                                              deadline of its socket. A
+#                                                              probe does not wait for it
 #     Exchange.bell                  what others queue         put(); comment_seconds
 #  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
-#     HttpCaller.closed              retries                   close(); the delay
+#     HttpCaller.closed              retries; idle connections close(); the delay
 #     LegacyHttp._renewing           turn: one opens a session its end; `timeout`
 #     LegacyHttp._is_answered        the endpoint's URL        the event; `timeout`
 #     LegacyHttp: "mcp-delete"       the end of a session      its answer; EXIT_SECONDS
@@ -1780,13 +1782,18 @@ class Protocol:
 #
 # Each resource has one owner, which ends it in a `finally`, or on leaving a `with`:
 #     a reader        Deputy._read(), _do() and Client._read() report the end
-#     a slot          ServerEndpoint.serve_request(); lent_slot() lends it
+#     a slot          ServerEndpoint.serve_request(); lent_slot() lends it while its
+#                     function waits for the client
 #     a turn          the thread that has it, in every case
 #     an exchange     HttpEndpoint.serve(), on the thread of its HTTP connection
 #     a stream        LegacyEndpoint.post() makes it, and keeps or drops it
+#     memory that an exchange occupies    HttpEndpoint.answer()
 #     a session       LegacyEndpoint; _get_sse() for HTTP+SSE, post() for stateless ones
 #     an HTTP request of a client     HttpCaller.send()
-#     a connection of a client        Client._open(), until connect() has returned it
+#     a connection of a client        Client._open(), until connect() has returned it;
+#                     then close(), in the process that has connected
+#     an idle HTTP connection         HttpCaller._take(), or _close_idle()
+#     a coroutine     EventLoop.run(); a loop that ends ends those that it never began
 #
 # Three rules remain:
 #     1  Whichever thread removes a request from `in_flight` or `pending` owns its
