@@ -8208,9 +8208,9 @@ class Server:
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) has job() called where functions must run, such as a
             MainThread, or an executor's submit; the default is a worker thread
-        max_workers: maximum number of functions running at once, for all clients; one
-            that waits for its client's answer does not count
-            together, including those that wait for a client's answer
+        max_workers: maximum number of functions running at once, for all clients
+            together; one that waits for its client, for an answer or to read, does not
+            count. But 1 is a lock: one function at a time, whatever it waits for
         mask_errors: whether to hide the texts of unexpected exceptions from clients;
             the default hides them over HTTP only
         extensions: the extensions of the protocol to declare, with their settings:
