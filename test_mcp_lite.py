@@ -2353,13 +2353,22 @@ def napping_server():
 class TestLifetimes:
     """Each resource has one owner, which ends it whatever happens."""
 
-    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
-    def test_what_runs_when_a_server_closes_is_answered(self, era):
+    @pytest.mark.parametrize("how", ["2025-11-25", MODERN, "HTTP+SSE", "TLS"])
+    def test_what_runs_when_a_server_closes_is_answered(self, how, request):
         """close() refuses new requests; those that run have their time, and their
         answers arrive."""
         server = napping_server()
-        http = server.start_http()
-        with Client(http.url, protocol_version=era) as client:
+        theirs = ours = None
+        if how == "TLS":
+            theirs, ours = request.getfixturevalue("certificate")
+        http = server.start_http(ssl_context=theirs)
+        url = http.url.replace("127.0.0.1", "localhost") if ours else http.url
+        options = {"protocol_version": how, "ssl_context": ours}
+        if how == "HTTP+SSE":
+            url = url.replace("/mcp", "/sse")
+        if how not in mcp_lite.SPOKEN:
+            options["protocol_version"] = "auto"
+        with Client(url, **options) as client:
             call = client.start_call("nap")
             assert server.begun.wait(SECONDS)
             closer = started(http.close)
@@ -2676,10 +2685,10 @@ class TestLifetimes:
 
     # The ends of HTTP
     @contextlib.contextmanager
-    def asked_over_http(self, era, secure=None):
+    def asked_over_http(self, era):
         """A server that naps for somebody on a raw socket."""
         server = napping_server()
-        with server.start_http(ssl_context=secure) as http:
+        with server.start_http() as http:
             sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
             with sock:
                 if era == MODERN:
