@@ -11836,7 +11836,8 @@ class _SocketExchange(Exchange):
             # One write. What is larger is not copied, as clients may be slow.
             parts = [b"".join(parts)]
         try:
-            for part in map(memoryview, parts):
+            for data in parts:
+                part = memoryview(data)
                 for start in range(0, len(part), MAX_PIECE):
                     handler.set_deadline(handler.server.idle_seconds)
                     handler.connection.sendall(part[start : start + MAX_PIECE])

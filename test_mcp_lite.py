@@ -19279,7 +19279,9 @@ class TestExamplesAreSafe:
         }
         with self.api(paths, capsys) as (client, seen, _):
             both = {"a": "1", "b": "2"}
-            client.call("a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None})
+            client.call(
+                "a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None}
+            )
             client.call("a", {"a": "../x", "b": "%2e", "X-List": ["y", "z"]})
             for more in (
                 {"a": ".", "b": "."},
@@ -19408,8 +19410,12 @@ class TestExamplesAreSafe:
         media = {"schema": schema, "encoding": {"deep": deep}}
         odd = {"schema": schema, "encoding": {"card": {"contentType": "image/png"}}}
         paths = {
-            "/a": {"post": {"operationId": "a", "requestBody": {"content": {kind: media}}}},
-            "/b": {"post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}},
+            "/a": {
+                "post": {"operationId": "a", "requestBody": {"content": {kind: media}}}
+            },
+            "/b": {
+                "post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}
+            },
         }
         with self.api(paths, capsys) as (client, seen, said):
             (tool,) = client.list_tools()
@@ -19443,7 +19449,10 @@ class TestExamplesAreSafe:
             "Of bees",
             "GET /c",
         ]
-        assert words["c"]["inputSchema"]["properties"]["k"]["description"] == "what to list"
+        assert (
+            words["c"]["inputSchema"]["properties"]["k"]["description"]
+            == "what to list"
+        )
 
     def test_replies_of_every_kind(self):
         """examples/openapi.py: text is text; what is too large is no answer; what only
@@ -19478,7 +19487,10 @@ class TestExamplesAreSafe:
         paths = {"/a": {"get": {"operationId": "a"}}}
         for document, why in (
             ({"swagger": "2.0", "paths": {}}, "expected OpenAPI 3, got version 2.0"),
-            ({"openapi": "3.0.0", "paths": paths}, "give a http or https URL by --base"),
+            (
+                {"openapi": "3.0.0", "paths": paths},
+                "give a http or https URL by --base",
+            ),
             ({"openapi": "3.0.0", "servers": [{"url": "/v1"}]}, "by --base"),
             ({"openapi": "3.0.0", "servers": [{"url": "http://{x}/"}]}, "no default"),
             ([], "expected an object"),
@@ -19526,7 +19538,6 @@ class TestExamplesAreSafe:
         endless["self"] = [endless]
         with pytest.raises(ValueError, match="contains itself"):
             openapi.build_server(endless)
-
 
     def test_a_card_names_a_place_on_the_web(self, tmp_path, capsys):
         """examples/server_card.py: anything else is neither run nor read, whether it is
@@ -19658,7 +19669,6 @@ class TestExamplesAreSafe:
         with pytest.raises(TypeError, match="version: expected text"):
             Server("a", 1.0)
 
-
     def test_config_files_as_clients_write_them(self, tmp_path, monkeypatch):
         """examples/group.py: what each client calls a member, null, and what is off; what
         cannot be understood is an error that names the member, and no value."""
@@ -19670,15 +19680,27 @@ class TestExamplesAreSafe:
         for given, wanted in (
             ({"serverUrl": "http://x"}, url),
             ({"httpUrl": "http://x", "url": None}, url),
-            ({**url, "headers": {"A": "Bearer $A_TOKEN"}}, {**url, "headers": {"A": "Bearer t0ken"}}),
+            (
+                {**url, "headers": {"A": "Bearer $A_TOKEN"}},
+                {**url, "headers": {"A": "Bearer t0ken"}},
+            ),
             ({"command": "x", "args": None, "env": None}, {"command": "x"}),
-            ({"command": ["x", "-y"], "args": ["z"]}, {"command": "x", "args": ["-y", "z"]}),
+            (
+                {"command": ["x", "-y"], "args": ["z"]},
+                {"command": "x", "args": ["-y", "z"]},
+            ),
             (
                 {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
                 {"command": "x", "args": ["y"], "env": {"A": "1"}},
             ),
-            ({"command": "x", "environment": {"A": "1"}}, {"command": "x", "env": {"A": "1"}}),
-            ({"command": "x", "args": ["$NOT_SET $5"]}, {"command": "x", "args": ["$NOT_SET $5"]}),
+            (
+                {"command": "x", "environment": {"A": "1"}},
+                {"command": "x", "env": {"A": "1"}},
+            ),
+            (
+                {"command": "x", "args": ["$NOT_SET $5"]},
+                {"command": "x", "args": ["$NOT_SET $5"]},
+            ),
             (
                 {"command": "x", "envFile": str(keys), "env": {"ONE": "mine"}},
                 {"command": "x", "env": {"ONE": "mine", "TWO": "2 # 2", "THREE": ""}},
@@ -19783,7 +19805,6 @@ class TestExamplesAreSafe:
             ("mine", "note://7"),
             ("deeper", "note://deep/7"),
         ]
-
 
     def test_skills_are_not_left_out_in_silence(self, tmp_path):
         """examples/skills.py: hidden folders and links are named, and so is a folder
@@ -21255,7 +21276,10 @@ class TestSkills:
             ("a:\n  7\nb:\n  'c: d'\n", {"a": 7, "b": "c: d"}),
             ("m:\n  a: x\n   y\n  b: 2\n", {"m": {"a": "x y", "b": 2}}),
             ("a:\n- x\n- 'y'\nb: 2\n", {"a": ["x", "y"], "b": 2}),
-            ("m:\n  a:\n    - x y\n    - 7\n  b: []\n", {"m": {"a": ["x y", 7], "b": []}}),
+            (
+                "m:\n  a:\n    - x y\n    - 7\n  b: []\n",
+                {"m": {"a": ["x y", 7], "b": []}},
+            ),
         ],
     )
     def test_texts_of_several_lines(self, text, value):
