@@ -424,6 +424,12 @@ def _pickled(error: BaseException) -> tuple[Any, ...]:
     return error.__new__, (type(error),), {**vars(error), "args": error.args}
 
 
+def is_integer(value: object) -> bool:
+    """Return whether it is an integer of JSON, which True is not. Programs whose only
+    numbers are floats write 1 as 1.0."""
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
 class McpError(Exception):
     """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
 
@@ -462,8 +468,8 @@ class McpError(Exception):
         code = error.get("code")
         text = str(error.get("message", ""))
         data = error.get("data")
-        if type(code) is not int:
-            return InvalidResponse(f"an error whose code is {show(code)}", error)
+        if not is_integer(code):
+            return InvalidResponse(f"an error whose code is {show(code)}: {text}", error)
         kind: type[McpError] = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
@@ -471,7 +477,7 @@ class McpError(Exception):
         ):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
-        McpError.__init__(error_of_kind, code, text, data)
+        McpError.__init__(error_of_kind, int(code), text, data)
         return error_of_kind
 
     def to_wire(self) -> Json:
@@ -800,7 +806,8 @@ def parse_message(data: bytes) -> Any:
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         raise unread_request(data, f"more than {most} arrays and objects")
     try:
-        return _DECODER.decode(data.decode("utf-8"))
+        # Some programs on Windows begin with a byte order mark.
+        return _DECODER.decode(data.decode("utf-8").lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
     except MemoryError:
@@ -849,9 +856,36 @@ def unread_answer(line: bytes) -> Json:
 
 
 def is_id(value: object) -> bool:
-    """Return whether a request may have this id: an integer, which True is not, or a
-    text that an answer can carry back."""
-    return type(value) is int or (isinstance(value, str) and sendable(value) == value)
+    """Return whether a request may have this id: an integer, or a text that an answer
+    can carry back."""
+    return is_integer(value) or (isinstance(value, str) and sendable(value) == value)
+
+
+def own_id(value: Any) -> Any:
+    """Return an id that the peer sends back as we sent it: our ids are integers, and
+    some programs turn them into texts."""
+    is_digits = isinstance(value, str) and re.fullmatch("[1-9][0-9]{0,17}", value)
+    return int(value) if is_digits else value
+
+
+def mend(message: Json) -> Json:
+    """Return a message as JSON-RPC has it: a copy without the oddities of some programs
+    whose meaning is clear.
+
+    A member that is to be absent may be null, and an empty object null or an empty
+    array. An answer may repeat the method, and its id may be a text.
+    """
+    mended = {
+        name: {} if value == [] else value
+        for name, value in message.items()
+        if value is not None or name == "id"
+    }
+    if "result" in mended or "error" in mended:
+        mended.pop("method", None)
+        mended["id"] = own_id(mended.get("id"))
+    elif "result" in message and "method" not in mended:
+        mended["result"] = {}
+    return mended
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
@@ -896,8 +930,7 @@ def check_envelope(message: object) -> str:
         raise InvalidRequest(
             f"{part}: expected {TYPE_NAMES[kind]}, got {show(message[part])}"
         )
-    # Some clients write what they leave out as null.
-    if not isinstance(message.get("params"), (dict, type(None))):
+    if not isinstance(message.get("params", {}), dict):
         raise InvalidParams(f"params: expected object, got {show(message['params'])}")
     if part == "method" and "id" not in message:
         return "notification"
@@ -1359,9 +1392,14 @@ def method_row(name: object) -> Method:
 
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     """Check members against rules, (name, required, type) each. Raises InvalidParams
-    for the first that is wrong."""
+    for the first that is wrong. Makes 1 of 1.0 where an integer is meant, and {} of []
+    for an object: PHP writes an empty one so."""
     for name, required, kind in rules:
         value = members.get(name)
+        if kind is int and is_integer(value):
+            value = members[name] = int(value)
+        if kind is dict and value == []:
+            value = members[name] = {}
         # True is an int to Python, but no integer to JSON.
         fits = isinstance(value, kind) and type(value) is not bool
         if fits or (value is None and not required):
@@ -1372,9 +1410,9 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Return whether a path such as ("resources", "subscribe") was declared: as true,
-    or as an object."""
+    or as an object, for which PHP may write []."""
     declared = member_at(capabilities, path)
-    return declared is True or isinstance(declared, dict)
+    return declared is True or declared == [] or isinstance(declared, dict)
 
 
 ###############################################################################
@@ -1510,6 +1548,8 @@ class Protocol:
 
     version = ""
     initialized = False
+    # The first message that mend() has changed, for the log.
+    oddity = ""
     # Until the client sends logging/setLevel, "the server MAY decide" this.
     log_level = "info"
 
@@ -1537,6 +1577,11 @@ class Protocol:
     def receive(self, message: Any, outbox: Any = None) -> Event:
         """Judge one decoded message. A Request that is returned is in flight, and has
         this outbox."""
+        if isinstance(message, dict):
+            mended = mend(message)
+            if mended != message:
+                self.oddity = self.oddity or show(message, 200)
+            message = mended
         try:
             kind = check_envelope(message)
             if kind == "request":

@@ -1567,7 +1567,7 @@ class TestProtocol:
             ("prompts/list", modern(), -32601, "prompts"),
             (CALL, modern(), -32602, "name: expected string, but it is mis"),
             (CALL, modern(name=1), -32602, "name: expected string, got 1"),
-            (CALL, modern(name="x", arguments=[]), -32602, "expected object, got []"),
+            (CALL, modern(name="x", arguments=[1]), -32602, "expected object, got [1]"),
             (CALL, about("progressToken", 1.5), -32602, "progressTok"),
             # What is told of a megabyte is a part.
             ("x" * 10**6, modern(), -32601, "xxx..."),
@@ -1646,7 +1646,7 @@ WRONG = {
     "an answer: both": (RESULT + b'{}, "error": {}}', None, 400),
     "an error of nothing": (b'{"jsonrpc": "2.0", "error": {"code": 1}}', None, 202),
     "a notification: shape": (json.dumps(cancelled([1])).encode(), None, 202),
-    "a notification: list": (b'{"jsonrpc":"2.0","method":"x","params":[]}', None, 400),
+    "a notification: list": (b'{"jsonrpc":"2.0","method":"x","params":[1]}', None, 400),
     "a notification: JSON-RPC": (b'{"jsonrpc": "1.0", "method": "x"}', None, 400),
     "a call without an id": (b'{"jsonrpc": "2.0", "method": "tools/call"}', None, 400),
 }
@@ -15581,7 +15581,7 @@ class TestFaults:
             number = wire.read()["id"]
             right = {"jsonrpc": "2.0", "id": number, "result": {"action": "decline"}}
             late = {"action": "accept", "content": {"name": "late"}}
-            for other in (str(number), float(number), True, None):
+            for other in (f"0{number}", number + 0.5, True, None):
                 wire.send({**right, "id": other, "result": late})
             wire.send(right, right, {**right, "result": late})
             answer = wire.read()["result"]["structuredContent"]
