@@ -1548,8 +1548,8 @@ class Protocol:
 
     version = ""
     initialized = False
-    # The first message that mend() has changed, for the log.
-    oddity = ""
+    # The first message that mend() has changed; "" when it has been logged.
+    oddity: str | None = None
     # Until the client sends logging/setLevel, "the server MAY decide" this.
     log_level = "info"
 
@@ -1579,8 +1579,8 @@ class Protocol:
         this outbox."""
         if isinstance(message, dict):
             mended = mend(message)
-            if mended != message:
-                self.oddity = self.oddity or show(message, 200)
+            if mended != message and self.oddity is None:
+                self.oddity = show(message, 200)
             message = mended
         try:
             kind = check_envelope(message)
@@ -2450,10 +2450,13 @@ class PendingRequest:
         connection: Connection,
         method: str,
         *,
+        about: str = "",
         wants_progress: bool = False,
         on_done: Job = do_nothing,
     ) -> None:
         self.method = method
+        # Its name in errors: that of the tool, say.
+        self._about = about or method
         self.wants_progress = wants_progress
         self.began = time.monotonic()
         self._connection = connection
@@ -2504,11 +2507,11 @@ class PendingRequest:
                 return self._inbox.get(min(seconds, deadline - time.monotonic()))
             why = f"no answer within {seconds:g} seconds"
             if time.monotonic() >= deadline:
-                why = "no answer by the deadline for all of it"
+                why = "no answer by the deadline for all, total_timeout"
             elif self._connection.is_answering(self):
                 continue
             details = self._connection.details()
-            raise Timeout(f"{self.method}: {why}", details)
+            raise Timeout(f"{self._about}: {why}", details)
 
     def result(
         self,
@@ -2665,6 +2668,9 @@ class Connection:
                 return
             # If it is the answer to a request of ours, that request ends here.
             event = self.protocol.refuse(unread_answer(line), error)
+        if self.protocol.oddity:
+            log_line(DEBUG, f"not as JSON-RPC has it: {self.protocol.oddity}")
+            self.protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
             self._strays.add(f"{why}: {line[:200]!r}")
@@ -2775,7 +2781,9 @@ class Connection:
 
     def _progress(self, notification: Notification) -> bool:
         params = notification.params
-        pending = find_by_id(self.protocol.pending, params.get("progressToken"))
+        pending = find_by_id(
+            self.protocol.pending, own_id(params.get("progressToken"))
+        )
         is_number = type(params.get("progress")) in (int, float)
         if pending is not None and pending.wants_progress and is_number:
             pending.put(params, notification.size)
@@ -3921,6 +3929,13 @@ def _parse_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
+def parse_any_base64(text: str) -> bytes:
+    """Decode base64 as other programs write it: for URLs, in lines, without padding.
+    Raises ValueError for any other text."""
+    text = re.sub(r"\s", "", text).replace("-", "+").replace("_", "/").rstrip("=")
+    return _parse_base64(text + "=" * (-len(text) % 4))
+
+
 def parse_text(text: str) -> Any:
     """Decode a text if it is JSON; otherwise return it unchanged."""
     try:
@@ -4105,7 +4120,7 @@ SCALARS = {
         _Scalar(
             {"type": "string", "contentEncoding": "base64"},
             "expected base64",
-            lambda cls, wire: cls(_parse_base64(wire)),
+            lambda cls, wire: cls(parse_any_base64(wire)),
         ),
     ),
     "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
@@ -8883,9 +8898,13 @@ SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
 MAX_ITEMS = 100_000  # items of a list, all pages together
 PROBE_SECONDS = 5.0  # wait for an answer to server/discover, before `initialize`
+# Matches the stderr of a child that has exited for another reason than server/discover.
+_OTHER_FAILURE = (
+    r"(?is)(?!.*(server/discover|initiali[sz]e))"
+    r".*(error|exception|traceback|fail|cannot|could not|unable|missing|required|"
+    r"not (found|set)|no such|denied|usage:)"
+)
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
-# Matches the stderr of an old server that has exited because of `server/discover`.
-_TOO_EARLY = r"(?i)\A\Z|server/discover|initiali[sz]e"
 
 
 # Calls
@@ -8913,6 +8932,8 @@ class Call:
         self.client = client
         self.method = method
         self.params = params
+        # Its name in errors: that of the tool, resource or prompt, if any.
+        self._about = str(params.get(method_row(method).mirrored) or method)
         self._connection = client._require_connection()
         self._on_progress = on_progress
         # check(result) returns the final result, or raises InvalidResponse.
@@ -8932,6 +8953,7 @@ class Call:
         self._pending = PendingRequest(
             self._connection,
             self.method,
+            about=self._about,
             # Ask for progress, as each notification of it restarts the time-out.
             wants_progress=method_row(self.method).asks,
         )
@@ -8944,9 +8966,9 @@ class Call:
         """Raise Cancelled or Timeout if this call has ended. A function in
         Client(result_types=) calls this before it sends more requests."""
         if self._is_cancelled:
-            raise Cancelled(f"{self.method}: the call was cancelled")
+            raise Cancelled(f"{self._about}: the call was cancelled")
         if time.monotonic() >= self._deadline:
-            raise Timeout(f"{self.method}: no answer by the deadline for all of it")
+            raise Timeout(f"{self._about}: no answer by the deadline for all, total_timeout")
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the final answer arrives. Returns the result, as on the wire. A
@@ -8965,7 +8987,7 @@ class Call:
         seconds = self.client.timeout if timeout is None else timeout
         left = min(seconds, self._deadline - time.monotonic(), threading.TIMEOUT_MAX)
         if not self._waiting.acquire(timeout=max(0.0, left)):
-            raise Timeout(f"{self.method}: no answer within {seconds:g} seconds")
+            raise Timeout(f"{self._about}: no answer within {seconds:g} seconds")
         try:
             if self._outcome is None:
                 self._outcome = self._check(self._run(seconds))
@@ -9006,7 +9028,7 @@ class Call:
     def _result_type(self, result: Json) -> str:
         """Return the type of a result. Raises InvalidResponse for an unknown one."""
         # "clients MUST treat an absent resultType as 'complete'"
-        kind = str(result.get("resultType", "complete"))
+        kind = str(result.get("resultType") or "complete")
         # An extension defines the results of its own requests.
         is_foreign = self.method not in METHODS
         if is_foreign or self.client.protocol_version < FIRST_MODERN:
@@ -9076,10 +9098,12 @@ def encode_arguments(name: str, arguments: Any) -> Any:
 
 def _with_objects(result: Json, member: str) -> Json:
     """Return the result. Raises InvalidResponse unless the member is an array of
-    objects."""
+    objects. Some programs write an empty one as null."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
+    if value is None and member in result:
+        return {**result, member: []}
     raise InvalidResponse(
         f"{member}: expected an array of objects, got {show(value)}", result
     )
@@ -9310,7 +9334,7 @@ class ClientEndpoint(Endpoint):
 
         meta = object_or_empty(params.get("_meta"))
         # A server may end a subscription by cancelling the request that opened it.
-        subscription = meta.get(META_SUBSCRIPTION, params.get("requestId"))
+        subscription = own_id(meta.get(META_SUBSCRIPTION, params.get("requestId")))
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
@@ -9443,8 +9467,14 @@ def read_target(target: Any) -> Any:
     if isinstance(target, Mapping) and target.get("url"):
         return {"url": str(target["url"]), "headers": target.get("headers")}
     if isinstance(target, Mapping) and "command" in target:
-        words = [target["command"], *(target.get("args") or [])]
-        return {**target, "command": _words(words)}
+        command = target["command"]
+        arguments = target.get("args") or []
+        if isinstance(arguments, str) or isinstance(command, (list, tuple)):
+            raise ValueError(
+                'target: expected {"command": "program", "args": ["word", ...]}, or a '
+                "list of all words"
+            )
+        return {**target, "command": _words([command, *arguments])}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
@@ -9519,7 +9549,7 @@ class Client:
         self,
         target: Any,
         *,
-        timeout: float = 60.0,
+        timeout: float | None = 60.0,
         total_timeout: float | None = None,
         headers: dict[str, str] | Callable[[], dict[str, str]] | None = None,
         auth: OAuth | Callback = None,
@@ -9550,9 +9580,9 @@ class Client:
             {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a Server in
             this process; (reader, writer), two binary streams; or an instance of a
             Transport class of your own. A leading ~/ is the home folder
-        timeout: seconds for connecting, and for each request. A progress notification
-            restarts the time of its request. In a session, requests do not time out
-            while a callback is answering a question
+        timeout: seconds for connecting, and for each request; None for no limit. A
+            progress notification restarts the time of its request. In a session,
+            requests do not time out while a callback is answering a question
         total_timeout: seconds for a whole call, with its questions and progress; None
             for no limit. A callback that is answering a modern server's question is not
             interrupted: the call ends after it
@@ -9617,7 +9647,9 @@ class Client:
                 f"got {show(protocol_version)}"
             )
         # Waiting functions reject infinity.
-        self.timeout = min(timeout, threading.TIMEOUT_MAX)
+        self.timeout = threading.TIMEOUT_MAX
+        if timeout is not None:
+            self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
@@ -9681,12 +9713,13 @@ class Client:
         try:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
-            # Some old servers exit if any message precedes `initialize`. Their stderr
-            # names one of the two methods, or is empty. Only a child has a `command`.
-            is_old = error.command and re.search(_TOO_EARLY, error.stderr)
+            # Some old servers exit if any message precedes `initialize`, and few say
+            # why. Only a child has a `command`.
+            is_old = error.command and not re.match(_OTHER_FAILURE, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
             self._open(LAST_LEGACY)
+        self._renew_session()
 
     def close(self) -> None:
         """End the connection, and the child process if there is one. Waiting calls
@@ -9801,6 +9834,12 @@ class Client:
                 self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
             listening.renew()
+        # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
+        for uri in list(self._subscriptions):
+            try:
+                self.subscribe(uri)
+            except (McpError, ConnectionError, Timeout) as error:
+                log_line(WARNING, f"no more notifications of {uri}: {error}")
 
     def _read(self, connection: Connection) -> None:
         """Read until the server ends, then close the connection. The reading thread
@@ -9821,8 +9860,13 @@ class Client:
         if wanted == "auto":
             now = time.monotonic()
             until = min(now + PROBE_SECONDS, (now + until) / 2)
+        hello = PendingRequest(connection, "initialize")
+        # A late answer ends the wait for the answer to `initialize`.
+        discover = PendingRequest(
+            connection, "server/discover", on_done=lambda: hello.put(discover)
+        )
         try:
-            version, result = self._probe(connection, wanted, until)
+            version, result = self._probe(connection, wanted, until, discover)
             # The time beyond `until` was spent on a login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
@@ -9830,29 +9874,36 @@ class Client:
                 raise
             try:
                 # "If the server does not respond [...], the server is legacy".
-                return self._shake_hands(connection, LAST_LEGACY)
+                return self._shake_hands(connection, LAST_LEGACY, hello)
             except UnsupportedVersion:
                 # The server is modern, and was only slow to start.
                 return self._negotiate(connection, NEWEST)
+            finally:
+                discover.cancel("no longer needed")
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version)
         if not result:
             # The server has refused the newest revision, and named this one.
-            _, result = self._probe(connection, version, self._connect_until)
+            discover = PendingRequest(connection, "server/discover")
+            _, result = self._probe(connection, version, self._connect_until, discover)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self, connection: Connection, wanted: str, until: float
+        self,
+        connection: Connection,
+        wanted: str,
+        until: float,
+        discover: PendingRequest,
     ) -> tuple[str, Json]:
-        """Send server/discover. Returns the revision to speak, and the result or {}."""
+        """Send `discover`. Returns the revision to speak, and the result or {}."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, "server/discover", params, until)
+            result = self._ask(connection, discover, params, until)
             offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
@@ -9866,15 +9917,21 @@ class Client:
                 raise
         return self._choose_version(offered, SPOKEN), result
 
-    def _shake_hands(self, connection: Connection, version: str) -> Json:
-        """Send `initialize`. Returns the result."""
+    def _shake_hands(
+        self,
+        connection: Connection,
+        version: str,
+        hello: PendingRequest | None = None,
+    ) -> Json:
+        """Send `initialize`, as `hello`. Returns the result."""
+        hello = hello or PendingRequest(connection, "initialize")
         params = {
             "protocolVersion": version,
             "clientInfo": self._info,
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            result = self._ask(connection, "initialize", params, self._connect_until)
+            result = self._ask(connection, hello, params, self._connect_until)
         except (
             MethodNotFound,
             InvalidParams,
@@ -9896,20 +9953,36 @@ class Client:
         return result
 
     def _ask(
-        self, connection: Connection, method: str, params: Json, until: float
+        self,
+        connection: Connection,
+        pending: PendingRequest,
+        params: Json,
+        until: float,
     ) -> Json:
-        """Send a request that opens a conversation, and block for its result."""
-        pending = connection.request(PendingRequest(connection, method), params)
+        """Send a request that opens a conversation, and block for its result. Its
+        Timeout leaves it open. Raises UnsupportedVersion if server/discover, which was
+        sent before, has a result first: the server is modern."""
+        connection.request(pending, params)
         try:
-            return pending.result(max(0.0, until - time.monotonic()))
+            while late := pending.take(max(0.0, until - time.monotonic())):
+                if late.answer is not None:
+                    raise UnsupportedVersion("the server is modern")
         except Timeout:
-            # Name the time limit of connect(); this request had only a part of it.
-            why = f"{method}: no answer within {self.timeout:g} seconds"
-            raise Timeout(why, connection.details()) from None
+            raise self._timed_out(connection, pending.method) from None
+        if pending.error is not None:
+            raise pending.error
+        return pending.answer or {}
 
-    def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
+    def _timed_out(self, connection: Connection, method: str) -> Timeout:
+        """Make the Timeout of a request that had only a part of the client's time."""
+        why = f"{method}: no answer within {self.timeout:g} seconds"
+        return Timeout(why, connection.details())
+
+    def _choose_version(self, offered: Any, spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
         UnsupportedVersion."""
+        if not isinstance(offered, list):
+            offered = [offered]
         common = [
             version
             for version in spoken
@@ -10155,11 +10228,15 @@ class Client:
 
         Raises NotFound.
         """
-        contents: list[Json] = self.read_resource(uri)["contents"]
+        result = self.read_resource(uri)
+        contents: list[Json] = result["contents"]
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
-        return _parse_base64(str(contents[0].get("blob", "")))
+        try:
+            return parse_any_base64(str(contents[0].get("blob") or ""))
+        except ValueError as error:
+            raise InvalidResponse(f"{uri}: blob: {error}", result) from None
 
     def get_prompt(
         self,
@@ -10215,28 +10292,38 @@ class Client:
         but no list of templates."""
         member = method_row(method).paged
         items: list[Json] = []
-        params: Json = {}
+        cursors: list[object] = []
+        cursor = None
         until = time.monotonic() + self.timeout
-        while True:
-            seconds = max(0.0, until - time.monotonic())
+        while len(items) <= MAX_ITEMS:
+            params = add_given({}, cursor=cursor)
             try:
-                result = self.request(method, params, seconds)
+                result = self.request(method, params, max(0.0, until - time.monotonic()))
             except MethodNotFound:
                 return items
-            items += _with_objects(result, member)[member]
+            except Timeout:
+                raise self._timed_out(self._require_connection(), method) from None
+            page = _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
-            if result.get("nextCursor") is None:
+            cursor = result.get("nextCursor")
+            if cursor in cursors:
+                log_line(WARNING, f"{method}: ends, as a cursor came again")
+                cursor = None
+                # A server that ignores cursors has sent its only page again.
+                if items[-len(page) :] == page:
+                    page = []
+            items += page
+            if cursor is None:
                 return items
-            if len(items) > MAX_ITEMS:
-                raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
-            params = {"cursor": result["nextCursor"]}
+            cursors.append(cursor)
+        raise InvalidResponse(f"{method}: more than {MAX_ITEMS} items")
 
     def _check_result(self, tool: str, result: Json) -> Json:
         """Return a tool's result. Raises InvalidResponse if it has no content, or the
         tool's outputSchema forbids it. An extension's result is not checked."""
-        if result.get("resultType", "complete") != "complete":
+        if (result.get("resultType") or "complete") != "complete":
             return result
-        _with_objects(result, "content")
+        result = _with_objects(result, "content")
         if not self._validate or result.get("isError"):
             return result
         try:
