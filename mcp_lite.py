@@ -2441,6 +2441,8 @@ class PendingRequest:
     id: RequestId = 0
     # Whether its request has been queued. The connection's lock guards it.
     sent = False
+    # The seconds that a Timeout names, where this request has only a part of them.
+    limit = 0.0
     # How it has ended: one of the two, or neither if it is not done.
     answer: Json | None = None
     error: BaseException | None = None
@@ -2505,7 +2507,7 @@ class PendingRequest:
         while True:
             with suppress(Empty):
                 return self._inbox.get(min(seconds, deadline - time.monotonic()))
-            why = f"no answer within {seconds:g} seconds"
+            why = f"no answer within {self.limit or seconds:g} seconds"
             if time.monotonic() >= deadline:
                 why = "no answer by the deadline for all, total_timeout"
             elif self._connection.is_answering(self):
@@ -3932,7 +3934,7 @@ def _parse_base64(text: str) -> bytes:
 def parse_any_base64(text: str) -> bytes:
     """Decode base64 as other programs write it: for URLs, in lines, without padding.
     Raises ValueError for any other text."""
-    text = re.sub(r"\s", "", text).replace("-", "+").replace("_", "/").rstrip("=")
+    text = re.sub(r"[\s=]", "", text).replace("-", "+").replace("_", "/")
     return _parse_base64(text + "=" * (-len(text) % 4))
 
 
@@ -9087,9 +9089,12 @@ class Call:
         return self._pending.done()
 
 
-def encode_arguments(name: str, arguments: Any) -> Any:
+def encode_arguments(name: str, arguments: Any, misplaced: Json) -> Any:
     """Convert arguments as a server converts its results: dates, paths, dataclasses.
-    Raises ToolError, with the place, for a value that has no form in JSON."""
+    Raises ToolError, with the place, for a value that has no form in JSON. `misplaced`
+    are arguments that were not written as a dict: Raises TypeError."""
+    if misplaced:
+        raise TypeError(f"{name}: write the arguments as a dict: {show(misplaced)}")
     try:
         return to_plain(arguments or {})
     except (TypeError, ValueError, RecursionError) as error:
@@ -9647,9 +9652,9 @@ class Client:
                 f"got {show(protocol_version)}"
             )
         # Waiting functions reject infinity.
-        self.timeout = threading.TIMEOUT_MAX
-        if timeout is not None:
-            self.timeout = min(timeout, threading.TIMEOUT_MAX)
+        if timeout is None:
+            timeout = threading.TIMEOUT_MAX
+        self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
@@ -9813,12 +9818,17 @@ class Client:
             env.update(self._env)
             cwd = self._cwd or target.get("cwd")
             return Child(target["command"], env, cwd, self._stderr)
+        from http.cookiejar import CookieJar
+
+        # Cookies last as long as this client.
+        jar = vars(self).setdefault("_jar", CookieJar())
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
             authorizer_for(self._auth),
             self._ssl_context,
             self.timeout,
+            jar,
         )
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
@@ -9962,21 +9972,14 @@ class Client:
         """Send a request that opens a conversation, and block for its result. Its
         Timeout leaves it open. Raises UnsupportedVersion if server/discover, which was
         sent before, has a result first: the server is modern."""
+        pending.limit = self.timeout
         connection.request(pending, params)
-        try:
-            while late := pending.take(max(0.0, until - time.monotonic())):
-                if late.answer is not None:
-                    raise UnsupportedVersion("the server is modern")
-        except Timeout:
-            raise self._timed_out(connection, pending.method) from None
+        while late := pending.take(max(0.0, until - time.monotonic())):
+            if late.answer is not None:
+                raise UnsupportedVersion("the server is modern")
         if pending.error is not None:
             raise pending.error
         return pending.answer or {}
-
-    def _timed_out(self, connection: Connection, method: str) -> Timeout:
-        """Make the Timeout of a request that had only a part of the client's time."""
-        why = f"{method}: no answer within {self.timeout:g} seconds"
-        return Timeout(why, connection.details())
 
     def _choose_version(self, offered: Any, spoken: tuple[str, ...]) -> str:
         """Choose the newest revision that is offered, spoken and wanted. Raises
@@ -10122,6 +10125,7 @@ class Client:
         timeout: float | None = None,
         on_progress: Callback = None,
         meta: Json | None = None,
+        **misplaced: object,
     ) -> Json:
         """Call a tool for its result: {"content", "structuredContent", "isError"}.
 
@@ -10138,7 +10142,7 @@ class Client:
         outputSchema is invalid, the result is not checked, and a warning is logged.
         """
         return self.start_call(
-            name, arguments, on_progress=on_progress, meta=meta
+            name, arguments, on_progress=on_progress, meta=meta, **misplaced
         ).result(timeout)
 
     def start_call(
@@ -10148,6 +10152,7 @@ class Client:
         *,
         on_progress: Callback = None,
         meta: Json | None = None,
+        **misplaced: object,
     ) -> Call:
         """Start a tool call, and return a future for its result.
 
@@ -10161,7 +10166,7 @@ class Client:
             is the client's
         meta: the request's `_meta`, to which the members of every request are added
         """
-        plain = encode_arguments(name, arguments)
+        plain = encode_arguments(name, arguments, misplaced)
         params = add_given({"name": name, "arguments": plain}, _meta=meta)
         is_modern = self.protocol_version >= FIRST_MODERN
         mirrors = is_modern and self._require_connection().transport.mirrors
@@ -10242,6 +10247,7 @@ class Client:
         self,
         name: str,
         arguments: Json | None = None,
+        **misplaced: object,
     ) -> Json:
         """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
@@ -10250,7 +10256,7 @@ class Client:
 
         Raises NotFound, InvalidParams.
         """
-        plain = encode_arguments(name, arguments)
+        plain = encode_arguments(name, arguments, misplaced)
         texts = {each: encode_text(plain[each]) for each in plain}
         params = {"name": name, "arguments": texts}
         return _with_objects(self.request("prompts/get", params), "messages")
@@ -10296,22 +10302,19 @@ class Client:
         cursor = None
         until = time.monotonic() + self.timeout
         while len(items) <= MAX_ITEMS:
-            params = add_given({}, cursor=cursor)
             try:
-                result = self.request(method, params, max(0.0, until - time.monotonic()))
+                call = self._start(method, add_given({}, cursor=cursor))
+                call._pending.limit = self.timeout
+                result = call.result(max(0.0, until - time.monotonic()))
             except MethodNotFound:
                 return items
-            except Timeout:
-                raise self._timed_out(self._require_connection(), method) from None
             page = _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
             cursor = result.get("nextCursor")
             if cursor in cursors:
                 log_line(WARNING, f"{method}: ends, as a cursor came again")
-                cursor = None
                 # A server that ignores cursors has sent its only page again.
-                if items[-len(page) :] == page:
-                    page = []
+                return items + [item for item in page if item not in items]
             items += page
             if cursor is None:
                 return items
@@ -10502,22 +10505,28 @@ class HttpError(InvalidRequest):
 
 
 def read_lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a response as they arrive, without their LF or CR LF. Stops
-    where the response breaks off, and at a line over MAX_MESSAGE."""
+    """Yield the lines of a response as they arrive, without their LF, CR LF or CR.
+    Stops where the response breaks off, and at a line over MAX_MESSAGE."""
     line = bytearray()
+    last = b""
     with suppress(Exception):
         while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
+            if last == b"\r" and data[:1] == b"\n":
+                # The CR has ended the line.
+                data = data[1:]
+            last = data[-1:]
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             first, *others = data.split(b"\n")
             line += first
             for each in others:
-                yield bytes(line.rstrip(b"\r"))
+                yield bytes(line)
                 line = bytearray(each)
 
 
 class EventStream:
     """A stream of server-sent events, as the HTML standard defines them. It may span
     several responses: after `retry` seconds, the client requests the next one and sends
-    `last_id`. A CR alone ends no line here, as no MCP server sends one."""
+    `last_id`."""
 
     last_id = ""
     retry = 1.0
@@ -12382,22 +12391,29 @@ _KEEP_ALIVE = {
     "TCP_KEEPCNT": 4,
 }
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
+MAX_LOSS = 1_000  # bytes of a message that may say that the session is lost
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 # Consecutive failures that _follow() tolerates, and times that one request is sent
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
-MAX_BACKOFF = 5  # times that the delay between failures is doubled
+MAX_BACKOFF = 12  # times that the delay between failures is doubled
+BACKOFF_SECONDS = 60.0  # the longest delay, unless the server wants a longer one
+BRIEF_SECONDS = 1.0  # a stream that lasted no longer ended at once
 
 # What became of an HTTP request. After the last two, it is sent again.
 ANSWERED = "answered"
 REDIRECTED = "redirected"
 LOGGED_IN = "logged in"
 
+_USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 _NO_THREAD = "nothing was sent: there is no thread for it, or the client is closed"
-# The SDKs' examples respond with this text and 400, where the specification says 404.
-_NO_SESSION = "(?i)no valid session|server not initialized"
+# What servers say of a lost session, where the specification says 404.
+_NO_SESSION = (
+    "(?i)(no valid|invalid|unknown|missing|expired) (mcp )?session|server not initiali|"
+    "session( id)?( is| has| was| does)?( not found| not exist| expired| invalid)"
+)
 
 
 def parse_url(text: str) -> SplitResult:
@@ -12575,7 +12591,8 @@ _REMEDIES = {
     307: _NO_REDIRECT,
     308: _NO_REDIRECT,
     401: "see Client(auth=), or headers=",
-    403: "which hosts, origins and tokens does the server allow?",
+    403: "which hosts, origins and tokens does the server allow? A firewall may have "
+    "answered in its place",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
@@ -12606,6 +12623,13 @@ def challenge_in(headers: Any) -> dict[str, str]:
         for part in re.finditer(_CHALLENGE_PART, text[scheme.end() :]):
             challenge.setdefault(part[1].lower(), part[3] or part[2])
     return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
+
+
+def is_session_lost(error: McpError | HttpFailure) -> bool:
+    """Return whether a request was refused because its session is lost."""
+    # "When a client receives HTTP 404 in response to a request containing an
+    # MCP-Session-Id, it MUST start a new session". Some servers only say so.
+    return error.http_status == 404 or bool(re.search(_NO_SESSION, str(error)))
 
 
 class Authorizer:
@@ -12682,6 +12706,7 @@ class HttpCaller:
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
+        jar: Any,
     ) -> None:
         # After a redirect, this is its target.
         self.url = parse_url(url)
@@ -12693,6 +12718,7 @@ class HttpCaller:
         self._headers = headers
         self._authorizer = authorizer
         self._ssl_context = ssl_context
+        self._jar = jar
         self._proxy, self._proxy_headers = find_proxy(self.url)
         # Guards `_idle` and `_busy`, so that no thread shuts a connection which the
         # next request already uses.
@@ -12771,16 +12797,23 @@ class HttpCaller:
     ) -> str:
         """Send a request. Returns what became of it: ANSWERED, or, if it is to be sent
         again, REDIRECTED or LOGGED_IN. Raises AuthorizationError."""
-        given = self._headers()
+        from urllib.request import Request
+
+        # The jar has the rules for cookies, by which load balancers know their clients.
+        for_jar = Request(http_request.url.geturl())
+        self._jar.add_cookie_header(for_jar)
+        given = {**for_jar.unredirected_hdrs, **self._headers()}
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         values = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
-        self._send_once(http_request, merge_headers(given, shown, headers), body)
+        every = merge_headers(_USER_AGENT, given, shown, headers)
+        self._send_once(http_request, every, body)
+        self._jar.extract_cookies(http_request.response, for_jar)
         status = http_request.response.status
         if status in (307, 308) and status not in http_request.refused:
             return self._redirect(http_request)
         if status in (401, 403):
-            return self._log_in(http_request, shown)
+            return self._log_in(http_request, shown, "Mcp-Session-Id" in headers)
         return ANSWERED
 
     def _redirect(self, http_request: _HttpRequest) -> str:
@@ -12792,7 +12825,12 @@ class HttpCaller:
         http_request.url = self.url = target
         return REDIRECTED
 
-    def _log_in(self, http_request: _HttpRequest, shown: dict[str, str]) -> str:
+    def _log_in(
+        self,
+        http_request: _HttpRequest,
+        shown: dict[str, str],
+        has_session: bool,
+    ) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope."""
         response = http_request.response
         error = challenge_in(response.headers).get("error")
@@ -12805,6 +12843,8 @@ class HttpCaller:
         )
         refusal.url = show_url(self.url)
         is_last = len(http_request.refused) == MAX_FAILURES
+        # A new session is all that a lost one needs.
+        is_last = is_last or (has_session and is_session_lost(refusal))
         if is_last or not self._authorizer.handle_unauthorized(
             refusal, shown, http_request.refused, self.connection.answering
         ):
@@ -13030,7 +13070,7 @@ class HttpTransport(Transport, Outbox):
                 body = read_answer(response)
         # Feed the answer only now, when the next call can use the connection.
         if body and content_type(response) == JSON_TYPE:
-            self.connection.receive(body)
+            self.receive(body)
         self.resume(post, stream)
         if self.caller.is_wanted(post.request_id):
             raise http_request.failure(body, why)
@@ -13047,9 +13087,17 @@ class HttpTransport(Transport, Outbox):
         """Feed events until the response ends, or the request is answered."""
         for kind, text in stream.read(response):
             if kind == "message" and text:
-                self.connection.receive(text, subject=request_id)
+                self.receive(text, request_id)
             if not self.caller.is_wanted(request_id):
                 return
+
+    def receive(self, body: bytes, subject: RequestId | None = None) -> None:
+        """Feed a message, but raise an error that says that the session is lost."""
+        if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
+            error = member_at(parse_message(body), ["error"])
+            if isinstance(error, dict):
+                raise McpError.from_wire(error)
+        self.connection.receive(body, subject=subject)
 
     def _rejection(self, http_request: _HttpRequest, post: _Post) -> Exception:
         """Return the exception for a response that refuses a message."""
@@ -13060,7 +13108,7 @@ class HttpTransport(Transport, Outbox):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
         # With status 400, an error without our id is about the POST as well.
-        is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
+        is_ours = own_id(member_at(answer, ["id"])) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return http_request.failure(body)
         self.connection.trace("<--", body)
@@ -13121,6 +13169,8 @@ class LegacyHttp(HttpTransport):
         # The URL for POSTs over HTTP+SSE. `_is_answered` is set when it is known, and
         # when the stream has ended.
         self._place: SplitResult | None = None
+        # What the server has sent as that URL.
+        self._reference = ""
         self._is_answered = threading.Event()
 
     def close(self) -> None:
@@ -13155,7 +13205,9 @@ class LegacyHttp(HttpTransport):
         try:
             self._post_once(post, session)
         except (McpError, HttpFailure) as error:
-            if self._is_lost(session, post, error):
+            # An answer belongs to its question's session.
+            is_bound = session is None or post.row.handshake or post.is_answer
+            if is_session_lost(error) and not is_bound:
                 self._renew(session)
                 self._post_once(post, self._session)
             elif not self._fall_back(post, error):
@@ -13190,20 +13242,11 @@ class LegacyHttp(HttpTransport):
         self._is_answered.wait(self.caller.timeout)
         if self._place is not None:
             self._post_old(post)
+        elif self._reference:
+            place = show(self._reference.partition("?")[0], 300)
+            url = show_url(self.caller.url)
+            raise HttpFailure(f"{url}: its endpoint is elsewhere: {place}", url)
         return self._place is not None
-
-    def _is_lost(
-        self, session: str | None, post: _Post, error: McpError | HttpFailure
-    ) -> bool:
-        """Return whether a POST was rejected because its session is lost."""
-        # "When a client receives HTTP 404 in response to a request containing an
-        # MCP-Session-Id, it MUST start a new session".
-        is_lost = error.http_status == 404
-        if error.http_status == 400:
-            is_lost = re.search(_NO_SESSION, str(error)) is not None
-        # An answer belongs to its question's session.
-        is_bound = post.row.handshake or post.is_answer
-        return is_lost and session is not None and not is_bound
 
     def _renew(self, lost: str | None) -> None:
         """Open a session in place of a lost one, unless another thread has done so.
@@ -13246,14 +13289,16 @@ class LegacyHttp(HttpTransport):
         has_begun = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
+            begun = time.monotonic()
             try:
                 self._get(stream, request_id)
                 has_begun = request_id is None
-                failures = 0
+                is_brief = time.monotonic() < begun + BRIEF_SECONDS
+                failures = failures + 1 if is_brief else 0
             except HttpFailure as error:
                 failures += 1
                 status = error.http_status or 500
-                if status == 404 and has_begun:
+                if has_begun and is_session_lost(error):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
                 elif status < 500:
@@ -13261,7 +13306,8 @@ class LegacyHttp(HttpTransport):
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
-            self.caller.closed.wait(stream.retry * 2 ** min(failures, MAX_BACKOFF))
+            delay = min(BACKOFF_SECONDS, stream.retry * 2 ** min(failures, MAX_BACKOFF))
+            self.caller.closed.wait(max(stream.retry, delay))
 
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
@@ -13274,7 +13320,7 @@ class LegacyHttp(HttpTransport):
         with self.caller.send("GET", headers, key=request_id) as http_request:
             response = http_request.response
             if response.status != 200 or content_type(response) != EVENT_TYPE:
-                raise http_request.failure(b"", "no stream: ")
+                raise http_request.failure(response.read(MAX_ERROR), "no stream: ")
             self.feed_events(response, request_id, stream)
 
     # HTTP+SSE
@@ -13289,6 +13335,7 @@ class LegacyHttp(HttpTransport):
                     elif kind == "endpoint" and self._place is None:
                         reference = text[:MAX_HEAD].decode("utf-8", "replace")
                         self._place = follow_reference(self.caller.url, reference)
+                        self._reference = reference
                         self._is_answered.set()
         except Exception as error:
             why = f"cannot listen to the server: {error_text(error)}"
@@ -13558,7 +13605,7 @@ class OAuth:
         parts = parse_url(url)
         target = f"{parts.path or '/'}?{parts.query}".rstrip("?")
         method = "GET" if body is None else "POST"
-        headers = {"Accept": JSON_TYPE, "User-Agent": "mcp_lite", **headers}
+        headers = {"Accept": JSON_TYPE, **_USER_AGENT, **headers}
         try:
             # Do not follow redirects: they could send a secret to another host. The
             # limit holds for the whole answer, however slowly it arrives.
