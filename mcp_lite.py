@@ -883,7 +883,7 @@ def mend(message: Json) -> Json:
     if "result" in mended or "error" in mended:
         mended.pop("method", None)
         mended["id"] = own_id(mended.get("id"))
-    elif "result" in message and "method" not in mended:
+    elif "method" not in mended and {"result", "error"} & message.keys():
         mended["result"] = {}
     return mended
 

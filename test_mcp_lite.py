@@ -21,6 +21,7 @@ uses:
     TestClient                         15 Client
     TestHttpServer, TestWsgi           17 HTTP streams to 19 HTTP server
     TestHttpClient                     20 HTTP client
+    TestOtherServers                   15 Client, 20 HTTP client: peers with oddities
     TestAuthorization                  21 Authorization
     TestCommandLine                    22 Command line
     TestEverywhere                     every feature, transport and revision
@@ -14060,6 +14061,562 @@ class TestHttpClient:
                     eventually(is_heard)
                 listener.join(SECONDS)
         assert heard[0]["method"] == "notifications/tools/list_changed"
+
+
+class TestOtherServers:
+    """What other programs send that is not quite right is taken where its meaning is
+    clear, and what they need is sent."""
+
+    # Messages
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda answer: {**answer, "id": str(answer["id"])},
+            lambda answer: {**answer, "id": float(answer["id"])},
+            lambda answer: {**answer, "error": None},
+            lambda answer: {**answer, "method": "tools/call"},
+            lambda answer: {**answer, "params": None, "method": None},
+        ],
+    )
+    def test_an_answer_belongs_to_its_request(self, change, caplog):
+        """Whatever it has beside the result, and however its id is written; the log
+        says so once."""
+        caplog.set_level(logging.DEBUG, "mcp_lite")
+
+        def script(read, write):
+            legacy = legacy_server(tools_call=text_result("fine"))
+
+            def changed(message):
+                write(change(message))
+
+            legacy(read, changed)
+
+        with talking_to(script) as client:
+            assert client.call("x") == client.call("x") == "fine"
+        lines = [line for line in caplog.messages if "not as JSON-RPC" in line]
+        assert len(lines) == (0 if type(change({"id": 1})["id"]) is float else 1)
+
+    def test_an_error_beside_a_null_result(self):
+        """An error is one, whatever is beside it; its code may be a float."""
+
+        def script(read, write):
+            def changed(message):
+                error = {"code": -32602.0, "message": "no such city"}
+                if "error" not in message and member(message, "result", "content"):
+                    message = {**message, "result": None, "error": error}
+                write({**message, "id": str(message["id"])})
+
+            legacy_server(tools_call=text_result("x"))(read, changed)
+
+        with talking_to(script) as client:
+            with pytest.raises(InvalidParams, match="no such city") as caught:
+                client.call("x")
+            assert type(caught.value.code) is int
+
+    def test_ids_inside_of_notifications(self):
+        """A progress token that comes back as text is ours."""
+        seen = []
+
+        def call(message, read, write):
+            token = str(message["params"]["_meta"]["progressToken"])
+            params = {"progressToken": token, "progress": 1, "message": "half"}
+            write(notice("progress", params))
+            return text_result("fine")
+
+        with talking_to(legacy_server(tools_call=call)) as client:
+            client.call_tool("x", on_progress=lambda *step: seen.append(step[2]))
+        assert seen == ["half"]
+
+    @pytest.mark.parametrize("era", [LEGACY[-1], MODERN])
+    def test_nothing_may_be_null(self, era):
+        """null is an empty list, and [] an empty object, as programs in Go and PHP
+        write them."""
+        answers = {
+            "tools_list": {"tools": None},
+            "prompts_list": {"prompts": None, "nextCursor": None},
+            "tools_call": {"content": None, "resultType": None, "isError": None},
+            "prompts_get": {"messages": None},
+            "ping": lambda message, read, write: {"error": None, "result": None},
+        }
+        declared = {"tools": [], "prompts": {"listChanged": False}}
+        script = legacy_server(capabilities=declared, **answers)
+        if era == MODERN:
+            script = modern_server(**answers)
+        with talking_to(script) as client:
+            assert client.list_tools() == client.list_prompts() == []
+            assert client.call_tool("x")["content"] == []
+            assert client.call("x") is None
+            assert client.get_prompt("x")["messages"] == []
+
+    def test_an_empty_result(self):
+        """The answer to a ping may be null, or an empty array."""
+        results = iter([None, [], {}])
+        ping = lambda *ignored: next(results)  # noqa: E731
+
+        def script(read, write):
+            while (message := read()) is not None:
+                result = greeting("2025-11-25")
+                if message["method"] == "ping":
+                    result = ping()
+                if message["method"] == "server/discover":
+                    error = {"code": -32601, "message": "what?"}
+                    write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+                elif "id" in message:
+                    write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+        with talking_to(script) as client:
+            for _ in range(3):
+                client.ping()
+
+    @pytest.mark.parametrize("kind", ["json", "events"])
+    def test_a_byte_order_mark(self, kind):
+        """It may stand before the first message, before a body, and in an event."""
+        mark = b"\xef\xbb\xbf"
+
+        def call(seen, sock):
+            text = json.dumps(answer_to(seen, **text_result("fine"))).encode()
+            if kind == "json":
+                return 200, {"Content-Type": "application/json"}, mark + text
+            return 200, {}, mark + b"data: " + mark + text + b"\n\n"
+
+        with client_of(legacy_site(tools_call=call)) as (client, _):
+            assert client.call("x") == "fine"
+
+        def script(read, write):
+            write(mark)
+            legacy_server(tools_call=text_result("fine"))(read, write)
+
+        with talking_to(script) as client:
+            assert client.call("x") == "fine"
+
+    def test_what_other_clients_send(self):
+        """A server takes the same: a mark, 1.0 for an id, which is sent back as it
+        came, null or [] for empty objects, and a request that carries a result."""
+        server = build_server()
+        with LocalWire(server) as wire:
+            hello = request("initialize", {"protocolVersion": "2025-06-18"})
+            hello["params"].update(capabilities=[], clientInfo={"name": "x"})
+            wire.send(b"\xef\xbb\xbf" + json.dumps(hello).encode() + b"\r\n")
+            assert wire.read()["result"]["protocolVersion"] == "2025-06-18"
+            wire.send(notice("initialized"))
+            for odd in (
+                {"id": 5.0},
+                {"id": 6, "params": []},
+                {"id": 7, "params": None},
+                {"id": 8, "result": None},
+                {"id": 9, "error": None},
+            ):
+                wire.send({**request("tools/list"), **odd})
+                answer = wire.read()
+                assert answer["id"] == odd["id"] and answer["result"]["tools"]
+            greet = {"name": "greet", "arguments": {"name": "Bo"}}
+            greet["_meta"] = {"progressToken": 3.0}
+            assert "result" in wire.ask("tools/call", greet, 10)
+        with server.start_http() as http:
+            body = b"\xef\xbb\xbf" + json.dumps(hello).encode()
+            assert Web(http).post(body)[0] == 200
+
+    def test_an_integer_may_be_1_0(self):
+        """A question's maxTokens reaches the callback as an integer."""
+        seen = []
+
+        def call(message, read, write):
+            params = {"messages": [], "maxTokens": 64.0}
+            write(request("sampling/createMessage", params, 7.0))
+            assert read()["id"] == 7
+            return text_result("fine")
+
+        def on_sample(params):
+            seen.append(params["maxTokens"])
+            return "yes"
+
+        script = legacy_server(tools_call=call)
+        with talking_to(script, on_sample=on_sample) as client:
+            assert client.call("x") == "fine"
+        assert str(seen) == "[64]"
+
+    # Lists
+    @pytest.mark.parametrize(
+        "pages, names",
+        [
+            # The only page, again and again.
+            ([("a", ""), ("a", "")], ["a"]),
+            ([("a", 7), ("a", 7)], ["a"]),
+            # The last page has the cursor that led to it.
+            ([("a", "1"), ("b", "1")], ["a", "b"]),
+            # A round.
+            ([("a", "1"), ("b", "2"), ("c", "1")], ["a", "b", "c"]),
+            ([("a", {}), ("b", {})], ["a", "b"]),
+        ],
+    )
+    def test_a_cursor_that_comes_again(self, pages, names, caplog):
+        """It ends the list, with what there is, and one warning."""
+        left = iter(pages)
+
+        def listing(*ignored):
+            name, cursor = next(left)
+            return {"tools": [{"name": name}], "nextCursor": cursor}
+
+        with talking_to(legacy_server(tools_list=listing)) as client:
+            assert [tool["name"] for tool in client.list_tools()] == names
+        warnings = [line for line in caplog.messages if "cursor" in line]
+        assert len(warnings) == 1 and list(left) == []
+
+    # Values
+    @pytest.mark.parametrize(
+        "blob, data",
+        [
+            ("_-8=", b"\xff\xef"),
+            ("_-8", b"\xff\xef"),
+            ("/+8", b"\xff\xef"),
+            ("QUJD\r\nREVG\n", b"ABCDEF"),
+            (None, b""),
+            ("A", None),
+            ("*", None),
+            ("caf\xe9", None),
+            (5, None),
+        ],
+    )
+    def test_base64(self, blob, data):
+        """It may be for URLs, in lines, without padding; what cannot be read is the
+        server's fault."""
+        contents = {"contents": [{"uri": "x:y", "blob": blob}]}
+        with talking_to(modern_server(resources_read=contents, server_discover={"capabilities": {"resources": {}}})) as client:
+            if data is not None:
+                assert client.read("x:y") == data
+                return
+            with pytest.raises(InvalidResponse, match="x:y") as caught:
+                client.read("x:y")
+            assert caught.value.data["contents"]
+
+    @pytest.mark.parametrize(
+        "value",
+        [float("nan"), float("inf"), {1, object()}, {"a": [object()]}, 1j],
+        ids=str,
+    )
+    def test_a_value_that_cannot_be_sent(self, value):
+        """Whatever a call raises is of a few classes; here it names the argument."""
+        with Client(build_server()) as client:
+            for call in (
+                lambda: client.call("echo", value=value),
+                lambda: client.call_tool("echo", {"value": value}),
+                lambda: client.get_prompt("review", {"value": value}),
+            ):
+                with pytest.raises((ToolError, McpError, OSError), match="value"):
+                    call()
+
+    def test_arguments_are_a_dict(self):
+        """The error of a call that was written otherwise says what to write."""
+        with Client(build_server()) as client:
+            for method in (client.call_tool, client.start_call, client.get_prompt):
+                with pytest.raises(TypeError, match=r'greet: .* a dict: \{"city": "Oslo"'):
+                    method("greet", city="Oslo")
+
+    # Targets
+    @pytest.mark.parametrize(
+        "target",
+        [
+            {"command": "prog", "args": "--key s3cret"},
+            {"command": ["prog", "--key", "s3cret"]},
+        ],
+    )
+    def test_a_command_of_another_shape(self, target):
+        """The error says what was expected, and names no word of it."""
+        with pytest.raises(ValueError, match='"args": .*"word"') as caught:
+            Client(target)
+        assert "s3cret" not in str(caught.value)
+
+    def test_no_limit(self, server):
+        """timeout=None is none, over every transport."""
+        with server.start_http() as http:
+            for target in (server, http.url, SERVE):
+                with Client(target, timeout=None) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+                    assert client.call_tool("greet", {"name": "Bo"}, timeout=SECONDS)
+
+    # Finding out what a server speaks
+    def test_a_banner_and_no_word(self, tmp_path):
+        """A child that ends because of server/discover is started again, whatever it
+        has printed before."""
+        script = """
+            import json
+            print("Weather server 1.0, listening on stdio", file=sys.stderr, flush=True)
+            for line in sys.stdin:
+                message = json.loads(line)
+                if message["method"] == "server/discover":
+                    sys.exit(3)
+                if message["method"] == "initialize":
+                    result = {"protocolVersion": "2025-06-18", "capabilities": {}}
+                    answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    print(json.dumps(answer), flush=True)
+        """
+        with Client(program(tmp_path, script), stderr=None) as client:
+            assert client.protocol_version == "2025-06-18"
+
+    @pytest.mark.parametrize("first", ["discover", "initialize"])
+    def test_a_late_answer_decides(self, first):
+        """A server that answers server/discover before `initialize` is modern, however
+        long it took to start."""
+
+        def script(read, write):
+            discover = read()
+            hello = read()
+            assert [discover["method"], hello["method"]][1] == "initialize"
+            about = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
+            answers = {
+                "discover": (discover, {**about, "resultType": "complete"}),
+                "initialize": (hello, greeting("2025-11-25", tools={})),
+            }
+            order = [first, *answers.keys() - {first}]
+            for message, result in map(answers.get, order):
+                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            modern_server(tools_call=text_result("fine"))(read, write)
+
+        with talking_to(script, timeout=1.0) as client:
+            version = MODERN if first == "discover" else "2025-11-25"
+            assert client.protocol_version == version
+            assert client.call("x") == "fine"
+
+    def test_an_endpoint_elsewhere(self):
+        """HTTP+SSE whose first event names another host is refused by naming it, and
+        not its query."""
+
+        def script(seen, sock):
+            if seen["method"] != "GET":
+                return 405, {}, b""
+            place = "http://10.0.0.9:3001/messages?key=s3cret"
+            return 200, {}, f"event: endpoint\ndata: {place}\n\n".encode()
+
+        with web_server(script) as (url, _):
+            failure = http_failure_of(url)
+        assert "http://10.0.0.9:3001/messages" in str(failure)
+
+    # HTTP
+    def test_every_request_names_its_program(self):
+        """User-Agent is on each, unless headers= sets one."""
+        site = legacy_site(tools_call=called("fine"))
+        with client_of(site) as (client, seen):
+            client.call("x")
+        assert {each["method"] for each in seen} == {"POST", "GET", "DELETE"}
+        assert set(shown_in(seen, "user-agent")) == {f"mcp_lite/{mcp_lite.__version__}"}
+        with client_of(site, headers={"user-agent": "mine/1"}) as (client, seen):
+            client.call("x")
+        assert set(shown_in(seen, "user-agent")) == {"mine/1"}
+        with web_server(lambda *ignored: (403, {}, b"<h1>Forbidden")) as (url, _):
+            assert "firewall" in str(http_failure_of(url))
+
+    def test_cookies_come_back(self):
+        """Those of the server, while they last, for the life of the client; no text
+        shows them."""
+        told = iter(["pin=abc-def; Path=/; HttpOnly", "pin=; Max-Age=0; Path=/"])
+
+        def call(seen, sock):
+            kept = next(told, None)
+            status = 500 if kept is None else 200
+            body = answer_to(seen, **text_result("fine"))
+            if kept is None:
+                body = str(seen["headers"].get("cookie")).encode()
+            return status, {"Set-Cookie": kept or "pin=xyz-uvw; Path=/"}, body
+
+        client = Client("http://127.0.0.1:1/mcp")
+        with web_server(legacy_site(tools_call=call)) as (url, seen):
+            client = Client(url)
+            with client:
+                client.call("x")
+                client.call("x")
+                with pytest.raises(HttpFailure):
+                    client.call("x")
+                with pytest.raises(HttpFailure) as caught:
+                    client.call("x")
+            with client:
+                pass
+        calls = [each for each in seen if member(each, "message", "method")]
+        cookies = shown_in(calls, "cookie")
+        first = methods_in(calls).index("tools/call")
+        assert cookies[:first] == [None] * first
+        calls = ["pin=abc-def", None, "pin=xyz-uvw"]
+        assert cookies[first : first + 4] == [None, *calls]
+        assert set(cookies[first + 4 :]) == {"pin=xyz-uvw"}
+        assert "xyz-uvw" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "status, body",
+        [
+            (404, b""),
+            (400, b"Bad Request: Invalid or missing session ID"),
+            (401, b"Unauthorized: Session not found"),
+            (400, {"code": -32000, "message": "No valid session ID provided"}),
+            (404, {"code": -32001, "message": "Session not found"}),
+            (200, {"code": -32600, "message": "invalid session"}),
+            (200, {"code": -32603, "message": "session abc not found: the session has expired"}),
+        ],
+    )
+    def test_a_lost_session(self, status, body):
+        """However the server says it: one new session, the request again, no login."""
+        logins = []
+        sessions = Sessions()
+
+        def call(seen, sock):
+            if seen["headers"]["mcp-session-id"] == "s2":
+                return result_of(seen, **text_result("fine"))
+            if isinstance(body, bytes):
+                return status, {}, body
+            return status, {}, {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": body}
+
+        site = sessions.site(tools_call=call)
+        with client_of(site, auth=logins.append) as (client, seen):
+            assert client.call("x") == client.call("x") == "fine"
+        assert methods_in(seen).count("initialize") == 2
+        assert methods_in(seen).count("tools/call") == 3
+        assert logins == []
+
+    def test_a_failure_that_is_no_lost_session(self):
+        """The text of a tool may be about sessions, and a token may expire in one."""
+        logins = []
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "shop":
+                return result_of(seen, isError=True, **text_result("session not found"))
+            if logins:
+                return result_of(seen, **text_result("fine"))
+            return 401, {"WWW-Authenticate": "Bearer"}, b"the token has expired"
+
+        def log_in(challenge):
+            logins.append(challenge)
+            return {"Authorization": "Bearer new"}
+
+        with client_of(legacy_site(tools_call=call), auth=log_in) as (client, seen):
+            with pytest.raises(ToolError, match="session not found"):
+                client.call("shop")
+            assert client.call("x") == "fine"
+        assert methods_in(seen).count("initialize") == 1 and len(logins) == 1
+
+    def test_a_stream_that_ends_at_once(self):
+        """It is opened at growing intervals, whatever `retry` says."""
+        opened = []
+
+        def listen(seen, sock):
+            opened.append(time.monotonic())
+            return 200, {}, b"retry: 10\nid: 1\ndata:\n\n"
+
+        site = legacy_site(GET=listen)
+        with client_of(site):
+            eventually(lambda: len(opened) >= 6, "six streams")
+        # Each wait is at least this long, however slow this machine is.
+        gaps = [later - sooner for sooner, later in zip(opened, opened[1:])]
+        assert all(gap >= 0.02 * 2**at for at, gap in enumerate(gaps[:5]))
+
+    @pytest.mark.parametrize("size", [1, 3, 1000])
+    @pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+    def test_lines_of_events(self, end, size):
+        """They end in CR, LF or both, in whatever pieces they come; an event is seen as
+        soon as its last byte has come."""
+
+        def call(seen, sock):
+            text = json.dumps(answer_to(seen, **text_result("fine")))
+            first, _, second = text.partition(" ")
+            event = f": hello{end}event: message{end}data: {first}{end}data: {second}"
+            begin_stream(sock)
+            data = (event + end + end).encode()
+            for at in range(0, len(data), size):
+                sock.sendall(data[at : at + size])
+            sock.recv(1)
+
+        site = modern_site(tools_list=lambda seen, sock: result_of(seen, tools=[]), tools_call=call)
+        with client_of(site) as (client, _):
+            assert client.call("x") == "fine"
+
+    # Subscriptions
+    @pytest.mark.parametrize("era", ["2025-06-18", MODERN])
+    def test_a_server_that_starts_again(self, tmp_path, era):
+        """connect() after its end brings its subscriptions back."""
+        script = """
+            from mcp_lite import Server
+            server = Server("again")
+            server.resource("x://y")(lambda: "y")
+            @server.tool
+            def change() -> None:
+                server.resource_updated("x://y")
+            @server.tool
+            def leave() -> None:
+                os._exit(0)
+            server.run()
+        """
+        heard = []
+        options = {"protocol_version": era, "stderr": None, "timeout": SECONDS}
+        options["on_notification"] = lambda method, params: heard.append(method)
+        client = Client(program(tmp_path, script), **options)
+        with client:
+            client.subscribe("x://y")
+            with pytest.raises(ConnectionClosed):
+                client.call("leave")
+            client.connect()
+            client.call("change")
+            eventually(lambda: heard, "the notification")
+        assert heard == ["notifications/resources/updated"]
+
+    def test_a_timeout_names_the_tool(self):
+        """And the limit that was given, not what was left of it."""
+        script = legacy_server(tools_call=lambda *ignored: None)
+        with talking_to(script) as client:
+            with pytest.raises(Timeout, match="forecast: no answer within 0.05 seconds"):
+                client.call_tool("forecast", timeout=0.05)
+
+    # Whatever comes
+    ODD = [None, 5, -1.5, True, "x", [], [1], {}, {"a": 1}, [[]], [{}], "\ud800"]
+
+    @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+    def test_odd_documents(self, odd):
+        """Whatever a server says of itself, or answers, a call raises ToolError,
+        McpError or OSError, if anything."""
+
+        def attempt(script, call=lambda client: None):
+            with fake_server(script) as target:
+                client = Client(target, timeout=1)
+                try:
+                    call(client.connect())
+                except (ToolError, McpError, OSError):
+                    pass
+                finally:
+                    client.close()
+
+        about = {"supportedVersions": [MODERN], "capabilities": {}}
+        for name in [*about, "_meta", "serverInfo", "instructions"]:
+            attempt(legacy_server(server_discover={**about, name: odd}))
+        hello = greeting("2025-06-18")
+        for name in [*hello, "instructions"]:
+            attempt(legacy_server(initialize={**hello, name: odd}))
+        refusal = {"code": -32022, "message": odd, "data": {"supported": odd}}
+        for name in ["server_discover", "initialize"]:
+            attempt(legacy_server(**{name: {"error": refusal}}))
+            attempt(legacy_server(**{name: {"error": odd}}))
+
+        everything = {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}
+        tool = {"name": odd, "inputSchema": odd, "outputSchema": odd}
+        block = {"type": odd, "text": odd, "blob": odd}
+        said = {"content": [block], "structuredContent": odd, "isError": odd}
+        for method, result, call in [
+            ("tools_list", {"tools": odd}, Client.list_tools),
+            ("tools_list", {"tools": [tool]}, Client.list_tools),
+            ("tools_list", {"tools": [], "nextCursor": odd}, Client.list_tools),
+            ("tools_call", {"content": odd}, lambda client: client.call("x")),
+            ("tools_call", said, lambda client: client.call("x")),
+            ("tools_call", {"resultType": odd}, lambda client: client.call("x")),
+            ("resources_read", {"contents": odd}, lambda client: client.read("x")),
+            ("resources_read", {"contents": [block]}, lambda client: client.read("x")),
+            ("prompts_get", {"messages": odd}, lambda client: client.get_prompt("x")),
+            ("completion_complete", {"completion": odd}, self.complete),
+            ("completion_complete", {"completion": {"values": odd}}, self.complete),
+        ]:
+            answers = {"tools_list": {"tools": []}, method: result}
+            offers = {"capabilities": everything}
+            attempt(modern_server(server_discover=offers, **answers), call)
+        # Without questions, it would be sent again, and again.
+        questions = {"resultType": "input_required", "inputRequests": odd or [0]}
+        attempt(modern_server(tools_call=questions), lambda client: client.call("x"))
+
+    def complete(self, client):
+        return client.complete("x", "y", "z")
 
 
 def agreeing(url):
