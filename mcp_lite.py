@@ -864,8 +864,7 @@ def is_id(value: object) -> bool:
 def own_id(value: Any) -> Any:
     """Return an id that the peer sends back as we sent it: our ids are integers, and
     some programs turn them into texts."""
-    is_digits = isinstance(value, str) and re.fullmatch("[1-9][0-9]{0,17}", value)
-    return int(value) if is_digits else value
+    return int(value) if re.fullmatch("[1-9][0-9]{0,17}", str(value)) else value
 
 
 def mend(message: Json) -> Json:
@@ -13059,7 +13058,7 @@ class HttpTransport(Transport, Outbox):
         with self.caller.send("POST", headers, post.body, post.key) as http_request:
             response = http_request.response
             if response.status >= 300:
-                raise self._rejection(http_request, post)
+                raise self._rejection(http_request, post, response.read(MAX_ERROR))
             self.begin(post, response.headers)
             if post.request_id is None:
                 return
@@ -13070,7 +13069,11 @@ class HttpTransport(Transport, Outbox):
                 body = read_answer(response)
         # Feed the answer only now, when the next call can use the connection.
         if body and content_type(response) == JSON_TYPE:
-            self.receive(body)
+            if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
+                rejection = self._rejection(http_request, post, body)
+                if isinstance(rejection, McpError):
+                    raise rejection
+            self.connection.receive(body)
         self.resume(post, stream)
         if self.caller.is_wanted(post.request_id):
             raise http_request.failure(body, why)
@@ -13087,22 +13090,15 @@ class HttpTransport(Transport, Outbox):
         """Feed events until the response ends, or the request is answered."""
         for kind, text in stream.read(response):
             if kind == "message" and text:
-                self.receive(text, request_id)
+                self.connection.receive(text, subject=request_id)
             if not self.caller.is_wanted(request_id):
                 return
 
-    def receive(self, body: bytes, subject: RequestId | None = None) -> None:
-        """Feed a message, but raise an error that says that the session is lost."""
-        if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
-            error = member_at(parse_message(body), ["error"])
-            if isinstance(error, dict):
-                raise McpError.from_wire(error)
-        self.connection.receive(body, subject=subject)
-
-    def _rejection(self, http_request: _HttpRequest, post: _Post) -> Exception:
+    def _rejection(
+        self, http_request: _HttpRequest, post: _Post, body: bytes
+    ) -> Exception:
         """Return the exception for a response that refuses a message."""
         status = http_request.response.status
-        body = http_request.response.read(MAX_ERROR)
         answer: Any = None
         with suppress(McpError):
             answer = parse_message(body)
