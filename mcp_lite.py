@@ -465,11 +465,13 @@ class McpError(Exception):
         The code decides which class it is. Some servers have only a general code for an
         unknown tool: there the text, or the data, makes it a NotFound.
         """
-        code = error.get("code")
+        code: Any = error.get("code")
         text = str(error.get("message", ""))
         data = error.get("data")
         if not is_integer(code):
-            return InvalidResponse(f"an error whose code is {show(code)}: {text}", error)
+            return InvalidResponse(
+                f"an error whose code is {show(code)}: {text}", error
+            )
         kind: type[McpError] = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
@@ -1394,7 +1396,7 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     for the first that is wrong. Makes 1 of 1.0 where an integer is meant, and {} of []
     for an object: PHP writes an empty one so."""
     for name, required, kind in rules:
-        value = members.get(name)
+        value: Any = members.get(name)
         if kind is int and is_integer(value):
             value = members[name] = int(value)
         if kind is dict and value == []:
@@ -2782,9 +2784,7 @@ class Connection:
 
     def _progress(self, notification: Notification) -> bool:
         params = notification.params
-        pending = find_by_id(
-            self.protocol.pending, own_id(params.get("progressToken"))
-        )
+        pending = find_by_id(self.protocol.pending, own_id(params.get("progressToken")))
         is_number = type(params.get("progress")) in (int, float)
         if pending is not None and pending.wants_progress and is_number:
             pending.put(params, notification.size)
@@ -8969,7 +8969,9 @@ class Call:
         if self._is_cancelled:
             raise Cancelled(f"{self._about}: the call was cancelled")
         if time.monotonic() >= self._deadline:
-            raise Timeout(f"{self._about}: no answer by the deadline for all, total_timeout")
+            raise Timeout(
+                f"{self._about}: no answer by the deadline for all, total_timeout"
+            )
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the final answer arrives. Returns the result, as on the wire. A

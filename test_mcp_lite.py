@@ -14281,7 +14281,9 @@ class TestOtherServers:
         """It may be for URLs, in lines, without padding; what cannot be read is the
         server's fault."""
         contents = {"contents": [{"uri": "x:y", "blob": blob}]}
-        with talking_to(modern_server(resources_read=contents, server_discover={"capabilities": {"resources": {}}})) as client:
+        offers = {"capabilities": {"resources": {}}}
+        script = modern_server(resources_read=contents, server_discover=offers)
+        with talking_to(script) as client:
             if data is not None:
                 assert client.read("x:y") == data
                 return
@@ -14309,7 +14311,9 @@ class TestOtherServers:
         """The error of a call that was written otherwise says what to write."""
         with Client(build_server()) as client:
             for method in (client.call_tool, client.start_call, client.get_prompt):
-                with pytest.raises(TypeError, match=r'greet: .* a dict: \{"city": "Oslo"'):
+                with pytest.raises(
+                    TypeError, match=r'greet: .* a dict: \{"city": "Oslo"'
+                ):
                     method("greet", city="Oslo")
 
     # Targets
@@ -14448,7 +14452,13 @@ class TestOtherServers:
             (400, {"code": -32000, "message": "No valid session ID provided"}),
             (404, {"code": -32001, "message": "Session not found"}),
             (200, {"code": -32600, "message": "invalid session"}),
-            (200, {"code": -32603, "message": "session abc not found: the session has expired"}),
+            (
+                200,
+                {
+                    "code": -32603,
+                    "message": "session abc not found: the session has expired",
+                },
+            ),
         ],
     )
     def test_a_lost_session(self, status, body):
@@ -14461,7 +14471,11 @@ class TestOtherServers:
                 return result_of(seen, **text_result("fine"))
             if isinstance(body, bytes):
                 return status, {}, body
-            return status, {}, {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": body}
+            return (
+                status,
+                {},
+                {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": body},
+            )
 
         site = sessions.site(tools_call=call)
         with client_of(site, auth=logins.append) as (client, seen):
@@ -14522,7 +14536,9 @@ class TestOtherServers:
                 sock.sendall(data[at : at + size])
             sock.recv(1)
 
-        site = modern_site(tools_list=lambda seen, sock: result_of(seen, tools=[]), tools_call=call)
+        site = modern_site(
+            tools_list=lambda seen, sock: result_of(seen, tools=[]), tools_call=call
+        )
         with client_of(site) as (client, _):
             assert client.call("x") == "fine"
 
@@ -14558,9 +14574,9 @@ class TestOtherServers:
     def test_a_timeout_names_the_tool(self):
         """And the limit that was given, not what was left of it."""
         script = legacy_server(tools_call=lambda *ignored: None)
-        with talking_to(script) as client:
-            with pytest.raises(Timeout, match="forecast: no answer within 0.05 seconds"):
-                client.call_tool("forecast", timeout=0.05)
+        said = "forecast: no answer within 0.05 seconds"
+        with talking_to(script) as client, pytest.raises(Timeout, match=said):
+            client.call_tool("forecast", timeout=0.05)
 
     # Whatever comes
     ODD = [None, 5, -1.5, True, "x", [], [1], {}, {"a": 1}, [[]], [{}], "\ud800"]
