@@ -10327,6 +10327,9 @@ class Client:
         tool's outputSchema forbids it. An extension's result is not checked."""
         if (result.get("resultType") or "complete") != "complete":
             return result
+        if "structuredContent" in result:
+            # Some servers leave `content` out then.
+            result = {"content": None, **result}
         result = _with_objects(result, "content")
         if not self._validate or result.get("isError"):
             return result
@@ -13070,7 +13073,8 @@ class HttpTransport(Transport, Outbox):
             else:
                 body = read_answer(response)
         # Feed the answer only now, when the next call can use the connection.
-        if body and content_type(response) == JSON_TYPE:
+        # Whatever its Content-Type: some servers have none, or text/plain.
+        if b'"jsonrpc"' in body:
             if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
                 rejection = self._rejection(http_request, post, body)
                 if isinstance(rejection, McpError):

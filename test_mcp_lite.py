@@ -10831,10 +10831,10 @@ class TestClient:
         cursors = map(str, itertools.count())
         endless = lambda *a: {"tools": [], "nextCursor": next(cursors)}  # noqa: E731
         script = legacy_server(tools_list=endless)
+        # It says the limit that was given, not what was left of it.
+        said = "tools/list: no answer within 0.3 sec"
         with talking_to(script, timeout=0.3) as client:
-            # It says the limit that was given, not what was left of it.
-            with pytest.raises(Timeout, match="tools/list: no answer within 0.3 sec"):
-                client.list_tools()
+            pytest.raises(Timeout, client.list_tools).match(said)
 
     # Agreeing on a revision
     def test_a_silent_legacy_server(self):
@@ -14113,6 +14113,31 @@ class TestOtherServers:
                 client.call("x")
             assert type(caught.value.code) is int
 
+    def test_a_structured_result_alone(self):
+        """`content` may be left out beside it, and nowhere else."""
+        results = iter([{"structuredContent": {"a": 1}}, {}])
+        script = legacy_server(tools_call=lambda *ignored: next(results))
+        with talking_to(script) as client:
+            assert client.call("x") == {"a": 1}
+            with pytest.raises(InvalidResponse, match="content"):
+                client.call("x")
+
+    def test_an_answer_of_any_type(self):
+        """An answer over HTTP may have another Content-Type, or none; what is none
+        fails at once, whatever its type is."""
+        kinds = iter(["", "text/plain; charset=utf-8", "application/json-rpc"])
+
+        def call(seen, sock):
+            kind = {"Content-Type": next(kinds, "application/json")}
+            if seen["message"]["params"]["name"] == "page":
+                return 200, kind, b"<html>All is well"
+            return 200, kind, answer_to(seen, **text_result("fine"))
+
+        with client_of(legacy_site(tools_call=call)) as (client, _):
+            assert [client.call("x") for _ in range(3)] == ["fine"] * 3
+            with pytest.raises(HttpFailure, match="All is well"):
+                client.call("page")
+
     def test_ids_inside_of_notifications(self):
         """A progress token that comes back as text is ours."""
         seen = []
@@ -15928,7 +15953,7 @@ class TestEverywhere:
             with pytest.raises(Cancelled):
                 call.result()
             assert "cancelled" in str(client.call("waited"))
-            with pytest.raises(Timeout, match="tools/call: no answer within 0.01 s"):
+            with pytest.raises(Timeout, match="wait: no answer within 0.01 s"):
                 client.call_tool("wait", timeout=0.01)
             client.ping()
 
@@ -17900,7 +17925,7 @@ class TestLessons:
             *** loaf 2: 2 of 2
             "reason": "the shop is closed"
             *** the tool hears of it: the request was cancelled
-            *** Timeout: tools/call: no answer within 0.5 seconds""",
+            *** Timeout: rest: no answer within 0.5 seconds""",
         "06_question.py": """
             Legacy, 2025-06-18: a question to the user
             *** the function begins
