@@ -259,9 +259,13 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
+    from typing import Any, Dict, Set, TextIO, Tuple, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
+
+    # For type checkers, which bring it along: typing's TypeVar has a default from
+    # Python 3.13 on.
+    from typing_extensions import TypeVar
 
     Json = Dict[str, Any]  # a JSON object
     RequestId = Union[str, int]
@@ -285,11 +289,19 @@ if TYPE_CHECKING:
 
     # Given a function, server.tool() returns that; with options alone, a decorator.
     Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)
+
+    class Lambda(TypingProtocol):
+        # No function has this attribute. Pyright takes the types of a lambda's
+        # parameters from a type that it might have.
+        is_lambda: None
+
+        def __call__(self, a: Any = 0, b: Any = 0, c: Any = 0, /) -> Any: ...
+
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
-    Socket = SSLContext = TextIO = Verify = Route = object
+    Lambda = Socket = SSLContext = TextIO = Verify = Route = object
     Json = dict
     Job = Write = Callable
 
@@ -3074,8 +3086,7 @@ class Schema:
             target = self._named[base, anchor]
             for step in pointer:
                 step = step.replace("~1", "/").replace("~0", "~")
-                key = int(step) if isinstance(target, list) else step
-                target = target[key]
+                target = target[int(step) if isinstance(target, list) else step]
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
@@ -3938,10 +3949,10 @@ def to_plain(value: Any, path: Any = None) -> Any:
         if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < _INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
-    if isinstance(value, float) and not abs(value) < _INFINITY:
-        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, float) and not abs(value) < _INFINITY:
+        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
         return value
     return to_plain(_simpler(value, path), path)
@@ -8248,7 +8259,7 @@ class Server:
     # Registering. For type checkers, a registered function keeps its type.
     def tool(
         self,
-        fn: Registered | str = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | str | None = None,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -8302,7 +8313,7 @@ class Server:
         name or schema.
         """
 
-        def register(function: Function, given: str | None) -> None:
+        def register(function: Any, given: str | None) -> None:
             signature = Signature(function, Context, input_schema)
             tool_name = name or given or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -8337,7 +8348,7 @@ class Server:
     def resource(
         self,
         uri: str,
-        fn: Registered = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | None = None,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -8380,7 +8391,7 @@ class Server:
                 'resource: expected its URI: @server.resource("config://app")'
             )
 
-        def register(function: Function, _: None) -> None:
+        def register(function: Any, _: None) -> None:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
@@ -8407,7 +8418,7 @@ class Server:
 
     def prompt(
         self,
-        fn: Registered | str = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | str | None = None,
         *,
         name: str | None = None,
         description: str | None = None,
@@ -8434,7 +8445,7 @@ class Server:
         Raises TypeError for hints without a JSON Schema.
         """
 
-        def register(function: Function, given: str | None) -> None:
+        def register(function: Any, given: str | None) -> None:
             signature = Signature(function, Context)
             wire = add_given(
                 {"name": name or given or signature.name},
@@ -8810,7 +8821,9 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Registered:
+def _decorate(
+    fn: Registered | Lambda | str | None, register: Callable[[Any, Any], Any]
+) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
     name = fn if isinstance(fn, str) else None
@@ -9346,7 +9359,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer = self._callbacks[name](params) or {"action": "cancel"}
+        answer: Json = self._callbacks[name](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -10294,7 +10307,7 @@ MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
 # Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
-_TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+_TASK_ID: dict[str, str] = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
@@ -11565,7 +11578,7 @@ class LegacyEndpoint:
         return session
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
-        session = self.sessions.get(name)
+        session: Any = self.sessions.get(name)
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise HttpError(404, "no such session; initialize again")
         session.used = time.monotonic()
@@ -12493,7 +12506,7 @@ class Authorizer:
     calls the program's function auth(challenge).
     """
 
-    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+    def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
         # Held while the program's function runs.
@@ -12707,7 +12720,7 @@ class HttpCaller:
         # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
         # http.client skips those with 100 alone.
         while 100 < response.status < 200:
-            response.headers = None
+            response.headers = None  # type: ignore[assignment]
             response.begin()
         kind = content_type(response)
         line = f"HTTP {http_request.response.status} {kind}".strip()
