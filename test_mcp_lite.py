@@ -16968,6 +16968,173 @@ class TestPublicFace:
         assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
+def find_checker(name):
+    """The command of a type checker: MCP_LITE_MYPY and so on have their paths."""
+    path = os.environ.get(f"MCP_LITE_{name.upper()}") or shutil.which(name)
+    if path is None:
+        pytest.skip(f"wants {name}, or its path in MCP_LITE_{name.upper()}")
+    return path
+
+
+class TestTypes:
+    """Type checkers find no fault in what users write, without a single `ignore`."""
+
+    # Each way to register a function, and its type afterwards.
+    PROGRAM = '''
+        """A server, and what its author does with the functions."""
+
+        from __future__ import annotations
+
+        from collections.abc import Coroutine
+        from dataclasses import dataclass
+        from typing import Any
+
+        from mcp_lite import Client, Context, Message, Server, ToolError
+
+        server = Server("typed", icons=[{"src": "https://example.com/i.png"}])
+
+
+        @server.tool
+        def bare(x: int) -> int:
+            return x
+
+
+        @server.tool()
+        def empty(x: int) -> int:
+            return x
+
+
+        @server.tool("named", timeout=3)
+        def named(x: int, y: int = 2) -> list[int]:
+            return [x, y]
+
+
+        @server.tool(title="T", annotations={"readOnlyHint": True}, run_on=None)
+        async def slow(seconds: float, ctx: Context) -> str:
+            return str(seconds)
+
+
+        @server.resource("note://{name}", visible=lambda ctx: ctx.auth is not None)
+        def note(name: str) -> bytes:
+            return name.encode()
+
+
+        @server.prompt
+        def ask(code: str) -> list[Message]:
+            return [Message(code)]
+
+
+        @server.prompt("other", description="d")
+        def other(code: str) -> str:
+            return code
+
+
+        @server.completion("other", "code")
+        def complete(value: str, context: dict[str, Any]) -> list[str]:
+            return [value, *context]
+
+
+        @server.method("example/thing")
+        def thing(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
+            return params
+
+
+        @server.middleware
+        def around(ctx: Context, method: str, params: dict[str, Any], go: Any) -> Any:
+            return go(params)
+
+
+        @dataclass
+        class Form:
+            name: str
+
+
+        class Shop:
+            def __init__(self) -> None:
+                server.add_tool(self.sell, name="sell", timeout=3)
+                server.add_resource("shop://{kind}", self.stock, name="stock")
+                server.add_prompt(self.ask, title="t")
+
+            def sell(self, count: int, ctx: Context) -> int:
+                answer = ctx.elicit("Who?", Form)
+                if answer["action"] != "accept":
+                    raise ToolError("nobody")
+                form: Form = answer["content"]
+                return count * len(form.name)
+
+            def stock(self, kind: str) -> str:
+                return kind
+
+            def ask(self, what: str) -> str:
+                return what
+
+
+        server.add_tool(lambda: 1, name="none")
+        server.add_tool(lambda a: a, name="one")
+        server.add_tool(lambda a, b: [a, b], name="two")
+        one: int = bare(1) + empty(1)
+        two: list[int] = named(1, 2)
+        text: str = other("x")
+        later: Coroutine[Any, Any, str] = slow(0.1, Context.__new__(Context))
+        data: bytes = note("x")
+        messages: list[Message] = ask("x")
+        values: list[str] = complete("x", {})
+        with Client(server) as client:
+            print(client.call("bare", x=1), one, two, text, data, messages, values)
+            print(later)
+    '''
+
+    # checker -> its command, behind the path
+    COMMANDS = {
+        "mypy": ["--strict", "--config-file=", "--cache-dir=cache", "program.py"],
+        "pyright": [],
+        "ty": ["check", "program.py"],
+        "pyrefly": ["check", "program.py"],
+    }
+
+    def check(self, folder, name, *, mode="strict", include="program.py"):
+        """Run a type checker in a folder. Returns its exit code and its output."""
+        settings = {"typeCheckingMode": mode, "include": [include]}
+        (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+        command = [find_checker(name), *self.COMMANDS[name]]
+        done = subprocess.run(
+            command, cwd=folder, stdout=PIPE, stderr=subprocess.STDOUT, timeout=300
+        )
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_what_users_write(self, tmp_path, name):
+        """A registered function keeps its type, with options and without."""
+        program = textwrap.dedent(self.PROGRAM).strip() + "\n"
+        (tmp_path / "program.py").write_text(program, encoding="utf-8")
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        code, told = self.check(tmp_path, name)
+        assert code == 0, told
+        # The same checker sees what is wrong.
+        wrong = program.replace("one: int = bare(1)", "one: str = named('x')")
+        (tmp_path / "program.py").write_text(wrong, encoding="utf-8")
+        code, told = self.check(tmp_path, name)
+        assert code == 1, told
+
+    def test_the_file_itself(self, tmp_path):
+        """An editor that opens mcp_lite.py shows no error in it."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        code, told = self.check(tmp_path, "pyright", mode="basic", include="*.py")
+        assert code == 0 and " 0 warnings" in told, told
+
+    @pytest.mark.parametrize("options", [[], ["--no-comments"]])
+    def test_copies(self, tmp_path, options):
+        """A copy that was cut to size passes, too."""
+        copies = ["server", "client", "client http", "server http legacy", "client cli"]
+        for words in copies:
+            path = tmp_path / f"copy_{words.replace(' ', '_')}.py"
+            vendor = os.path.join(HERE, "examples", "vendor.py")
+            run(sys.executable, vendor, *words.split(), *options, "-o", str(path))
+        mypy = [find_checker("mypy"), "--strict", "--config-file=", "--cache-dir=cache"]
+        told, _ = run(*mypy, *map(str, tmp_path.glob("*.py")), cwd=tmp_path)
+        assert told.startswith(f"Success: no issues found in {len(copies)} "), told
+
+
 def anchors_of(path):
     """The headings of a page, as links name them."""
     text = pathlib.Path(HERE, path).read_text("utf-8")
@@ -18543,7 +18710,9 @@ class TestVendor:
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
         assert "MIT License" in "\n".join(lines[:start])
-        assert not [line for line in lines[start:] if line.strip().startswith("#")]
+        # What is left speaks to type checkers.
+        comments = [line for line in lines[start:] if line.strip().startswith("#")]
+        assert [line.split()[1] for line in comments] == ["mypy:"]
         assert len(text) < 0.75 * len(full)
 
     def test_the_order_does_not_matter(self, monkeypatch):
@@ -18614,11 +18783,11 @@ if __name__ == "__main__":
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
         assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
-        assert 'class Listener(_LeftOut):\n    needs = "http"\n' in text
+        assert '    class Listener(_LeftOut):\n        needs = "http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.
-        assert "def once(cls)" in text and "class Client(_LeftOut):\n    needs" in text
+        assert "def once(cls)" in text and "    class Client(_LeftOut):" in text
         assert '__all__ = [\n    "Server",\n    "tidy",\n]\n' in text
         text = vendor.cut(source, ["server", "http"])
         assert "# The port.\nPORT = 80\n\n\n# Listens.\nclass Listener:\n" in text
