@@ -1590,10 +1590,14 @@ class Protocol:
     def _receive_request(self, message: Json, outbox: Any) -> Request:
         request = Request(message, self)
         request.outbox = outbox
+        if request.row.handshake:
+            # Some clients give notifications/initialized an id. Its answer is an error,
+            # but the session is open.
+            self.initialized = bool(self.version)
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
-        if request.row.handshake:
+        if request.row.opens:
             self._open_session(request)
         return request
 
@@ -11236,7 +11240,10 @@ class HttpEndpoint:
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version", "")
         is_modern = version is not None or row.since >= FIRST_MODERN
-        if not is_modern and header in _SESSION_VERSIONS:
+        # "The client MUST include [the header] on all subsequent requests": `initialize`
+        # names its revision in its body. In a session, a gateway may set its own.
+        is_named = row.opens or "mcp-session-id" in exchange.headers
+        if not is_modern and (is_named or header in _SESSION_VERSIONS):
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
@@ -11569,7 +11576,7 @@ class LegacyEndpoint:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", session.protocol.version):
+        if version not in (*_SESSION_VERSIONS, *MODERN_VERSIONS):
             raise HttpError(
                 400,
                 f"MCP-Protocol-Version: expected {session.protocol.version}, "
@@ -11601,7 +11608,7 @@ class LegacyEndpoint:
         sessions, serve it alone."""
         self._check_mirrors(exchange)
         row = method_row(object_or_empty(exchange.message).get("method"))
-        opens = row.handshake and exchange.request_id is not None
+        opens = row.opens and exchange.request_id is not None
         if opens and exchange.load > MAX_HELLO:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:
