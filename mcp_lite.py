@@ -755,6 +755,19 @@ def show(value: object, limit: int = 60) -> str:
     return printable(text)
 
 
+def received(error: Any) -> Any:
+    """Mark an error as the outcome of a client's call, and return it."""
+    if isinstance(error, McpError):
+        error.is_received = True
+    return error
+
+
+def names_scope(error: BaseException) -> bool:
+    """Return whether an exception is a PermissionError(scope). One with an errno comes
+    from the operating system."""
+    return isinstance(error, PermissionError) and error.errno is None
+
+
 def error_text(error: object) -> str:
     """Return `TypeName: message`, or the type's name alone."""
     try:
@@ -1035,9 +1048,11 @@ class Method:
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake; it belongs to the handshake.
+    # It may come before the handshake; it is the handshake; it says that the session is
+    # open.
     early = False
     handshake = False
+    completes = False
     # The reading thread serves it, so that the next message finds it done.
     inline = False
     # Its handler returns no answer: it stays open until one of the sides ends it.
@@ -1101,7 +1116,7 @@ METHODS: dict[str, Method] = {
             "notifications/initialized",
             kind="notification",
             until=LAST_LEGACY,
-            handshake=True,
+            completes=True,
         ),
         # In no revision; some tutorials have it for the one above.
         Method(
@@ -1109,7 +1124,7 @@ METHODS: dict[str, Method] = {
             "initialized",
             kind="notification",
             until=LAST_LEGACY,
-            handshake=True,
+            completes=True,
         ),
         Method(
             "both",
@@ -1590,14 +1605,10 @@ class Protocol:
     def _receive_request(self, message: Json, outbox: Any) -> Request:
         request = Request(message, self)
         request.outbox = outbox
-        if request.row.handshake:
-            # Some clients give notifications/initialized an id. Its answer is an error,
-            # but the session is open.
-            self.initialized = bool(self.version)
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
-        if request.row.opens:
+        if request.row.handshake:
             self._open_session(request)
         return request
 
@@ -1621,6 +1632,11 @@ class Protocol:
                 f"{show(request.method)}: not initialized; initialize, or send "
                 f"{NEWEST} _meta"
             )
+
+        # Some clients give this notification an id. The answer is an error, but the
+        # session is open.
+        if row.completes and self.role == "server":
+            self.initialized = bool(self.version)
 
         # Before there is a revision, `ping` and `initialize` may come: each has them.
         version = request.version or OLDEST
@@ -1699,7 +1715,7 @@ class Protocol:
             self._admit(request)
             self.in_flight[request.id] = request
             return request
-        if row.handshake:
+        if row.completes:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
 
@@ -2365,6 +2381,11 @@ class Outbox:
 
     def leave(self, retry_ms: int) -> None:
         """Have the client of an HTTP stream come back for the rest."""
+
+    def ask_scope(self, scope: str) -> bool:
+        """Have the answer ask for a token with this scope. Returns False if it cannot:
+        without tokens, and once something was sent."""
+        return False
 
 
 class Batch(Outbox):
@@ -4103,13 +4124,14 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Return a URI as text. Raises ValueError if it has no scheme, a scheme other than
-    the given ones, or white space."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
-    if scheme is None or (schemes and scheme[1].lower() not in schemes):
+    """Return a URI as text. Raises ValueError if it has no scheme, a beginning other
+    than the given ones, such as file://, or white space."""
+    text = str(uri)
+    is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*\Z", text)
+    if not is_uri or (schemes and not text.lower().startswith(schemes)):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
         raise ValueError(f"{where}: expected a URI with {wanted}, got {show(uri)}")
-    return str(uri)
+    return text
 
 
 # Blocks and messages
@@ -5802,10 +5824,13 @@ def check_question(method: str, params: Json) -> None:
     """Check the parameters of a question. Raises ValueError or TypeError."""
     if method != "elicitation/create":
         return
-    if params.get("mode") == "url":
+    mode = params.get("mode") or "form"
+    if mode == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
-        check_uri("url", params.get("url"), "https", "http")
+        check_uri("url", params.get("url"), "https://", "http://")
         return
+    if mode != "form":
+        raise ValueError(f"mode: expected form or url, got {show(mode)}")
     errors = Schema(_FORM).errors(params.get("requestedSchema"))
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors))
@@ -5813,6 +5838,8 @@ def check_question(method: str, params: Json) -> None:
     Schema(params["requestedSchema"])
 
 
+# A field may have one of these formats.
+_FIELD_FORMATS = ("email", "uri", "date", "date-time")
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
 # A field of type array is a multi-select: its items must list the choices.
 _FIELD = {
@@ -5838,16 +5865,20 @@ _FORM = {
 }
 
 
-def fit_question(params: Json, version: str) -> Json:
-    """Return the parameters of a question as a revision has them. In the legacy era,
-    a question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
-    and `enumNames`. Raises ValueError for content or fields that the revision does not
-    have."""
+def fit_question(params: Json, version: str, declared: Json) -> Json:
+    """Return the parameters of a question as a revision, and a client with these
+    capabilities, have them. In the legacy era, a question with a URL has an id. Before
+    2025-11-25, choices with titles need `enum` and `enumNames`. Raises ValueError for
+    content or fields that the revision does not have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
-    if version >= "2025-11-25":
-        return params
-    for message in params.get("messages", ()):
+    is_old = version < "2025-11-25"
+    # "Servers SHOULD NOT use these values" for a client without this capability.
+    if not is_old and not has_capability(declared, ("sampling", "context")):
+        params = {
+            name: value for name, value in params.items() if name != "includeContext"
+        }
+    for message in params.get("messages", ()) if is_old else ():
         content = message["content"]
         several = isinstance(content, list)
         kind = "a list of content" if several else content["type"]
@@ -5856,11 +5887,17 @@ def fit_question(params: Json, version: str) -> Json:
     if "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
-    fields = {name: _fit_field(field) for name, field in form["properties"].items()}
+    fields = {
+        name: _fit_field(field, is_old) for name, field in form["properties"].items()
+    }
     return {**params, "requestedSchema": {**form, "properties": fields}}
 
 
-def _fit_field(field: Json) -> Json:
+def _fit_field(field: Json, is_old: bool) -> Json:
+    if field.get("format") not in _FIELD_FORMATS:
+        field = {name: value for name, value in field.items() if name != "format"}
+    if not is_old:
+        return field
     if field.get("type") == "array":
         raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
     if "oneOf" not in field:
@@ -5901,7 +5938,7 @@ _ANSWERS: dict[str, Json] = {
                     "properties": {
                         # "The URI MUST start with file://": client/roots.md. It may
                         # be in upper or lower case.
-                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}
+                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
                     },
                 },
             }
@@ -5926,8 +5963,9 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     members."""
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
-        content = {"content": params["requestedSchema"]}
-        form = Schema({"required": ["content"], "properties": content})
+        # Many clients accept a form without fields by `accept` alone.
+        answer = {**answer, "content": answer.get("content") or {}}
+        form = Schema({"properties": {"content": params["requestedSchema"]}})
         errors = form.errors(answer)
     if errors:
         raise InvalidParams(
@@ -5947,13 +5985,14 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """Make a root in the wire's form. Raises ValueError for a URI other than file:."""
+    """Make a root in the wire's form. Raises ValueError for a URI other than
+    file://."""
     if isinstance(root, dict):
-        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
+        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file://")}
     text = os.fspath(root)
     # A single letter before the colon is a Windows drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_uri("roots", text, "file")}
+        return {"uri": check_uri("roots", text, "file://")}
     import pathlib
 
     path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
@@ -6363,7 +6402,7 @@ class Context:
             own; ValueError for one that was used
 
         Returns [{"uri", "name"}, ...]; a root may have no name. Each URI begins with
-        file:; whether the directory exists is not checked.
+        file://; whether the directory exists is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
@@ -6392,7 +6431,10 @@ class Context:
             if key in self._keys:
                 # Both questions would get the same recorded answer.
                 raise ValueError(f"key used twice: {show(key)}; give another one")
-            fitted[key] = method, fit_question(params, self.protocol_version)
+            fitted[key] = (
+                method,
+                fit_question(params, self.protocol_version, self.client_capabilities),
+            )
         self._keys.update(fitted)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
@@ -6485,8 +6527,6 @@ class Context:
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
         }
-        if self._on_ask is not None:
-            return dict(self._on_ask(asked))
         prints = {key: fingerprint(question) for key, question in asked.items()}
         answers = self._record["answers"]
         # An answer that came before its question has the fingerprint None, and fits any
@@ -6496,8 +6536,11 @@ class Context:
             for key, question in asked.items()
             if answers.get(key, [""])[0] not in (None, prints[key])
         }
+        known = {key: answers[key][1] for key in asked if key not in missing}
         if not missing:
-            return {key: answers[key][1] for key in questions}
+            return known
+        if self._on_ask is not None:
+            return {**known, **self._on_ask(missing)}
         record = {**self._record, "asked": {key: prints[key] for key in missing}}
         state = self._signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
@@ -7902,11 +7945,18 @@ class ServerEndpoint(Endpoint):
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         elif isinstance(error, (ToolError, _Unanswered)):
             error = InternalError(str(error))
+        elif self._needs_scope(request, error):
+            error = InvalidRequest("insufficient_scope")
         elif not isinstance(error, McpError):
             error = InternalError(self._report(connection, request, error))
         message = error_message(request.id, error)
         message["error"]["code"] = fit_code(error.code, request.version)
         return message
+
+    def _needs_scope(self, request: Request, error: BaseException) -> bool:
+        """Return whether the answer asks for a token with more scope: authorization,
+        "Runtime Insufficient Scope Errors"."""
+        return names_scope(error) and request.outbox.ask_scope(str(error))
 
     def _report(
         self, connection: Connection, request: Request, error: BaseException
@@ -8017,6 +8067,7 @@ class ServerEndpoint(Endpoint):
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
             is_error = isinstance(error, McpError) and not error.is_received
+            is_error = is_error or self._needs_scope(ctx._request, error)
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
@@ -8942,9 +8993,7 @@ class Call:
             if self._outcome is None:
                 self._outcome = self._check(self._run(seconds))
         except BaseException as error:
-            self._outcome = error
-            if isinstance(error, McpError):
-                error.is_received = True
+            self._outcome = received(error)
         finally:
             self._waiting.release()
         if isinstance(self._outcome, BaseException):
@@ -9098,11 +9147,12 @@ class Listening:
                 # No request is sent; `_pending` ends with the connection.
                 self._connection.register(self._pending, self)
                 self.subscribe()
-        except BaseException:
+        except BaseException as error:
             # If the connection has ended before the request was registered, nobody
             # else removes it.
             self._end()
             self.close()
+            received(error)
             raise
 
     def subscribe(self) -> None:
@@ -9174,7 +9224,7 @@ class Listening:
         error = self._pending.error
         if error is None or isinstance(error, Cancelled):
             raise StopIteration
-        raise error
+        raise received(error)
 
     def close(self) -> None:
         """Unsubscribe, and end the iteration. Idempotent, from any thread.
@@ -9737,8 +9787,9 @@ class Client:
             connection.protocol.initialized = True
             if connection.protocol.version < FIRST_MODERN:
                 connection.notify("notifications/initialized", None)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            received(error)
             raise
 
     def _open_transport(self) -> Transport:
@@ -9836,6 +9887,8 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
+        if result.get("resultType", "complete") != "complete":
+            raise InvalidResponse("server/discover: an unknown resultType", result)
         return self._choose_version(offered, SPOKEN), result
 
     def _shake_hands(self, connection: Connection, version: str) -> Json:
@@ -9987,13 +10040,14 @@ class Client:
         # An extension's method has no row: the server decides.
         if row is not None:
             if not row.is_in(version):
-                raise MethodNotFound(f"{method} is not in {version}")
+                raise received(MethodNotFound(f"{method} is not in {version}"))
             # The first revision had no capability for completion.
             is_exempt = version == OLDEST and row.capability == ("completions",)
             declared = self.server_capabilities
             if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
-                raise MethodNotFound(f"{method}: the server did not declare {needed}")
+                why = f"{method}: the server did not declare {needed}"
+                raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
@@ -10311,7 +10365,9 @@ MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
 # Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
-_TASK_ID: dict[str, str] = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+_TASK_ID: dict[str, str] = dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
@@ -10446,7 +10502,7 @@ Head = namedtuple("Head", "method target version fields size last")
 
 # A complete head. A field has no control character but the tab.
 _HEAD = (
-    rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
+    rb"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
@@ -10470,7 +10526,7 @@ def parse_head(data: bytes) -> Head:
     if head is None:
         raise HttpError(400, "this is not the head of a request of HTTP/1.1")
     fields: dict[str, str] = {}
-    for line in head[4].decode("latin-1").split("\r\n")[:-1]:
+    for line in head[5].decode("latin-1").split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         name = name.lower()
         value = value.strip(" \t")
@@ -10479,11 +10535,15 @@ def parse_head(data: bytes) -> Head:
                 raise HttpError(400, f"{name}: came twice")
             value = f"{fields[name]}, {value}"
         fields[name] = value
-    version = head[3].decode("ascii")
+    if head[2] is not None:
+        # The absolute form: "MUST ignore the received Host header field (if any) and
+        # instead use the host information of the request-target".
+        fields["host"] = head[2].decode("ascii")
+    version = head[4].decode("ascii")
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
     return Head(
         head[1].decode("ascii"),
-        head[2].decode("ascii"),
+        head[3].decode("ascii"),
         version,
         fields,
         _body_size(fields, version),
@@ -10579,7 +10639,7 @@ class MessageQueue(Outbox):
         if answer is not None:
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
-                self.answer_status = _ANSWER_STATUS.get(code, 200)
+                self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()
@@ -10588,6 +10648,16 @@ class MessageQueue(Outbox):
         """Take no more messages."""
         with self._lock:
             self.is_closed = True
+
+    def ask_scope(self, scope: str) -> bool:
+        exchange = self.exchange
+        if exchange is None or exchange.auth is None or exchange.status or self.added:
+            return False
+        exchange.reason = "insufficient_scope"
+        refusal = exchange.endpoint.challenge(403, exchange.reason, scope)
+        exchange.extra.update(refusal.headers)
+        self.answer_status = refusal.http_status
+        return True
 
     def end(self) -> None:
         self.close()
@@ -11059,9 +11129,11 @@ class HttpEndpoint:
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
             self._verify = dict(verify).get
-        more_hosts = map(_host_name, _check_names("allowed_hosts", allowed_hosts))
-        self.hosts = {"localhost", "127.0.0.1", "[::1]", *more_hosts}
-        self._origins = _check_names("allowed_origins", allowed_origins)
+        hosts = _check_names("allowed_hosts", allowed_hosts, "[^*/]+")
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", *map(_host_name, hosts)}
+        self._origins = _check_names(
+            "allowed_origins", allowed_origins, "[^*/]+://[^*/]+"
+        )
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
         # {path: {method: the function that answers}}; the path None is any path.
@@ -11161,7 +11233,8 @@ class HttpEndpoint:
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
             return lambda exchange: exchange.reply(200, {**_PREFLIGHT, **allow})
-        raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
+        why = exchange.reason or f"{show(exchange.method)}: not allowed here"
+        raise HttpError(405, why, allow)
 
     def _check_place(self, exchange: Exchange) -> None:
         """Raise HttpError if the request names another host, or comes from a page of
@@ -11190,6 +11263,10 @@ class HttpEndpoint:
                 raise HttpError(
                     403, f"origin {show(origin)} is not allowed; see allowed_origins"
                 )
+            if named[1] != host.lower():
+                exchange.reason = (
+                    f"pages of {show(origin)} cannot read this; see allowed_origins"
+                )
 
     def _authorize(
         self,
@@ -11201,21 +11278,19 @@ class HttpEndpoint:
             "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
         )
         if bearer is None:
-            raise self._challenge(401)
+            raise self.challenge(401)
         try:
             claims: object = verify(bearer[1])
         except Exception as error:
-            # A PermissionError with an errno comes from the operating system, and does
-            # not name a scope.
-            if isinstance(error, PermissionError) and error.errno is None:
-                raise self._challenge(403, "insufficient_scope", str(error)) from None
+            if names_scope(error):
+                raise self.challenge(403, "insufficient_scope", str(error)) from None
             log_line(ERROR, f"verify: {error_text(error)}", error)
             raise HttpError(500, "the token could not be checked") from None
         if not isinstance(claims, dict) or not claims:
-            raise self._challenge(401, "invalid_token")
+            raise self.challenge(401, "invalid_token")
         return dict(claims)
 
-    def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
+    def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
         """Return the refusal whose challenge says which token is needed, and where to
         get it."""
         parameters = {"error": problem}
@@ -11242,7 +11317,7 @@ class HttpEndpoint:
         is_modern = version is not None or row.since >= FIRST_MODERN
         # "The client MUST include [the header] on all subsequent requests": `initialize`
         # names its revision in its body. In a session, a gateway may set its own.
-        is_named = row.opens or "mcp-session-id" in exchange.headers
+        is_named = row.handshake or "mcp-session-id" in exchange.headers
         if not is_modern and (is_named or header in _SESSION_VERSIONS):
             self.legacy.post(exchange)
             return
@@ -11348,11 +11423,16 @@ def _host_name(host: str) -> str:
     return name if port.isdecimal() else host.lower()
 
 
-def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
-    """Return names in lower case. Raises ValueError."""
+def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str]:
+    """Return names in lower case. Raises ValueError for one without this form, which
+    would match nothing, unless it is "*"."""
     if isinstance(names, str) and names != "*":
         raise ValueError(f"{option}: expected a list, got {show(names)}")
-    return {name.lower().rstrip("/") for name in names or ()}
+    given = {name.lower().rstrip("/") for name in names or ()}
+    for name in given - {"*"}:
+        if not re.fullmatch(form, name):
+            raise ValueError(f'{option}: {show(name)} matches nothing; "*" is any')
+    return given
 
 
 # The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. The code
@@ -11608,7 +11688,7 @@ class LegacyEndpoint:
         sessions, serve it alone."""
         self._check_mirrors(exchange)
         row = method_row(object_or_empty(exchange.message).get("method"))
-        opens = row.opens and exchange.request_id is not None
+        opens = row.handshake and exchange.request_id is not None
         if opens and exchange.load > MAX_HELLO:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:
@@ -12727,7 +12807,7 @@ class HttpCaller:
         # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
         # http.client skips those with 100 alone.
         while 100 < response.status < 200:
-            response.headers = None  # type: ignore[assignment]
+            response.headers = None
             response.begin()
         kind = content_type(response)
         line = f"HTTP {http_request.response.status} {kind}".strip()
