@@ -1635,7 +1635,7 @@ class Protocol:
 
         # Some clients give this notification an id. The answer is an error, but the
         # session is open.
-        if row.completes and self.role == "server":
+        if row.completes:
             self.initialized = bool(self.version)
 
         # Before there is a revision, `ping` and `initialize` may come: each has them.
@@ -2382,9 +2382,10 @@ class Outbox:
     def leave(self, retry_ms: int) -> None:
         """Have the client of an HTTP stream come back for the rest."""
 
-    def ask_scope(self, scope: str) -> bool:
-        """Have the answer ask for a token with this scope. Returns False if it cannot:
-        without tokens, and once something was sent."""
+    def ask_scope(self, error: BaseException) -> bool:
+        """Have the answer ask for a token with more scope, if a handler's exception
+        names_scope(): authorization, "Runtime Insufficient Scope Errors". Returns False
+        if it cannot: without tokens, and once something was sent."""
         return False
 
 
@@ -6384,7 +6385,8 @@ class Context:
         key: identifies the answer when the handler runs again. Each question needs its
             own; ValueError for one that was used
         params: further parameters of the wire: system_prompt= becomes systemPrompt, and
-            so on
+            so on. From 2025-11-25 on, include_context= is sent only to a client that
+            declared sampling.context
 
         Returns {"role", "content", "model", "stopReason"}.
         """
@@ -7945,18 +7947,13 @@ class ServerEndpoint(Endpoint):
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         elif isinstance(error, (ToolError, _Unanswered)):
             error = InternalError(str(error))
-        elif self._needs_scope(request, error):
+        elif request.outbox.ask_scope(error):
             error = InvalidRequest("insufficient_scope")
         elif not isinstance(error, McpError):
             error = InternalError(self._report(connection, request, error))
         message = error_message(request.id, error)
         message["error"]["code"] = fit_code(error.code, request.version)
         return message
-
-    def _needs_scope(self, request: Request, error: BaseException) -> bool:
-        """Return whether the answer asks for a token with more scope: authorization,
-        "Runtime Insufficient Scope Errors"."""
-        return names_scope(error) and request.outbox.ask_scope(str(error))
 
     def _report(
         self, connection: Connection, request: Request, error: BaseException
@@ -8067,7 +8064,7 @@ class ServerEndpoint(Endpoint):
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
             is_error = isinstance(error, McpError) and not error.is_received
-            is_error = is_error or self._needs_scope(ctx._request, error)
+            is_error = is_error or ctx._request.outbox.ask_scope(error)
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
@@ -8340,6 +8337,10 @@ class Server:
         def` function runs on the event loop of its conversation, or on the loop behind
         run_on, and is cancelled with its request. So do the `async def` functions of
         resources, prompts and completions.
+
+        Over HTTP with `verify`, PermissionError("files:write"), raised by a function or
+        by middleware before anything was sent, asks the client for a token with that
+        scope (403).
 
         fn: the function; in a decorator with options, nothing or the name
         name: the tool's name; the default is the function's. A second tool of the same
@@ -8726,7 +8727,8 @@ class Server:
             such as {"sub": "ada"}; without it, no token is needed
         resource_metadata: where clients get tokens, by RFC 9728: {"resource": the URL
             of this server, "authorization_servers": [URLs], ...}
-        allowed_hosts: further names of this host that clients use; "*" is any
+        allowed_hosts: further names of this host that clients use; "*" is any. Here and
+            below, ValueError for a name that matches nothing, such as "*.example.com"
         allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
         stateless: open no sessions, so that several processes with the same state_key
             can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse
@@ -10649,14 +10651,16 @@ class MessageQueue(Outbox):
         with self._lock:
             self.is_closed = True
 
-    def ask_scope(self, scope: str) -> bool:
+    def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
-        if exchange is None or exchange.auth is None or exchange.status or self.added:
+        if exchange is None or exchange.auth is None or not names_scope(error):
+            return False
+        if exchange.status or self.added:
             return False
         exchange.reason = "insufficient_scope"
-        refusal = exchange.endpoint.challenge(403, exchange.reason, scope)
+        refusal = exchange.endpoint.challenge(403, exchange.reason, str(error))
         exchange.extra.update(refusal.headers)
-        self.answer_status = refusal.http_status
+        self.answer_status = 403
         return True
 
     def end(self) -> None:
@@ -11265,7 +11269,7 @@ class HttpEndpoint:
                 )
             if named[1] != host.lower():
                 exchange.reason = (
-                    f"pages of {show(origin)} cannot read this; see allowed_origins"
+                    f"pages of {show(origin)} may not read this; see allowed_origins"
                 )
 
     def _authorize(
@@ -11315,10 +11319,11 @@ class HttpEndpoint:
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version", "")
         is_modern = version is not None or row.since >= FIRST_MODERN
-        # "The client MUST include [the header] on all subsequent requests": `initialize`
-        # names its revision in its body. In a session, a gateway may set its own.
-        is_named = row.handshake or "mcp-session-id" in exchange.headers
-        if not is_modern and (is_named or header in _SESSION_VERSIONS):
+        # `initialize` names its revision in its body. In a session, a gateway may have
+        # set a header of its own.
+        in_session = "mcp-session-id" in exchange.headers and header in MODERN_VERSIONS
+        is_legacy = row.handshake or in_session or header in _SESSION_VERSIONS
+        if is_legacy and not is_modern:
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
@@ -11694,7 +11699,7 @@ class LegacyEndpoint:
         if self._stateless:
             session = Session(self, exchange, None)
             version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
-            session.protocol.version = "" if opens else version
+            session.protocol.version = "" if opens else min(version, LAST_LEGACY)
             try:
                 self.http.serve(session, exchange, session.take, exchange)
             finally:
