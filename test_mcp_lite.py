@@ -13268,9 +13268,10 @@ class TestOtherClients:
             wanted.append(challenge.get("scope"))
             return {"Authorization": f"Bearer {'tu'[len(wanted) - 1]}"}
 
-        with server.start_http(verify=tokens) as http:
-            with Client(http.url, auth=log_in) as client:
-                assert client.call("write") == "written"
+        with server.start_http(verify=tokens) as http, Client(
+            http.url, auth=log_in
+        ) as client:
+            assert client.call("write") == "written"
         assert wanted == [None, "write"]
 
     # Questions
@@ -13407,9 +13408,9 @@ class TestOtherClients:
         """Both sides want `file://`."""
         for wrong in ("file:relative", "file:/x", "http://x", "FILE:x"):
             for roots in ([wrong], [{"uri": wrong}]):
-                with Client(asking_for_roots(), roots=lambda r=roots: r) as client:
-                    with pytest.raises(McpError):
-                        client.call("go")
+                client = Client(asking_for_roots(), roots=lambda r=roots: r)
+                with client, pytest.raises(McpError):
+                    client.call("go")
             answer = {"roots": [{"uri": wrong}]}
             told, _ = ask("2025-06-18", {"roots": {}}, lambda ctx: ctx.roots(), answer)
             assert told["error"]["code"] == -32602
@@ -13455,9 +13456,9 @@ class TestOtherClients:
     def test_discover_with_an_unknown_result_type(self, kind):
         """"A resultType of any value unrecognized [...] MUST be considered invalid"."""
         script = modern_server(server_discover={"resultType": kind})
-        with fake_server(script) as target:
-            with pytest.raises(InvalidResponse, match="resultType"):
-                Client(target, timeout=SECONDS).connect()
+        wrong = pytest.raises(InvalidResponse, match="resultType")
+        with fake_server(script) as target, wrong:
+            Client(target, timeout=SECONDS).connect()
 
     # A tool that calls another server
     def test_what_a_client_finds_is_the_tools_failure(self):
