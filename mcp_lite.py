@@ -259,9 +259,13 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
+    from typing import Any, Dict, Set, TextIO, Tuple, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
+
+    # For type checkers, which bring it along: typing's TypeVar has a default from
+    # Python 3.13 on.
+    from typing_extensions import TypeVar
 
     Json = Dict[str, Any]  # a JSON object
     RequestId = Union[str, int]
@@ -285,11 +289,19 @@ if TYPE_CHECKING:
 
     # Given a function, server.tool() returns that; with options alone, a decorator.
     Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)
+
+    class Lambda(TypingProtocol):
+        # No function has this attribute. Pyright takes the types of a lambda's
+        # parameters from a type that it might have.
+        is_lambda: None
+
+        def __call__(self, a: Any = 0, b: Any = 0, c: Any = 0, /) -> Any: ...
+
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
-    Socket = SSLContext = TextIO = Verify = Route = object
+    Lambda = Socket = SSLContext = TextIO = Verify = Route = object
     Json = dict
     Job = Write = Callable
 
@@ -751,6 +763,19 @@ def show(value: object, limit: int = 60) -> str:
     return printable(text)
 
 
+def received(error: Any) -> Any:
+    """Mark an error as the outcome of a client's call, and return it."""
+    if isinstance(error, McpError):
+        error.is_received = True
+    return error
+
+
+def names_scope(error: BaseException) -> bool:
+    """Return whether an exception is a PermissionError(scope). One with an errno comes
+    from the operating system."""
+    return isinstance(error, PermissionError) and error.errno is None
+
+
 def error_text(error: object) -> str:
     """Return `TypeName: message`, or the type's name alone."""
     try:
@@ -1057,9 +1082,11 @@ class Method:
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake; it belongs to the handshake.
+    # It may come before the handshake; it is the handshake; it says that the session is
+    # open.
     early = False
     handshake = False
+    completes = False
     # The reading thread serves it, so that the next message finds it done.
     inline = False
     # Its handler returns no answer: it stays open until one of the sides ends it.
@@ -1123,7 +1150,7 @@ METHODS: dict[str, Method] = {
             "notifications/initialized",
             kind="notification",
             until=LAST_LEGACY,
-            handshake=True,
+            completes=True,
         ),
         # In no revision; some tutorials have it for the one above.
         Method(
@@ -1131,7 +1158,7 @@ METHODS: dict[str, Method] = {
             "initialized",
             kind="notification",
             until=LAST_LEGACY,
-            handshake=True,
+            completes=True,
         ),
         Method(
             "both",
@@ -1652,6 +1679,11 @@ class Protocol:
                 f"{NEWEST} _meta"
             )
 
+        # Some clients give this notification an id. The answer is an error, but the
+        # session is open.
+        if row.completes:
+            self.initialized = bool(self.version)
+
         # Before there is a revision, `ping` and `initialize` may come: each has them.
         version = request.version or OLDEST
         is_request = row.kind in ("request", "either")
@@ -1729,7 +1761,7 @@ class Protocol:
             self._admit(request)
             self.in_flight[request.id] = request
             return request
-        if row.handshake:
+        if row.completes:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
 
@@ -2395,6 +2427,12 @@ class Outbox:
 
     def leave(self, retry_ms: int) -> None:
         """Have the client of an HTTP stream come back for the rest."""
+
+    def ask_scope(self, error: BaseException) -> bool:
+        """Have the answer ask for a token with more scope, if a handler's exception
+        names_scope(): authorization, "Runtime Insufficient Scope Errors". Returns False
+        if it cannot: without tokens, and once something was sent."""
+        return False
 
 
 class Batch(Outbox):
@@ -3128,8 +3166,7 @@ class Schema:
             target = self._named[base, anchor]
             for step in pointer:
                 step = step.replace("~1", "/").replace("~0", "~")
-                key = int(step) if isinstance(target, list) else step
-                target = target[key]
+                target = target[int(step) if isinstance(target, list) else step]
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
@@ -3999,10 +4036,10 @@ def to_plain(value: Any, path: Any = None) -> Any:
         if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < _INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
-    if isinstance(value, float) and not abs(value) < _INFINITY:
-        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, float) and not abs(value) < _INFINITY:
+        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
         return value
     return to_plain(_simpler(value, path), path)
@@ -4149,13 +4186,14 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Return a URI as text. Raises ValueError if it has no scheme, a scheme other than
-    the given ones, or white space."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
-    if scheme is None or (schemes and scheme[1].lower() not in schemes):
+    """Return a URI as text. Raises ValueError if it has no scheme, a beginning other
+    than the given ones, such as file://, or white space."""
+    text = str(uri)
+    is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*\Z", text)
+    if not is_uri or (schemes and not text.lower().startswith(schemes)):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
         raise ValueError(f"{where}: expected a URI with {wanted}, got {show(uri)}")
-    return str(uri)
+    return text
 
 
 # Blocks and messages
@@ -5848,10 +5886,13 @@ def check_question(method: str, params: Json) -> None:
     """Check the parameters of a question. Raises ValueError or TypeError."""
     if method != "elicitation/create":
         return
-    if params.get("mode") == "url":
+    mode = params.get("mode") or "form"
+    if mode == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
-        check_uri("url", params.get("url"), "https", "http")
+        check_uri("url", params.get("url"), "https://", "http://")
         return
+    if mode != "form":
+        raise ValueError(f"mode: expected form or url, got {show(mode)}")
     errors = Schema(_FORM).errors(params.get("requestedSchema"))
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors))
@@ -5859,6 +5900,8 @@ def check_question(method: str, params: Json) -> None:
     Schema(params["requestedSchema"])
 
 
+# A field may have one of these formats.
+_FIELD_FORMATS = ("email", "uri", "date", "date-time")
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
 # A field of type array is a multi-select: its items must list the choices.
 _FIELD = {
@@ -5884,16 +5927,20 @@ _FORM = {
 }
 
 
-def fit_question(params: Json, version: str) -> Json:
-    """Return the parameters of a question as a revision has them. In the legacy era,
-    a question with a URL has an id. Before 2025-11-25, choices with titles need `enum`
-    and `enumNames`. Raises ValueError for content or fields that the revision does not
-    have."""
+def fit_question(params: Json, version: str, declared: Json) -> Json:
+    """Return the parameters of a question as a revision, and a client with these
+    capabilities, have them. In the legacy era, a question with a URL has an id. Before
+    2025-11-25, choices with titles need `enum` and `enumNames`. Raises ValueError for
+    content or fields that the revision does not have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
-    if version >= "2025-11-25":
-        return params
-    for message in params.get("messages", ()):
+    is_old = version < "2025-11-25"
+    # "Servers SHOULD NOT use these values" for a client without this capability.
+    if not is_old and not has_capability(declared, ("sampling", "context")):
+        params = {
+            name: value for name, value in params.items() if name != "includeContext"
+        }
+    for message in params.get("messages", ()) if is_old else ():
         content = message["content"]
         several = isinstance(content, list)
         kind = "a list of content" if several else content["type"]
@@ -5902,11 +5949,17 @@ def fit_question(params: Json, version: str) -> Json:
     if "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
-    fields = {name: _fit_field(field) for name, field in form["properties"].items()}
+    fields = {
+        name: _fit_field(field, is_old) for name, field in form["properties"].items()
+    }
     return {**params, "requestedSchema": {**form, "properties": fields}}
 
 
-def _fit_field(field: Json) -> Json:
+def _fit_field(field: Json, is_old: bool) -> Json:
+    if field.get("format") not in _FIELD_FORMATS:
+        field = {name: value for name, value in field.items() if name != "format"}
+    if not is_old:
+        return field
     if field.get("type") == "array":
         raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
     if "oneOf" not in field:
@@ -5947,7 +6000,7 @@ _ANSWERS: dict[str, Json] = {
                     "properties": {
                         # "The URI MUST start with file://": client/roots.md. It may
                         # be in upper or lower case.
-                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]:"}
+                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
                     },
                 },
             }
@@ -5972,8 +6025,9 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     members."""
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
-        content = {"content": params["requestedSchema"]}
-        form = Schema({"required": ["content"], "properties": content})
+        # Many clients accept a form without fields by `accept` alone.
+        answer = {**answer, "content": answer.get("content") or {}}
+        form = Schema({"properties": {"content": params["requestedSchema"]}})
         errors = form.errors(answer)
     if errors:
         raise InvalidParams(
@@ -5993,13 +6047,14 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """Make a root in the wire's form. Raises ValueError for a URI other than file:."""
+    """Make a root in the wire's form. Raises ValueError for a URI other than
+    file://."""
     if isinstance(root, dict):
-        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file")}
+        return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file://")}
     text = os.fspath(root)
     # A single letter before the colon is a Windows drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_uri("roots", text, "file")}
+        return {"uri": check_uri("roots", text, "file://")}
     import pathlib
 
     path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
@@ -6391,7 +6446,8 @@ class Context:
         key: identifies the answer when the handler runs again. Each question needs its
             own; ValueError for one that was used
         params: further parameters of the wire: system_prompt= becomes systemPrompt, and
-            so on
+            so on. From 2025-11-25 on, include_context= is sent only to a client that
+            declared sampling.context
 
         Returns {"role", "content", "model", "stopReason"}.
         """
@@ -6409,7 +6465,7 @@ class Context:
             own; ValueError for one that was used
 
         Returns [{"uri", "name"}, ...]; a root may have no name. Each URI begins with
-        file:; whether the directory exists is not checked.
+        file://; whether the directory exists is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
@@ -6438,7 +6494,10 @@ class Context:
             if key in self._keys:
                 # Both questions would get the same recorded answer.
                 raise ValueError(f"key used twice: {show(key)}; give another one")
-            fitted[key] = method, fit_question(params, self.protocol_version)
+            fitted[key] = (
+                method,
+                fit_question(params, self.protocol_version, self.client_capabilities),
+            )
         self._keys.update(fitted)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
@@ -6531,8 +6590,6 @@ class Context:
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
         }
-        if self._on_ask is not None:
-            return dict(self._on_ask(asked))
         prints = {key: fingerprint(question) for key, question in asked.items()}
         answers = self._record["answers"]
         # An answer that came before its question has the fingerprint None, and fits any
@@ -6542,8 +6599,11 @@ class Context:
             for key, question in asked.items()
             if answers.get(key, [""])[0] not in (None, prints[key])
         }
+        known = {key: answers[key][1] for key in asked if key not in missing}
         if not missing:
-            return {key: answers[key][1] for key in questions}
+            return known
+        if self._on_ask is not None:
+            return {**known, **self._on_ask(missing)}
         record = {**self._record, "asked": {key: prints[key] for key in missing}}
         state = self._signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
@@ -7948,6 +8008,8 @@ class ServerEndpoint(Endpoint):
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         elif isinstance(error, (ToolError, _Unanswered)):
             error = InternalError(str(error))
+        elif request.outbox.ask_scope(error):
+            error = InvalidRequest("insufficient_scope")
         elif not isinstance(error, McpError):
             error = InternalError(self._report(connection, request, error))
         message = error_message(request.id, error)
@@ -8063,6 +8125,7 @@ class ServerEndpoint(Endpoint):
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
             is_error = isinstance(error, McpError) and not error.is_received
+            is_error = is_error or ctx._request.outbox.ask_scope(error)
             if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
                 raise
             return tool_failure(self._report(ctx._connection, ctx._request, error))
@@ -8309,7 +8372,7 @@ class Server:
     # Registering. For type checkers, a registered function keeps its type.
     def tool(
         self,
-        fn: Registered | str = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | str | None = None,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -8335,6 +8398,10 @@ class Server:
         def` function runs on the event loop of its conversation, or on the loop behind
         run_on, and is cancelled with its request. So do the `async def` functions of
         resources, prompts and completions.
+
+        Over HTTP with `verify`, PermissionError("files:write"), raised by a function or
+        by middleware before anything was sent, asks the client for a token with that
+        scope (403).
 
         fn: the function; in a decorator with options, nothing or the name
         name: the tool's name; the default is the function's. A second tool of the same
@@ -8363,7 +8430,7 @@ class Server:
         name or schema.
         """
 
-        def register(function: Function, given: str | None) -> None:
+        def register(function: Any, given: str | None) -> None:
             signature = Signature(function, Context, input_schema)
             tool_name = name or given or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -8398,7 +8465,7 @@ class Server:
     def resource(
         self,
         uri: str,
-        fn: Registered = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | None = None,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -8441,7 +8508,7 @@ class Server:
                 'resource: expected its URI: @server.resource("config://app")'
             )
 
-        def register(function: Function, _: None) -> None:
+        def register(function: Any, _: None) -> None:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
@@ -8468,7 +8535,7 @@ class Server:
 
     def prompt(
         self,
-        fn: Registered | str = None,  # type: ignore[assignment]
+        fn: Registered | Lambda | str | None = None,
         *,
         name: str | None = None,
         description: str | None = None,
@@ -8495,7 +8562,7 @@ class Server:
         Raises TypeError for hints without a JSON Schema.
         """
 
-        def register(function: Function, given: str | None) -> None:
+        def register(function: Any, given: str | None) -> None:
             signature = Signature(function, Context)
             wire = add_given(
                 {"name": name or given or signature.name},
@@ -8721,7 +8788,8 @@ class Server:
             such as {"sub": "ada"}; without it, no token is needed
         resource_metadata: where clients get tokens, by RFC 9728: {"resource": the URL
             of this server, "authorization_servers": [URLs], ...}
-        allowed_hosts: further names of this host that clients use; "*" is any
+        allowed_hosts: further names of this host that clients use; "*" is any. Here and
+            below, ValueError for a name that matches nothing, such as "*.example.com"
         allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
         stateless: open no sessions, so that several processes with the same state_key
             can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse
@@ -8871,7 +8939,9 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(fn: Registered | str, register: Callable[[Any, Any], Any]) -> Registered:
+def _decorate(
+    fn: Registered | Lambda | str | None, register: Callable[[Any, Any], Any]
+) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
     name = fn if isinstance(fn, str) else None
@@ -8995,9 +9065,7 @@ class Call:
             if self._outcome is None:
                 self._outcome = self._check(self._run(seconds))
         except BaseException as error:
-            self._outcome = error
-            if isinstance(error, McpError):
-                error.is_received = True
+            self._outcome = received(error)
         finally:
             self._waiting.release()
         if isinstance(self._outcome, BaseException):
@@ -9156,11 +9224,12 @@ class Listening:
                 # No request is sent; `_pending` ends with the connection.
                 self._connection.register(self._pending, self)
                 self.subscribe()
-        except BaseException:
+        except BaseException as error:
             # If the connection has ended before the request was registered, nobody
             # else removes it.
             self._end()
             self.close()
+            received(error)
             raise
 
     def subscribe(self) -> None:
@@ -9232,7 +9301,7 @@ class Listening:
         error = self._pending.error
         if error is None or isinstance(error, Cancelled):
             raise StopIteration
-        raise error
+        raise received(error)
 
     def close(self) -> None:
         """Unsubscribe, and end the iteration. Idempotent, from any thread.
@@ -9421,7 +9490,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer = self._callbacks[name](params) or {"action": "cancel"}
+        answer: Json = self._callbacks[name](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -9804,8 +9873,9 @@ class Client:
             connection.protocol.initialized = True
             if connection.protocol.version < FIRST_MODERN:
                 connection.notify("notifications/initialized", None)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            received(error)
             raise
 
     def _open_transport(self) -> Transport:
@@ -9926,6 +9996,8 @@ class Client:
             # and the client falls back to initialize". Some fail with a 500, too.
             if wanted != "auto" or error.http_status in (None, 401):
                 raise
+        if result.get("resultType", "complete") != "complete":
+            raise InvalidResponse("server/discover: an unknown resultType", result)
         return self._choose_version(offered, SPOKEN), result
 
     def _shake_hands(
@@ -10092,13 +10164,14 @@ class Client:
         # An extension's method has no row: the server decides.
         if row is not None:
             if not row.is_in(version):
-                raise MethodNotFound(f"{method} is not in {version}")
+                raise received(MethodNotFound(f"{method} is not in {version}"))
             # The first revision had no capability for completion.
             is_exempt = version == OLDEST and row.capability == ("completions",)
             declared = self.server_capabilities
             if not is_exempt and not has_capability(declared, row.capability):
                 needed = ".".join(row.capability)
-                raise MethodNotFound(f"{method}: the server did not declare {needed}")
+                why = f"{method}: the server did not declare {needed}"
+                raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
@@ -10433,7 +10506,9 @@ MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
 # Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
-_TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+_TASK_ID: dict[str, str] = dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
@@ -10574,7 +10649,7 @@ Head = namedtuple("Head", "method target version fields size last")
 
 # A complete head. A field has no control character but the tab.
 _HEAD = (
-    rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
+    rb"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
@@ -10598,7 +10673,7 @@ def parse_head(data: bytes) -> Head:
     if head is None:
         raise HttpError(400, "this is not the head of a request of HTTP/1.1")
     fields: dict[str, str] = {}
-    for line in head[4].decode("latin-1").split("\r\n")[:-1]:
+    for line in head[5].decode("latin-1").split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         name = name.lower()
         value = value.strip(" \t")
@@ -10607,11 +10682,15 @@ def parse_head(data: bytes) -> Head:
                 raise HttpError(400, f"{name}: came twice")
             value = f"{fields[name]}, {value}"
         fields[name] = value
-    version = head[3].decode("ascii")
+    if head[2] is not None:
+        # The absolute form: "MUST ignore the received Host header field (if any) and
+        # instead use the host information of the request-target".
+        fields["host"] = head[2].decode("ascii")
+    version = head[4].decode("ascii")
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
     return Head(
         head[1].decode("ascii"),
-        head[2].decode("ascii"),
+        head[3].decode("ascii"),
         version,
         fields,
         _body_size(fields, version),
@@ -10707,7 +10786,7 @@ class MessageQueue(Outbox):
         if answer is not None:
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
-                self.answer_status = _ANSWER_STATUS.get(code, 200)
+                self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()
@@ -10716,6 +10795,18 @@ class MessageQueue(Outbox):
         """Take no more messages."""
         with self._lock:
             self.is_closed = True
+
+    def ask_scope(self, error: BaseException) -> bool:
+        exchange = self.exchange
+        if exchange is None or exchange.auth is None or not names_scope(error):
+            return False
+        if exchange.status or self.added:
+            return False
+        exchange.reason = "insufficient_scope"
+        refusal = exchange.endpoint.challenge(403, exchange.reason, str(error))
+        exchange.extra.update(refusal.headers)
+        self.answer_status = 403
+        return True
 
     def end(self) -> None:
         self.close()
@@ -11187,9 +11278,11 @@ class HttpEndpoint:
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
             self._verify = dict(verify).get
-        more_hosts = map(_host_name, _check_names("allowed_hosts", allowed_hosts))
-        self.hosts = {"localhost", "127.0.0.1", "[::1]", *more_hosts}
-        self._origins = _check_names("allowed_origins", allowed_origins)
+        hosts = _check_names("allowed_hosts", allowed_hosts, "[^*/]+")
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", *map(_host_name, hosts)}
+        self._origins = _check_names(
+            "allowed_origins", allowed_origins, "[^*/]+://[^*/]+"
+        )
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
         # {path: {method: the function that answers}}; the path None is any path.
@@ -11289,7 +11382,8 @@ class HttpEndpoint:
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
             return lambda exchange: exchange.reply(200, {**_PREFLIGHT, **allow})
-        raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
+        why = exchange.reason or f"{show(exchange.method)}: not allowed here"
+        raise HttpError(405, why, allow)
 
     def _check_place(self, exchange: Exchange) -> None:
         """Raise HttpError if the request names another host, or comes from a page of
@@ -11318,6 +11412,10 @@ class HttpEndpoint:
                 raise HttpError(
                     403, f"origin {show(origin)} is not allowed; see allowed_origins"
                 )
+            if named[1] != host.lower():
+                exchange.reason = (
+                    f"pages of {show(origin)} may not read this; see allowed_origins"
+                )
 
     def _authorize(
         self,
@@ -11329,21 +11427,19 @@ class HttpEndpoint:
             "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
         )
         if bearer is None:
-            raise self._challenge(401)
+            raise self.challenge(401)
         try:
             claims: object = verify(bearer[1])
         except Exception as error:
-            # A PermissionError with an errno comes from the operating system, and does
-            # not name a scope.
-            if isinstance(error, PermissionError) and error.errno is None:
-                raise self._challenge(403, "insufficient_scope", str(error)) from None
+            if names_scope(error):
+                raise self.challenge(403, "insufficient_scope", str(error)) from None
             log_line(ERROR, f"verify: {error_text(error)}", error)
             raise HttpError(500, "the token could not be checked") from None
         if not isinstance(claims, dict) or not claims:
-            raise self._challenge(401, "invalid_token")
+            raise self.challenge(401, "invalid_token")
         return dict(claims)
 
-    def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
+    def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
         """Return the refusal whose challenge says which token is needed, and where to
         get it."""
         parameters = {"error": problem}
@@ -11368,7 +11464,11 @@ class HttpEndpoint:
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version", "")
         is_modern = version is not None or row.since >= FIRST_MODERN
-        if not is_modern and header in _SESSION_VERSIONS:
+        # `initialize` names its revision in its body. In a session, a gateway may have
+        # set a header of its own.
+        in_session = "mcp-session-id" in exchange.headers and header in MODERN_VERSIONS
+        is_legacy = row.handshake or in_session or header in _SESSION_VERSIONS
+        if is_legacy and not is_modern:
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
@@ -11473,11 +11573,16 @@ def _host_name(host: str) -> str:
     return name if port.isdecimal() else host.lower()
 
 
-def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
-    """Return names in lower case. Raises ValueError."""
+def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str]:
+    """Return names in lower case. Raises ValueError for one without this form, which
+    would match nothing, unless it is "*"."""
     if isinstance(names, str) and names != "*":
         raise ValueError(f"{option}: expected a list, got {show(names)}")
-    return {name.lower().rstrip("/") for name in names or ()}
+    given = {name.lower().rstrip("/") for name in names or ()}
+    for name in given - {"*"}:
+        if not re.fullmatch(form, name):
+            raise ValueError(f'{option}: {show(name)} matches nothing; "*" is any')
+    return given
 
 
 # The legacy era over HTTP: basic/transports.md of 2024-11-05 to 2025-11-25. The code
@@ -11701,7 +11806,7 @@ class LegacyEndpoint:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", session.protocol.version):
+        if version not in (*_SESSION_VERSIONS, *MODERN_VERSIONS):
             raise HttpError(
                 400,
                 f"MCP-Protocol-Version: expected {session.protocol.version}, "
@@ -11710,7 +11815,7 @@ class LegacyEndpoint:
         return session
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
-        session = self.sessions.get(name)
+        session: Any = self.sessions.get(name)
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise HttpError(404, "no such session; initialize again")
         session.used = time.monotonic()
@@ -11739,7 +11844,7 @@ class LegacyEndpoint:
         if self._stateless:
             session = Session(self, exchange, None)
             version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
-            session.protocol.version = "" if opens else version
+            session.protocol.version = "" if opens else min(version, LAST_LEGACY)
             try:
                 self.http.serve(session, exchange, session.take, exchange)
             finally:
@@ -12653,7 +12758,7 @@ class Authorizer:
     calls the program's function auth(challenge).
     """
 
-    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+    def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask
         self._headers: dict[str, str] = {}
         # Held while the program's function runs.

@@ -11601,16 +11601,16 @@ class TestHttpServer:
 
     @pytest.mark.parametrize("version", LEGACY)
     def test_a_wrong_version_is_refused(self, web, version):
-        """Another revision than the session's is 400, with any message; and nothing of
-        it is done."""
+        """A revision that the server does not speak is 400, with any message; and
+        nothing of it is done. A gateway may name any other."""
         session = Web(web).open(version)
         note = notice("roots/list_changed")
-        for wrong in {*LEGACY, "1999-01-01"} - {version}:
-            for message in (request("ping"), note, {**note, "id": 1, "result": {}}):
-                assert session.post(message, MCP_Protocol_Version=wrong)[0] == 400
-            for method in ("GET", "DELETE"):
-                assert session.send(method, MCP_Protocol_Version=wrong)[0] == 400
-        for known in (version, None):
+        wrong = "1999-01-01"
+        for message in (request("ping"), note, {**note, "id": 1, "result": {}}):
+            assert session.post(message, MCP_Protocol_Version=wrong)[0] == 400
+        for method in ("GET", "DELETE"):
+            assert session.send(method, MCP_Protocol_Version=wrong)[0] == 400
+        for known in (*LEGACY, MODERN, None):
             assert session.post(note, MCP_Protocol_Version=known)[0] == 202
             assert session.post(request("ping"), MCP_Protocol_Version=known)[0] == 200
 
@@ -12982,6 +12982,528 @@ class TestHttpServer:
                 assert (folder / "legacy-cancelled").exists()
 
         at_once(end, [("INT", 600.0), ("TERM", 0.1), ("TERM TERM", 600.0)])
+
+
+EMPTY_FORM = {"type": "object", "properties": {}}
+
+
+def asking_for_roots():
+    """A server with a tool that returns the URIs of the client's roots."""
+    server = Server("s")
+
+    @server.tool
+    def go(ctx: Context) -> list:
+        return [root["uri"] for root in ctx.roots()]
+
+    return server
+
+
+class TestOtherClients:
+    """What clients, gateways and hosts send that is not quite right, and what a server
+    does not send to them."""
+
+    @pytest.fixture
+    def logged(self, caplog):
+        """The lines of the access log."""
+        caplog.set_level(logging.INFO, "mcp_lite.http")
+        return lambda: [each for each in caplog.messages if " /mcp " in each]
+
+    # Revisions
+    @pytest.mark.parametrize("header", [*LEGACY, MODERN])
+    def test_a_gateway_names_another_revision(self, header):
+        """In a session, the header may name any revision that the server speaks. The
+        session's own holds."""
+        server = Server("s")
+
+        @server.tool
+        def spoken(ctx: Context) -> str:
+            return ctx.protocol_version
+
+        call = request("tools/call", {"name": "spoken"})
+        with server.start_http() as http:
+            web = Web(http).open("2025-06-18")
+            status, _, body = web.post(call, MCP_Protocol_Version=header)
+            assert (status, text_of(body["result"])) == (200, "2025-06-18")
+            with web.stream("GET", MCP_Protocol_Version=header):
+                pass
+            assert web.send("DELETE", MCP_Protocol_Version=header)[0] == 200
+            # The session is over: nobody may go on by naming it.
+            assert web.post(call, MCP_Protocol_Version=header)[0] == 404
+
+    def test_a_gateway_of_a_server_without_sessions(self):
+        """A session's id means nothing there; the newest legacy revision is spoken."""
+        server = Server("s")
+
+        @server.tool
+        def spoken(ctx: Context) -> str:
+            return ctx.protocol_version
+
+        call = request("tools/call", {"name": "spoken"})
+        with server.start_http(stateless=True) as http:
+            web = Web(http, "some-session", MODERN)
+            status, _, body = web.post(call)
+            assert (status, text_of(body["result"])) == (200, LEGACY[-1])
+            assert web.post(call, MCP_Protocol_Version="1999-01-01")[0] == 400
+            # Without a session, the header says that the message is modern.
+            status, _, body = web.post(call, Mcp_Session_Id=None)
+            assert (status, body["error"]["code"]) == (400, -32602)
+
+    @pytest.mark.parametrize("stateless", [False, True])
+    @pytest.mark.parametrize("header", [MODERN, "2031-01-01", "draft", *LEGACY])
+    def test_initialize_is_judged_by_its_body(self, header, stateless):
+        with Server("s").start_http(stateless=stateless) as http:
+            for version in ("2025-03-26", header):
+                hello = request("initialize", opening(version))
+                status, _, body = Web(http).post(hello, MCP_Protocol_Version=header)
+                chosen = version if version in LEGACY else LEGACY[-1]
+                assert (status, body["result"]["protocolVersion"]) == (200, chosen)
+
+    # `initialized` with an id
+    @pytest.mark.parametrize("name", ["initialized", "notifications/initialized"])
+    def test_initialized_with_an_id(self, name):
+        """The session is open: a tool may ask. No second one begins."""
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.roots()[0]["uri"]
+
+        roots = {"roots": [{"uri": "file:///x"}]}
+        with LocalWire(server) as wire:
+            # It opens nothing by itself.
+            assert wire.ask(name)["error"]["code"] == -32600
+            wire.ask("initialize", opening("2025-06-18", {"roots": {}}))
+            assert wire.ask(name, id=2)["error"]["code"] == -32601
+            question = wire.ask("tools/call", {"name": "ask"}, id=3)
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": roots})
+            assert text_of(wire.read()["result"]) == "file:///x"
+        with server.start_http() as http:
+            hello = request("initialize", opening("2025-06-18"))
+            sent = Web(http).post(hello)[1]
+            web = Web(http, sent["Mcp-Session-Id"], "2025-06-18")
+            status, sent, body = web.post(request(name, id=7))
+            assert (status, body["error"]["code"]) == (200, -32601)
+            assert "Mcp-Session-Id" not in sent
+            assert web.post(request("ping"))[0] == 200
+
+    # HTTP
+    def test_an_absolute_target(self):
+        """RFC 9112, 3.2.2: "a server MUST accept the absolute-form in requests". Its
+        host is the one that is judged."""
+        ping = json.dumps(request("server/discover", modern())).encode()
+        server = Server("s")
+        with server.start_http(health="/health", allowed_hosts=["mcp.test"]) as http:
+
+            def status(target, host):
+                head = (
+                    f"POST {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+                    "Content-Type: application/json\r\nMcp-Method: server/discover\r\n"
+                    f"MCP-Protocol-Version: {MODERN}\r\nContent-Length: {len(ping)}"
+                )
+                answer = raw_http(http.port, head.encode() + b"\r\n\r\n" + ping)
+                return int(answer.split()[1])
+
+            own = f"127.0.0.1:{http.port}"
+            for place in (own, "localhost", "mcp.test", "MCP.test:80"):
+                assert status(f"http://{place}/mcp", own) == 200
+            assert status("HTTPS://mcp.test/mcp?x=1", "evil.test") == 200
+            for place in ("evil.test", f"x@{own}", f"{own}@evil.test", "evil.test?"):
+                assert status(f"http://{place}/mcp", own) == 403
+            assert status("http://mcp.test/other", own) == 404
+            for wrong in ("http:///mcp", "http://", "ftp://mcp.test/mcp", "*", "mcp"):
+                assert status(wrong, own) == 400
+
+    def test_half_closed(self):
+        """A client that has sent its request and closed its side is answered."""
+        server = Server("s")
+        server.add_tool(lambda: "done", name="t")
+        call = json.dumps(request("tools/call", modern(name="t"))).encode()
+        with server.start_http() as http:
+            head = (
+                f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                "application/json\r\nMcp-Method: tools/call\r\nMcp-Name: t\r\n"
+                f"MCP-Protocol-Version: {MODERN}\r\nContent-Length: {len(call)}"
+            )
+            place = ("127.0.0.1", http.port)
+            with socket.create_connection(place, SECONDS) as sock:
+                sock.sendall(head.encode() + b"\r\n\r\n" + call)
+                sock.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda: sock.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ") and b'"done"' in answer
+
+    def test_a_page_of_this_machine(self, logged):
+        """The log says what lets a page read the responses, for OPTIONS, too."""
+        page = "http://localhost:5173"
+        ping = request("server/discover", modern())
+        with Server("s").start_http() as http:
+            web = Web(http)
+            status, sent, _ = web.post(ping, Origin=page)
+            assert status == 200 and "Access-Control-Allow-Origin" not in sent
+            assert web.send("OPTIONS", Origin=page)[0] == 405
+            # A page of the server itself needs nothing.
+            assert web.post(ping, Origin=f"http://127.0.0.1:{http.port}")[0] == 200
+            assert web.post(ping)[0] == 200
+        eventually(lambda: len(logged()) == 4)
+        hints = [page in each and "allowed_origins" in each for each in logged()]
+        assert hints == [True, True, False, False]
+        with Server("s").start_http(allowed_origins=[page]) as http:
+            sent = Web(http).post(ping, Origin=page)[1]
+            assert sent["Access-Control-Allow-Origin"] == page
+            assert Web(http).send("OPTIONS", Origin=page)[0] == 200
+
+    @pytest.mark.parametrize(
+        "option, name",
+        [
+            ("allowed_hosts", "*.example.com"),
+            ("allowed_hosts", "example.*"),
+            ("allowed_hosts", "https://example.com"),
+            ("allowed_hosts", ""),
+            ("allowed_origins", "https://*.example.com"),
+            ("allowed_origins", "*://example.com"),
+            ("allowed_origins", "example.com"),
+            ("allowed_origins", "https://example.com/app"),
+        ],
+    )
+    def test_names_that_match_nothing(self, option, name):
+        """They are refused at the start, not request by request."""
+        for start in (Server("s").start_http, Server("s").wsgi_app):
+            with pytest.raises(ValueError, match=rf"{option}: .*matches nothing"):
+                start(**{option: ["fine.test", name][option != "allowed_hosts" :]})
+        fine = {
+            "allowed_hosts": ["*", "a.example", "b:80", "[::1]"],
+            "allowed_origins": ["*", "https://a.example/", "vscode-webview://x"],
+        }
+        Server("s").wsgi_app(**fine)
+
+    # Scopes
+    TOKENS = {"t": {"sub": "ada", "scope": "files:read"}}
+
+    def scoped(self):
+        """A server whose functions want a scope, each in another place."""
+        server = Server("s")
+
+        @server.tool
+        def write() -> str:
+            raise PermissionError("files:write files:read")
+
+        @server.tool
+        def late(ctx: Context) -> str:
+            ctx.progress(1)
+            raise PermissionError("files:write")
+
+        @server.tool
+        def system() -> str:
+            raise PermissionError(13, "files:write")
+
+        @server.resource("a://b")
+        async def resource() -> str:
+            raise PermissionError("files:write files:read")
+
+        @server.middleware
+        def guard(ctx, method, params, call_next):
+            if method == "prompts/list":
+                raise PermissionError("files:write files:read")
+            return call_next()
+
+        server.add_prompt(lambda: "x", name="p")
+        return server
+
+    @pytest.mark.parametrize("era", ["modern", "legacy", "stateless"])
+    def test_a_handler_asks_for_more_scope(self, era):
+        """Over HTTP it is 403, with a challenge as from `verify`."""
+        params = (lambda **more: more) if era != "modern" else modern
+        options = {"verify": self.TOKENS, "stateless": era == "stateless"}
+        token = {"Authorization": "Bearer t"}
+        with self.scoped().start_http(**options) as http:
+            web = Web(http, **token)
+            if era == "legacy":
+                web.open("2025-11-25")
+            for method, more in (
+                ("tools/call", {"name": "write"}),
+                ("resources/read", {"uri": "a://b"}),
+                ("prompts/list", {}),
+            ):
+                status, sent, body = web.post(request(method, params(**more)))
+                assert (status, body["error"]["code"], body["id"]) == (403, -32600, 1)
+                assert sent["WWW-Authenticate"] == (
+                    'Bearer error="insufficient_scope", scope="files:write files:read"'
+                )
+            # The connection, and the session, go on.
+            assert web.post(request("tools/list", params()))[0] == 200
+            # A fault of the operating system names no scope.
+            status, sent, body = web.post(
+                request("tools/call", params(name="system"))
+            )
+            assert (status, body["result"]["isError"]) == (200, True)
+            assert "WWW-Authenticate" not in sent
+
+    def test_no_more_scope_once_something_was_sent(self):
+        call = modern(name="late", _meta={"progressToken": 1})
+        with self.scoped().start_http(verify=self.TOKENS) as http:
+            web = Web(http, Authorization="Bearer t")
+            with web.stream("POST", request("tools/call", call)) as response:
+                assert next_event(response)["message"]["method"] == "notifications/progress"
+                assert next_event(response)["message"]["result"]["isError"] is True
+
+    def test_no_more_scope_without_tokens(self):
+        """On stdio, in memory, and where there is no `verify`, it is a failure."""
+        call = modern(name="write")
+        server = self.scoped()
+        with server.start_http() as http:
+            status, sent, body = Web(http).post(request("tools/call", call))
+            assert (status, body["result"]["isError"]) == (200, True)
+            assert "WWW-Authenticate" not in sent
+        with LocalWire(server) as wire:
+            assert wire.ask("tools/call", call)["result"]["isError"] is True
+        assert server.handle(request("tools/call", call))["result"]["isError"] is True
+
+    def test_a_client_steps_up(self):
+        """This library's client asks for the scope, and sends the call again."""
+        server = Server("s")
+
+        @server.tool
+        def write(ctx: Context) -> str:
+            if "write" not in ctx.auth["scope"]:
+                raise PermissionError("write")
+            return "written"
+
+        tokens = {"t": {"sub": "a", "scope": "read"}, "u": {"sub": "a", "scope": "write"}}
+        wanted = []
+
+        def log_in(challenge):
+            wanted.append(challenge.get("scope"))
+            return {"Authorization": f"Bearer {'tu'[len(wanted) - 1]}"}
+
+        with server.start_http(verify=tokens) as http, Client(
+            http.url, auth=log_in
+        ) as client:
+            assert client.call("write") == "written"
+        assert wanted == [None, "write"]
+
+    # Questions
+    @pytest.fixture
+    def ask(self):
+        """ask(version, capabilities, fn, *answers) -> what fn(ctx) returned, or the
+        error of its call; and the params of each question, as on the wire."""
+
+        def ask(version, capabilities, fn, *answers):
+            server = Server("s")
+
+            @server.tool(structured=False)
+            def call(ctx: Context):
+                return json.dumps(fn(ctx))
+
+            asked = []
+            with LocalWire(server) as wire:
+                wire.open(version, capabilities)
+                told = wire.ask("tools/call", {"name": "call"})
+                for answer in answers:
+                    asked.append(told["params"])
+                    wire.send({"jsonrpc": "2.0", "id": told["id"], "result": answer})
+                    told = wire.read()
+            if "error" in told or told["result"].get("isError"):
+                return told, asked
+            return json.loads(text_of(told["result"])), asked
+
+        return ask
+
+    FORM = {"elicitation": {}}
+
+    @pytest.mark.parametrize("accepted", [{}, {"content": None}, {"content": {}}])
+    def test_a_form_without_fields(self, ask, accepted):
+        """A client may accept it without content; likewise one whose fields may all
+        stay empty."""
+        empty = {"type": "object", "properties": {}}
+        optional = {"type": "object", "properties": {"why": {"type": "string"}}}
+        for form in (empty, optional):
+            value, _ = ask(
+                LEGACY[-1],
+                self.FORM,
+                lambda ctx, form=form: ctx.elicit("Sure?", form),
+                {"action": "accept", **accepted},
+            )
+            assert value == {"action": "accept", "content": {}}
+        told, _ = ask(
+            LEGACY[-1],
+            self.FORM,
+            lambda ctx: ctx.elicit("Why?", {**optional, "required": ["why"]}),
+            {"action": "accept", **accepted},
+        )
+        assert "content.why" in told["error"]["message"]
+
+    def test_an_unknown_mode(self, ask):
+        """It is refused on both sides, not taken for a form."""
+        question = {"mode": "voice", "message": "?", "requestedSchema": EMPTY_FORM}
+        told, asked = ask(
+            LEGACY[-1],
+            self.FORM,
+            lambda ctx: ctx.ask({"k": ("elicitation/create", question)}),
+        )
+        assert "voice" in json.dumps(told) and not asked
+        client = Client(Server("s"), on_elicit=pytest.fail)
+        with pytest.raises(InvalidParams, match="mode: .*voice"):
+            client.answer("elicitation/create", question)
+        for mode in ({}, {"mode": None}, {"mode": "form"}):
+            client = Client(Server("s"), on_elicit=lambda params: None)
+            asked = {**question, "mode": None, **mode}
+            assert client.answer("elicitation/create", asked)["action"] == "cancel"
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+    def test_formats_of_a_form(self, ask, version):
+        """Only the four that the revisions have are sent; the answer is checked, and
+        converted, by what the dataclass says."""
+
+        @dataclasses.dataclass
+        class Form:
+            when: datetime.datetime
+            day: datetime.date
+            at: datetime.time
+            key: uuid.UUID
+
+        key = "12345678-1234-5678-1234-567812345678"
+        content = {
+            "when": "2026-01-02T03:04:05",
+            "day": "2026-01-02",
+            "at": "03:04:05",
+            "key": key,
+        }
+        value, [params] = ask(
+            version,
+            self.FORM,
+            lambda ctx: str(ctx.elicit("?", Form)["content"].key),
+            {"action": "accept", "content": content},
+        )
+        assert value == key
+        fields = params["requestedSchema"]["properties"]
+        formats = [fields[name].get("format") for name in content]
+        assert formats == ["date-time", "date", None, None]
+        mine = {"host": {"type": "string", "format": "hostname"}}
+        mine["mail"] = {"type": "string", "format": "email"}
+        form = {"type": "object", "properties": mine}
+        _, [params] = ask(
+            version,
+            self.FORM,
+            lambda ctx: ctx.elicit("?", form)["action"],
+            {"action": "decline"},
+        )
+        fields = params["requestedSchema"]["properties"]
+        assert fields == {"host": {"type": "string"}, "mail": mine["mail"]}
+        assert mine["host"]["format"] == "hostname"
+
+    @pytest.mark.parametrize(
+        "version, declared, is_sent",
+        [
+            ("2025-06-18", {}, True),
+            ("2025-11-25", {}, False),
+            ("2025-11-25", {"context": {}}, True),
+        ],
+    )
+    def test_include_context(self, ask, version, declared, is_sent):
+        """"Servers SHOULD NOT use these values" without sampling.context, a capability
+        that there is since 2025-11-25."""
+        text = {"role": "assistant", "content": {"type": "text", "text": "x"}}
+        _, [params] = ask(
+            version,
+            {"sampling": declared},
+            lambda ctx: ctx.sample("Say", include_context="thisServer", stop_after=1),
+            {**text, "model": "m"},
+        )
+        assert ("includeContext" in params, params["stopAfter"]) == (is_sent, 1)
+
+    def test_roots_are_files(self, ask):
+        """Both sides want `file://`."""
+        for wrong in ("file:relative", "file:/x", "http://x", "FILE:x"):
+            for roots in ([wrong], [{"uri": wrong}]):
+                client = Client(asking_for_roots(), roots=lambda r=roots: r)
+                with client, pytest.raises(McpError):
+                    client.call("go")
+            answer = {"roots": [{"uri": wrong}]}
+            told, _ = ask("2025-06-18", {"roots": {}}, lambda ctx: ctx.roots(), answer)
+            assert told["error"]["code"] == -32602
+        for fine in ("file:///x", "FILE://host/x"):
+            with Client(asking_for_roots(), roots=[fine, {"uri": fine}]) as client:
+                assert client.call("go") == [fine, fine]
+
+    def test_answers_that_came_with_the_request_of_a_detached_handler(self):
+        """A handler that goes on after its answer uses what its client has sent
+        already, and asks the rest through on_ask."""
+        server = Server("s")
+        asked = []
+        outcome = queue.SimpleQueue()
+
+        def on_ask(questions):
+            asked.append(sorted(questions))
+            return dict.fromkeys(questions, {"action": "decline"})
+
+        @server.middleware
+        def detach(ctx, method, params, call_next):
+            if method != "tools/call" or "requestState" not in params:
+                return call_next()
+            ctx.detach(None, on_ask)
+            started(lambda: outcome.put(call_next()))
+            return {"content": []}
+
+        @server.tool
+        def go(ctx: Context) -> str:
+            first = ctx.elicit("?", EMPTY_FORM, key="a")["action"]
+            return first + ctx.elicit("?", EMPTY_FORM, key="b")["action"]
+
+        with LocalWire(server) as wire:
+            call = modern({"elicitation": {}}, name="go")
+            state = wire.ask("tools/call", call)["result"]["requestState"]
+            answers = {"a": {"action": "accept"}}
+            wire.ask(
+                "tools/call", {**call, "requestState": state, "inputResponses": answers}
+            )
+            assert text_of(outcome.get(timeout=SECONDS)) == "acceptdecline"
+        assert asked == [["b"]]
+
+    @pytest.mark.parametrize("kind", ["input_required", "task", 7, None])
+    def test_discover_with_an_unknown_result_type(self, kind):
+        """"A resultType of any value unrecognized [...] MUST be considered invalid"."""
+        script = modern_server(server_discover={"resultType": kind})
+        wrong = pytest.raises(InvalidResponse, match="resultType")
+        with fake_server(script) as target, wrong:
+            Client(target, timeout=SECONDS).connect()
+
+    # A tool that calls another server
+    def test_what_a_client_finds_is_the_tools_failure(self):
+        """A tool fails, as by an error over the wire: its own client has found no tools
+        at the other server, no common revision, no such method."""
+        other = Server("other")
+        refusing = Server("refusing")
+
+        @refusing.middleware
+        def refuse(ctx, method, params, call_next):
+            raise InvalidParams("not today")
+
+        def use(target, version="auto"):
+            with Client(target, protocol_version=version) as client:
+                client.call("missing")
+
+        def listen():
+            with Client(other) as client, client.listen(uris=["a://b"]):
+                pass
+
+        server = Server("s")
+        server.add_tool(lambda: use(other), name="undeclared")
+        server.add_tool(lambda: use(refusing), name="refused")
+        server.add_tool(lambda: use(refusing, "2025-06-18"), name="refused2")
+        server.add_tool(listen, name="listen")
+        with fake_server(legacy_server()) as old:
+            server.add_tool(lambda: use(old, MODERN), name="version")
+            names = ["undeclared", "refused", "refused2", "version", "listen"]
+            with Client(server) as client:
+                for name in names:
+                    result = client.call_tool(name)
+                    assert result["isError"] is True, name
+
+        @server.tool
+        def own() -> str:
+            raise MethodNotFound("mine")
+
+        with Client(server) as client, pytest.raises(MethodNotFound, match="mine"):
+            client.call("own")
 
 
 class TestWsgi:
@@ -17571,6 +18093,173 @@ class TestPublicFace:
         assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
+def find_checker(name):
+    """The command of a type checker: MCP_LITE_MYPY and so on have their paths."""
+    path = os.environ.get(f"MCP_LITE_{name.upper()}") or shutil.which(name)
+    if path is None:
+        pytest.skip(f"wants {name}, or its path in MCP_LITE_{name.upper()}")
+    return path
+
+
+class TestTypes:
+    """Type checkers find no fault in what users write, without a single `ignore`."""
+
+    # Each way to register a function, and its type afterwards.
+    PROGRAM = '''
+        """A server, and what its author does with the functions."""
+
+        from __future__ import annotations
+
+        from collections.abc import Coroutine
+        from dataclasses import dataclass
+        from typing import Any
+
+        from mcp_lite import Client, Context, Message, Server, ToolError
+
+        server = Server("typed", icons=[{"src": "https://example.com/i.png"}])
+
+
+        @server.tool
+        def bare(x: int) -> int:
+            return x
+
+
+        @server.tool()
+        def empty(x: int) -> int:
+            return x
+
+
+        @server.tool("named", timeout=3)
+        def named(x: int, y: int = 2) -> list[int]:
+            return [x, y]
+
+
+        @server.tool(title="T", annotations={"readOnlyHint": True}, run_on=None)
+        async def slow(seconds: float, ctx: Context) -> str:
+            return str(seconds)
+
+
+        @server.resource("note://{name}", visible=lambda ctx: ctx.auth is not None)
+        def note(name: str) -> bytes:
+            return name.encode()
+
+
+        @server.prompt
+        def ask(code: str) -> list[Message]:
+            return [Message(code)]
+
+
+        @server.prompt("other", description="d")
+        def other(code: str) -> str:
+            return code
+
+
+        @server.completion("other", "code")
+        def complete(value: str, context: dict[str, Any]) -> list[str]:
+            return [value, *context]
+
+
+        @server.method("example/thing")
+        def thing(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
+            return params
+
+
+        @server.middleware
+        def around(ctx: Context, method: str, params: dict[str, Any], go: Any) -> Any:
+            return go(params)
+
+
+        @dataclass
+        class Form:
+            name: str
+
+
+        class Shop:
+            def __init__(self) -> None:
+                server.add_tool(self.sell, name="sell", timeout=3)
+                server.add_resource("shop://{kind}", self.stock, name="stock")
+                server.add_prompt(self.ask, title="t")
+
+            def sell(self, count: int, ctx: Context) -> int:
+                answer = ctx.elicit("Who?", Form)
+                if answer["action"] != "accept":
+                    raise ToolError("nobody")
+                form: Form = answer["content"]
+                return count * len(form.name)
+
+            def stock(self, kind: str) -> str:
+                return kind
+
+            def ask(self, what: str) -> str:
+                return what
+
+
+        server.add_tool(lambda: 1, name="none")
+        server.add_tool(lambda a: a, name="one")
+        server.add_tool(lambda a, b: [a, b], name="two")
+        one: int = bare(1) + empty(1)
+        two: list[int] = named(1, 2)
+        text: str = other("x")
+        later: Coroutine[Any, Any, str] = slow(0.1, Context.__new__(Context))
+        data: bytes = note("x")
+        messages: list[Message] = ask("x")
+        values: list[str] = complete("x", {})
+        with Client(server) as client:
+            print(client.call("bare", x=1), one, two, text, data, messages, values)
+            print(later)
+    '''
+
+    # checker -> its command, behind the path
+    COMMANDS = {
+        "mypy": ["--strict", "--config-file=", "--cache-dir=cache", "program.py"],
+        "pyright": [],
+        "ty": ["check", "program.py"],
+        "pyrefly": ["check", "program.py"],
+    }
+
+    def check(self, folder, name, *, mode="strict", include="program.py"):
+        """Run a type checker in a folder. Returns its exit code and its output."""
+        settings = {"typeCheckingMode": mode, "include": [include]}
+        (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+        command = [find_checker(name), *self.COMMANDS[name]]
+        done = subprocess.run(
+            command, cwd=folder, stdout=PIPE, stderr=subprocess.STDOUT, timeout=300
+        )
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_what_users_write(self, tmp_path, name):
+        """A registered function keeps its type, with options and without."""
+        program = textwrap.dedent(self.PROGRAM).strip() + "\n"
+        (tmp_path / "program.py").write_text(program, encoding="utf-8")
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        code, told = self.check(tmp_path, name)
+        assert code == 0, told
+        # The same checker sees what is wrong.
+        wrong = program.replace("one: int = bare(1)", "one: str = named('x')")
+        (tmp_path / "program.py").write_text(wrong, encoding="utf-8")
+        code, told = self.check(tmp_path, name)
+        assert code == 1, told
+
+    def test_the_file_itself(self, tmp_path):
+        """An editor that opens mcp_lite.py shows no error in it."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        code, told = self.check(tmp_path, "pyright", mode="basic", include="*.py")
+        assert code == 0 and " 0 warnings" in told, told
+
+    @pytest.mark.parametrize("options", [[], ["--no-comments"]])
+    def test_copies(self, tmp_path, options):
+        """A copy that was cut to size passes, too."""
+        copies = ["server", "client", "client http", "server http legacy", "client cli"]
+        for words in copies:
+            path = tmp_path / f"copy_{words.replace(' ', '_')}.py"
+            vendor = os.path.join(HERE, "examples", "vendor.py")
+            run(sys.executable, vendor, *words.split(), *options, "-o", str(path))
+        mypy = [find_checker("mypy"), "--strict", "--config-file=", "--cache-dir=cache"]
+        told, _ = run(*mypy, *map(str, tmp_path.glob("*.py")), cwd=tmp_path)
+        assert told.startswith(f"Success: no issues found in {len(copies)} "), told
+
+
 def anchors_of(path):
     """The headings of a page, as links name them."""
     text = pathlib.Path(HERE, path).read_text("utf-8")
@@ -19146,7 +19835,9 @@ class TestVendor:
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
         assert "MIT License" in "\n".join(lines[:start])
-        assert not [line for line in lines[start:] if line.strip().startswith("#")]
+        # What is left speaks to type checkers.
+        comments = [line for line in lines[start:] if line.strip().startswith("#")]
+        assert [line.split()[1] for line in comments] == ["mypy:"]
         assert len(text) < 0.75 * len(full)
 
     def test_the_order_does_not_matter(self, monkeypatch):
@@ -19217,11 +19908,11 @@ if __name__ == "__main__":
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
         assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
-        assert 'class Listener(_LeftOut):\n    needs = "http"\n' in text
+        assert '    class Listener(_LeftOut):\n        needs = "http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.
-        assert "def once(cls)" in text and "class Client(_LeftOut):\n    needs" in text
+        assert "def once(cls)" in text and "    class Client(_LeftOut):" in text
         assert '__all__ = [\n    "Server",\n    "tidy",\n]\n' in text
         text = vendor.cut(source, ["server", "http"])
         assert "# The port.\nPORT = 80\n\n\n# Listens.\nclass Listener:\n" in text

@@ -88,7 +88,7 @@ class LegacyHttp(HttpTransport):
         super()._post(post)
 ''',
     "main": '''
-def main() -> None:
+def main() -> int:
     """Stands for the command line, which this copy was made without."""
     sys.exit(_left_out("the command line", "cli"))
 ''',
@@ -111,10 +111,21 @@ class _LeftOut:
     def __init__(self, *given: object, **options: object) -> None:
         raise NotImplementedError(_left_out(type(self).__name__, self.needs))
 '''
+# Type checkers take a class for what it says. A name that cannot be imported may be
+# anything.
 STAND_IN = """
 
-class %s(_LeftOut):
-    needs = "%s"
+if not TYPE_CHECKING:
+
+    class %s(_LeftOut):
+        needs = "%s"
+"""
+FOR_CHECKERS = """
+
+# mypy: warn_return_any=False, warn_unused_ignores=False
+if TYPE_CHECKING:
+    from left_out import (  # type: ignore
+%s    )
 """
 BANNER = re.compile(r"^#{79}\n# (?:\d+\. )?(.+?) #+\n#{79}\n", re.MULTILINE)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -129,6 +140,19 @@ def names_in(node):
             if isinstance(part, ast.AST) and field not in ("annotation", "returns"):
                 names |= names_in(part)
     return names
+
+
+def names_left_out(pieces, kept):
+    """Return the names of the top level that a copy names, if only in annotations, and
+    does without."""
+    named = set()
+    for piece in pieces:
+        if not piece.names or piece.names & kept:
+            for node in ast.walk(piece.node):
+                # An annotation may be in quotes.
+                named.add(getattr(node, "id", None) or getattr(node, "value", None))
+    known = set().union(*[piece.names for piece in pieces])
+    return (named & known) - kept
 
 
 def names_made_by(node):
@@ -166,7 +190,7 @@ def split(source):
     return pieces
 
 
-def reach(pieces, features, public):
+def reach(pieces, features, public, stand_ins):
     """Return the names that can be reached from the public ones: those that the copy
     has, and {name: the features it needs} of those that it does without."""
     kept = set()
@@ -183,7 +207,7 @@ def reach(pieces, features, public):
                 todo += names_in(piece.node)
             else:
                 absent[name] = piece.needs
-                todo += names_in(ast.parse(STAND_INS.get(name, "")))
+                todo += names_in(ast.parse(stand_ins.get(name, "")))
         kept.add(name)
     return kept.difference(absent), absent
 
@@ -196,7 +220,8 @@ def cut(source, features, with_comments=True):
     pieces = split(source)
     values = {name: each.node for each in pieces for name in each.names}
     public = ast.literal_eval(values["__all__"].value)
-    kept, absent = reach(pieces, features, public)
+    stand_ins = STAND_INS if "http" in features else {"main": STAND_INS["main"]}
+    kept, absent = reach(pieces, features, public, stand_ins)
     text = ""
     banner = ""
     for piece in pieces:
@@ -205,10 +230,13 @@ def cut(source, features, with_comments=True):
         if "__all__" in piece.names:
             names = [f'    "{name}",\n' for name in public if name in kept]
             text += f"__all__ = [\n{''.join(names)}]\n{LEFT_OUT % words}"
+            missing = names_left_out(pieces, kept) - stand_ins.keys()
+            lines = [f"        {name},\n" for name in sorted(missing)]
+            text += FOR_CHECKERS % "".join(lines) if lines else ""
         elif piece.names & absent.keys():
             name = piece.node.name
             needs = " ".join(sorted(absent[name] - features))
-            text += banner + STAND_INS.get(name, STAND_IN % (name, needs))
+            text += banner + stand_ins.get(name, STAND_IN % (name, needs))
             banner = ""
         elif not piece.names or piece.names & kept:
             text += banner + piece.text
@@ -222,8 +250,15 @@ def without_comments(text):
     """Return code without comments and docstrings, but with the licence at its head."""
     lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
-    for kind, _, (row, column), _, _ in tokenize.generate_tokens(iter(lines).__next__):
-        if kind == tokenize.COMMENT and row > tree.body[0].lineno:
+    for kind, said, (row, column), _, _ in tokenize.generate_tokens(
+        iter(lines).__next__
+    ):
+        is_for_checkers = re.match("# (type|mypy): ", said)
+        if (
+            kind == tokenize.COMMENT
+            and row > tree.body[0].lineno
+            and not is_for_checkers
+        ):
             code = lines[row - 1][:column].rstrip()
             lines[row - 1] = code and code + "\n"
     for node in ast.walk(tree):
