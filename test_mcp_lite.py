@@ -25,6 +25,7 @@ uses:
     TestCommandLine                    22 Command line
     TestEverywhere                     every feature, transport and revision
     TestFaults, TestFuzz               what must never happen
+    TestBadLines                       calls through a proxy that spoils what passes
     TestPublicFace, TestReadme         what users are shown
     TestLessons to TestHosts           examples/, setup.cfg
 
@@ -4220,6 +4221,32 @@ def a_peer_is_gone_before_an_answer(m):
     connection.close(over(m), 100.0)
     assert not connection.protocol.in_flight
     assert not connection.protocol.pending
+
+
+@scenario(
+    40,
+    [
+        ("Connection.act", "outbox.flush_soon()", "outbox.flush()"),
+        ("Connection.notify", "flush_soon()", "flush()"),
+        ("LineOutbox.flush_soon", "not self._writer.submit(self._flush)", "True"),
+    ],
+)
+def a_reader_does_not_wait_for_a_slow_peer(m):
+    gate = SteppedEvent()
+    wire = kept_wire(m)
+    write = wire.write
+
+    def write_late(data):
+        gate.wait()
+        write(data)
+
+    wire.write = write_late
+    connection = conversation(m, wire, doing(m))
+    connection.feed(b"no JSON\n")
+    connection.notify("notifications/message", {"n": 1})
+    gate.set()
+    connection.finish(100.0)
+    assert len(wire.sent) == 2, wire.sent
 
 
 # 12 Context
@@ -16069,6 +16096,309 @@ class TestFaults:
             assert (folder / "tidy").exists()
 
         at_once(leave, [(read_on,), (be_killed,)])
+
+
+# A proxy's own answer, of which the server sees nothing.
+REFUSAL = (
+    "HTTP/1.1 {} No\r\nRetry-After: 7\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+def in_order(number, way, data):
+    """No fault."""
+    yield data
+
+
+def drip(number, way, data):
+    """A byte at a time."""
+    for n in range(len(data)):
+        yield data[n : n + 1]
+
+
+class Once:
+    """A fault: after `left` more bytes one way, `action`; then nothing more."""
+
+    def __init__(self, way, left, action):
+        self.way = way
+        self.left = left
+        self.action = action
+        self.is_over = False
+
+    def __call__(self, number, way, data):
+        if way != self.way or self.is_over or len(data) <= self.left:
+            self.left -= len(data) if way == self.way else 0
+            yield data
+            return
+        self.is_over = True
+        yield data[: self.left]
+        yield self.action
+
+
+class AtRandom:
+    """Faults that depend on the number of the connection alone: a third has none."""
+
+    def __init__(self, seed):
+        self.faults = {}
+        self.random = random.Random(seed)
+        for number in range(1000):
+            way = self.random.choice(["up", "down"])
+            action = self.random.choice(["cut", "reset", "cut", "reset", 503])
+            once = Once(way, self.random.randrange(2000), action)
+            self.faults[number] = self.random.choice([in_order, drip, once])
+
+    def __call__(self, number, way, data):
+        return self.faults[number](number, way, data)
+
+
+class Meddler:
+    """A proxy between a client and a server, over sockets, which spoils what passes.
+
+    fault(number, way, data) yields what becomes of bytes on the connection of this
+    number, "up" from the client or "down" from the server: pieces to pass on, and at
+    last an end of it: "cut", "reset", "stall" until the proxy is closed, or the status of a
+    REFUSAL.
+    """
+
+    def __init__(self, connect):
+        # Returns a socket to the server.
+        self.connect = connect
+        self.fault = in_order
+        self.numbers = itertools.count()
+        self.over = threading.Event()
+        self.threads = []
+        self.sockets = []
+        self.listener = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.over.set()
+        for sock in self.sockets:
+            shut(sock)
+        for thread in self.threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        if self.listener is not None:
+            self.listener.close()
+
+    def listen(self):
+        """Begin to listen. Returns the port."""
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.sockets.append(self.listener)
+        self.threads.append(started(self.accept))
+        return self.listener.getsockname()[1]
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while not self.over.is_set():
+                self.begin(self.listener.accept()[0])
+
+    def begin(self, client):
+        """Carry a connection, on a thread of its own."""
+        self.sockets.append(client)
+        self.threads.append(started(self.carry, client, next(self.numbers)))
+
+    def carry(self, client, number):
+        with client, contextlib.suppress(OSError), self.connect() as server:
+            self.sockets.append(server)
+            others = {client: ("up", server), server: ("down", client)}
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    way, sink = others[source]
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    for piece in self.fault(number, way, data):
+                        if not isinstance(piece, bytes):
+                            self.end(piece, client, server)
+                            return
+                        sink.sendall(piece)
+
+    def end(self, action, client, server):
+        """End a connection."""
+        if action == "stall":
+            self.over.wait(4 * SECONDS)
+        elif action == "reset":
+            for sock in (client, server):
+                # close() sends a reset.
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        elif action != "cut":
+            client.sendall(REFUSAL.format(action).encode())
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+
+
+class Accounts:
+    """A server that keeps account of its calls."""
+
+    def __init__(self):
+        self.runs = collections.Counter()
+        self.begun = threading.Event()
+        self.server = Server("accounts")
+        self.server.add_tool(self.add)
+        self.server.add_tool(self.wait)
+
+    def add(self, n: int) -> int:
+        self.runs[n] += 1
+        return n + 1
+
+    def wait(self, n: int, ctx: Context) -> int:
+        self.runs[n] += 1
+        self.begun.set()
+        ctx.sleep(60)
+        return n
+
+    def call(self, client, n, timeout=None):
+        """Have it add: the value is right, or there is an exception that says why.
+        Returns that exception."""
+        try:
+            result = client.call_tool("add", {"n": n}, timeout=timeout)
+        except (ConnectionError, Timeout) as error:
+            assert re.search(
+                "broke off|closed|reset|no answer|ended|refused|HTTP|Broken", str(error)
+            ), repr(error)
+            return error
+        assert unwrap(result) == n + 1
+        assert self.runs[n] == 1
+        return None
+
+    @contextlib.contextmanager
+    def behind(self, over_http, version=MODERN, **options):
+        """A Meddler, and a client behind it that is connected."""
+        options.update(protocol_version=version, timeout=SECONDS)
+        with contextlib.ExitStack() as stack:
+            if over_http:
+                http = stack.enter_context(self.server.start_http())
+                place = ("127.0.0.1", http.port)
+                meddler = Meddler(lambda: socket.create_connection(place))
+                stack.enter_context(meddler)
+                target = f"http://127.0.0.1:{meddler.listen()}/mcp"
+            else:
+                ours, theirs = socket.socketpair()
+                near, far = socket.socketpair()
+                thread = started(serve_socket, self.server, far)
+                stack.callback(thread.join, SECONDS)
+                meddler = stack.enter_context(Meddler(lambda: near))
+                meddler.begin(theirs)
+                stack.enter_context(ours)
+                target = (
+                    stack.enter_context(ours.makefile("rb")),
+                    stack.enter_context(ours.makefile("wb", 0)),
+                )
+            client = Client(target, **options)
+            stack.enter_context(client)
+            # The first call asks for the list of tools.
+            assert self.call(client, 0) is None
+            del self.runs[0]
+            yield meddler, client
+
+
+class TestBadLines:
+    """Between a client and a server is something that spoils what passes: each call has
+    the right value or an exception that says why, and has run once, or not at all."""
+
+    EVERYWHERE = pytest.mark.parametrize(
+        "over_http, version",
+        [(True, MODERN), (True, "2025-11-25"), (False, MODERN), (False, "2025-11-25")],
+    )
+
+    @EVERYWHERE
+    def test_bytes_one_by_one(self, over_http, version):
+        accounts = Accounts()
+        with accounts.behind(over_http, version) as (meddler, client):
+            meddler.fault = drip
+            assert accounts.call(client, 1) is None
+            assert accounts.call(client, 2) is None
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("way", ["up", "down"])
+    @pytest.mark.parametrize("action", ["cut", "reset"])
+    def test_an_end_after_some_bytes(self, over_http, version, way, action):
+        """Wherever a connection ends, also in the middle of a message."""
+        accounts = Accounts()
+        for n in itertools.count(1):
+            with accounts.behind(over_http, version) as (meddler, client):
+                meddler.fault = Once(way, 90 * n - 90, action)
+                error = accounts.call(client, n)
+                if not meddler.fault.is_over:
+                    # It is longer than the message.
+                    break
+                assert error is not None
+                if over_http:
+                    assert accounts.call(client, -n - 1) is None
+        assert n > 2
+        assert set(accounts.runs.values()) == {1}
+        for each in range(1, n):
+            # Half a message has not arrived; half an answer comes after the work.
+            assert accounts.runs[each] == (way == "down")
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("way", ["up", "down"])
+    def test_silence(self, over_http, version, way):
+        """A line that is dead without a word ends the call by its timeout; over HTTP,
+        the next one takes another line."""
+        accounts = Accounts()
+        with accounts.behind(over_http, version) as (meddler, client):
+            meddler.fault = Once(way, 100, "stall")
+            error = accounts.call(client, 1, timeout=0.3)
+            assert isinstance(error, Timeout)
+            if over_http:
+                assert accounts.call(client, 2) is None
+        assert accounts.runs[1] == (way == "down")
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    @pytest.mark.parametrize("status", [429, 502, 503])
+    def test_a_proxy_refuses(self, version, status):
+        """The exception has the status and Retry-After; the server knows nothing of it,
+        and the client's session goes on."""
+        accounts = Accounts()
+        with accounts.behind(True, version) as (meddler, client):
+            meddler.fault = Once("up", 0, status)
+            error = accounts.call(client, 1)
+            assert isinstance(error, HttpFailure)
+            assert error.http_status == status
+            assert error.retry_after == 7
+            assert accounts.call(client, 2) is None
+        assert accounts.runs == {2: 1}
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_restart_in_the_middle(self, version):
+        """The call that runs ends by an exception, and is not called again by itself;
+        the next one reaches the new server, in a new session where there are any."""
+        accounts = Accounts()
+        old = accounts.server.start_http()
+        place = ["127.0.0.1", old.port]
+        with Meddler(lambda: socket.create_connection(tuple(place))) as meddler:
+            url = f"http://127.0.0.1:{meddler.listen()}/mcp"
+            with Client(url, protocol_version=version, timeout=SECONDS) as client:
+                call = client.start_call("wait", {"n": 1})
+                assert accounts.begun.wait(SECONDS)
+                with accounts.server.start_http() as new:
+                    place[1] = new.port
+                    old.close(0.0)
+                    with pytest.raises(
+                        (ConnectionError, McpError, Cancelled)
+                    ) as caught:
+                        call.value()
+                    assert str(caught.value)
+                    assert accounts.call(client, 2) is None
+        assert accounts.runs == {1: 1, 2: 1}
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_everything_at_random(self, version):
+        """Many calls at once, over connections of which most have a fault."""
+        accounts = Accounts()
+        with accounts.behind(True, version) as (meddler, client):
+            meddler.fault = AtRandom(7)
+            errors = at_once(accounts.call, [(client, n) for n in range(200)])
+            meddler.fault = in_order
+            assert accounts.call(client, 1000) is None
+        assert None in errors
+        assert any(errors)
+        assert set(accounts.runs.values()) == {1}
 
 
 # The first seed: another one is another fuzz.
