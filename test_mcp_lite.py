@@ -25,6 +25,7 @@ uses:
     TestCommandLine                    22 Command line
     TestEverywhere                     every feature, transport and revision
     TestFaults, TestFuzz               what must never happen
+    TestContract                       what the contract says and no other class shows
     TestBadLines                       calls through a proxy that spoils what passes
     TestPublicFace, TestReadme         what users are shown
     TestLessons to TestHosts           examples/, setup.cfg
@@ -16399,6 +16400,357 @@ class TestBadLines:
         assert None in errors
         assert any(errors)
         assert set(accounts.runs.values()) == {1}
+
+
+class TestContract:
+    """Sentences of the contract that no other class holds, and what mutants survived."""
+
+    # Calls
+    def test_an_answer_is_not_sent_after_cancel(self):
+        """cancel() while the user thinks about a question: the call ends, and the
+        server gets no answer."""
+        server = Server("s")
+        runs = []
+        asked = threading.Event()
+        gate = threading.Event()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            runs.append(1)
+            return ctx.elicit("?", FORM)["action"]
+
+        def think(params):
+            asked.set()
+            gate.wait(SECONDS)
+            return {"action": "decline"}
+
+        sent = []
+
+        def trace(way, line):
+            if way == "-->":
+                sent.append(line)
+
+        options = {"protocol_version": MODERN, "on_elicit": think}
+        with Client(server, trace=trace, **options) as client:
+            call = client.start_call("ask")
+            waiting = started_future(call.result, SECONDS)
+            assert asked.wait(SECONDS)
+            call.cancel()
+            gate.set()
+            with pytest.raises(Cancelled):
+                waiting.result(SECONDS)
+        assert sum(b'"tools/call"' in line for line in sent) == 1
+        assert runs == [1]
+
+    def test_total_timeout_holds_between_rounds(self):
+        """What the user thinks counts for total_timeout; no answer is sent after it."""
+        server = Server("s")
+        runs = []
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            runs.append(1)
+            return ctx.elicit("?", FORM)["action"]
+
+        def think(params):
+            until = time.monotonic() + 0.3
+            eventually(lambda: time.monotonic() > until)
+            return {"action": "decline"}
+
+        options = {"protocol_version": MODERN, "on_elicit": think}
+        late = pytest.raises(Timeout, match="deadline")
+        with Client(server, total_timeout=0.3, **options) as client, late:
+            client.call("ask")
+        assert runs == [1]
+
+    @pytest.mark.parametrize("count, is_taken", [(24, True), (25, True), (26, False)])
+    def test_the_end_of_a_long_list(self, monkeypatch, count, is_taken):
+        """As many items as MAX_ITEMS are taken, also if an empty page follows."""
+        monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
+
+        def page(message, read, write):
+            if "cursor" in message["params"]:
+                return {"tools": []}
+            tools = [{"name": f"x{n}", "inputSchema": {}} for n in range(count)]
+            return {"tools": tools, "nextCursor": "y"}
+
+        with talking_to(legacy_server(tools_list=page)) as client:
+            if is_taken:
+                assert len(client.list_tools()) == count
+            else:
+                with pytest.raises(InvalidResponse, match="more than 25 items"):
+                    client.list_tools()
+
+    def test_a_level_is_checked_before_it_is_sent(self, era):
+        wrong = pytest.raises(ValueError, match="loud")
+        with Client(Server("s"), protocol_version=era) as client, wrong:
+            client.set_log_level("loud")
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_connection_is_used_again(self, version):
+        """A call shortly after another one needs no new connection."""
+        server = build_server()
+        with server.start_http() as http, Client(
+            http.url, protocol_version=version
+        ) as client:
+            client.ping()
+            before = set(http.connections)
+            for n in range(5):
+                assert client.call("add", a=n) == n + 1
+            assert set(http.connections) == before
+        # Many servers close a connection that is idle for five seconds.
+        assert mcp_lite.KEEP_SECONDS < 5
+
+    def test_a_redirect_to_nowhere(self):
+        """Its failure names the status and the place."""
+
+        def redirect(seen, sock):
+            return 307, {"Location": "http://[x/"}, b""
+
+        with web_server(redirect) as (url, _):
+            with pytest.raises(HttpFailure, match="307") as caught:
+                Client(url).connect()
+            assert caught.value.http_status == 307
+            assert "http://[x/" in str(caught.value)
+
+    # Handlers
+    def test_a_handler_may_only_ask_questions(self):
+        """Another request is the handler's mistake, not a lack of the client's."""
+        server = Server("s", mask_errors=False)
+
+        @server.tool
+        def ask(ctx: Context) -> dict:
+            return ctx.ask({"k": ("tools/list", {})})
+
+        with Client(server) as client, pytest.raises(ToolError, match="ValueError"):
+            client.call("ask")
+
+    def test_a_session_is_asked_nothing_before_it_is_initialized(self):
+        """lifecycle: "The server SHOULD NOT send requests other than pings and logging
+        before receiving the `initialized` notification"."""
+        server = build_server()
+        with LocalWire(server) as wire:
+            wire.send(request("initialize", opening("2025-11-25", {"roots": {}}), 1))
+            assert wire.read()["id"] == 1
+            wire.send(call_legacy("where", 2))
+            answer = wire.read()
+            assert answer["id"] == 2
+            assert "initialized" in json.dumps(answer)
+            wire.send(notice("initialized"))
+            wire.send(call_legacy("where", 3))
+            assert wire.read()["method"] == "roots/list"
+
+    @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+    def test_each_method_logs_at_its_level(self, level, era):
+        server = Server("s")
+
+        @server.tool
+        def tell(ctx: Context) -> None:
+            getattr(ctx, level)({"a": 1})
+
+        told = []
+
+        def hear(level, data, logger):
+            told.append((level, data))
+
+        with Client(server, protocol_version=era, on_log=hear) as client:
+            client.set_log_level("debug")
+            client.call("tell")
+            assert client.flush_callbacks()
+        assert told == [(level, {"a": 1})]
+
+    def test_the_session_of_a_call(self):
+        """ctx.session_id is that of the HTTP session, the same for each of its calls,
+        and None where there are no sessions."""
+        server = Server("s")
+
+        @server.tool
+        def session(ctx: Context) -> str:
+            return str(ctx.session_id)
+
+        with server.start_http() as http:
+            first, second = [Web(http).open() for _ in range(2)]
+            for web in (first, first, second):
+                result = web.post(call_legacy("session"))[2]["result"]
+                assert text_of(result) == web.session
+            assert first.session != second.session
+            with Client(http.url, protocol_version=MODERN) as client:
+                assert client.call("session") == "None"
+        with Client(server, protocol_version="2025-11-25") as client:
+            assert client.call("session") == "None"
+
+    def test_a_picture_in_a_file(self, tmp_path):
+        """The whole of it, and its type by its name."""
+        data = PNG + bytes(range(256)) * 40
+        (tmp_path / "a.png").write_bytes(data)
+        server = Server("s")
+        server.add_tool(lambda: Image(path=tmp_path / "a.png"), name="show")
+        with Client(server) as client:
+            [block] = client.call_tool("show")["content"]
+        assert base64.b64decode(block["data"]) == data
+        assert block["mimeType"] == "image/png"
+
+    @pytest.mark.parametrize("size, fits", [(150 << 10, True), (256 << 10, False)])
+    def test_the_state_of_a_call_is_bounded(self, size, fits):
+        """requestState has 256 KiB at most."""
+        server = Server("s", mask_errors=False)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            ctx.once("much", lambda: "x" * size)
+            return ctx.elicit("?", FORM)["action"]
+
+        message = call_tool("ask", capabilities={"elicitation": {}})
+        result = server.handle(message)["result"]
+        assert ("requestState" in result) == fits
+        if not fits:
+            assert "requestState" in text_of(result)
+
+    def test_listeners_are_bounded(self, monkeypatch):
+        """So many streams of all clients together may be open; one that ends makes room."""
+        monkeypatch.setattr(mcp_lite, "MAX_LISTENERS", 2)
+        server = build_server()
+        with Client(server) as client:
+            first = client.listen()
+            with client.listen():
+                with pytest.raises(McpError, match="2 streams are open"):
+                    client.listen()
+                first.close()
+                with client.listen():
+                    pass
+
+    # Traces
+    def test_a_trace_by_the_environment(self, tmp_path, monkeypatch):
+        """MCP_LITE_TRACE names a file, which only this user can read. Each line is one
+        of a client or a server."""
+        path = tmp_path / "trace"
+        monkeypatch.setenv("MCP_LITE_TRACE", str(path))
+        umask = os.umask(0)
+        try:
+            with Client(Server("s")) as client:
+                client.ping()
+        finally:
+            os.umask(umask)
+        assert b"server/discover" in path.read_bytes()
+        if os.name == "posix":
+            assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_the_thread_of_a_trace(self):
+        """It is called on the thread that sends or receives: what a handler sends, on
+        the handler's own."""
+        seen = []
+
+        def trace(direction, line):
+            if b"notifications/message" in line:
+                seen.append(threading.get_ident())
+
+        server = Server("s", trace=trace)
+
+        @server.tool
+        def tell(ctx: Context) -> int:
+            ctx.error("x")
+            return threading.get_ident()
+
+        with server.start_http() as http:
+            message = call_tool("tell", meta={META_LOG_LEVEL: "debug"})
+            with Web(http).stream("POST", message) as response:
+                _, answer = [event["message"] for event in events_of(response)]
+        assert seen == [unwrap(answer["result"])]
+
+    # The ends
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of them")
+    def test_a_server_that_has_run_leaves_no_descriptor(self, tmp_path):
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            for _ in range(3):
+                server.run()
+                print(len(os.listdir("/proc/self/fd")), file=sys.stderr)
+            """,
+        )
+        _, told = run(*command)
+        assert len(set(told.split())) == 1, told
+
+    def test_a_slow_reader_gets_all(self):
+        """Each piece of a response has a deadline of its own: a client that reads all
+        the time, however slowly, is not cut off."""
+        server = Server("s")
+        size = 24 << 20
+        server.add_tool(lambda: "x" * size, name="much")
+        with server.start_http() as http:
+            connection, response = Web(http).connect("POST", call_tool("much"))
+            with contextlib.closing(connection), response:
+                [handler] = http.connections.values()
+                first = handler.deadline
+                got = len(response.read(8 << 20))
+                # The system may hold some MiB, but not all the rest.
+                eventually(lambda: handler.deadline > first, "another deadline")
+                got += len(response.read())
+            assert got > size
+
+    @pytest.mark.parametrize("masked", [None, False])
+    def test_what_wsgi_shows_of_an_exception(self, masked):
+        """Over WSGI, as over HTTP, a stranger sees no text of an exception, unless the
+        server wants it."""
+        server = Server("s", mask_errors=masked)
+
+        @server.tool
+        def fail() -> None:
+            raise KeyError("secret")
+
+        with TestWsgi().serve(server.wsgi) as (_, web):
+            text = text_of(web.post(call_tool("fail"))[2]["result"])
+        assert ("secret" in text) == (masked is False)
+        assert ("see the server's log" in text) == (masked is None)
+
+    def test_a_hang_up_over_wsgi(self):
+        """It shows as a failing write; the handler is then cancelled."""
+        server = Server("s")
+        ends = []
+
+        @server.tool
+        def tell(ctx: Context) -> None:
+            try:
+                for n in range(100):
+                    ctx.progress(n)
+                    ctx.check_cancelled()
+                ends.append("went on")
+            except Cancelled:
+                ends.append("cancelled")
+                raise
+
+        def start_response(status, headers):
+            def write(data):
+                raise RuntimeError("this host's own exception")
+
+            return write
+
+        message = json.dumps(call_tool("tell", meta={"progressToken": 1})).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(message)),
+            "HTTP_HOST": "localhost",
+            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+            "HTTP_MCP_METHOD": "tools/call",
+            "HTTP_MCP_NAME": "tell",
+            "wsgi.input": io.BytesIO(message),
+        }
+        list(server.wsgi(environ, start_response))
+        assert ends == ["cancelled"]
+
+    # Authorization
+    @pytest.mark.parametrize("offered", [True, False])
+    def test_a_login_that_lasts(self, site, offered):
+        """`offline_access` is asked for where the authorization server has it."""
+        site.scope = ', scope="read"'
+        if offered:
+            site.lies[ASM] = {"scopes_supported": ["read", "offline_access"]}
+        assert let_in(site) == "let in"
+        (asked,) = site.paths("/authorize")
+        more = ["offline_access"] if offered else []
+        assert asked["scope"].split() == ["read", *more]
 
 
 # The first seed: another one is another fuzz.
