@@ -7123,8 +7123,8 @@ class TestEveryday:
             written.append(read())
 
         late = pytest.raises(Timeout, match="502 lines were no messages; does the ser")
-        with talking_to(legacy_server(tools_call=echo), timeout=0.5) as client, late:
-            client.call("x")
+        with talking_to(legacy_server(tools_call=echo)) as client, late:
+            client.call_tool("x", timeout=0.5)
         eventually(lambda: written, "what the client says next")
         # It has said nothing before it gave up.
         assert written[0] is None or written[0]["method"] == "notifications/cancelled"
@@ -7237,7 +7237,8 @@ class TestEveryday:
             return page
 
         late = pytest.raises(Timeout)
-        with talking_to(legacy_server(tools_list=slow), timeout=0.2) as client, late:
+        with talking_to(legacy_server(tools_list=slow)) as client, late:
+            client.timeout = 0.2
             client.list_tools()
         monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
         long = pytest.raises(InvalidResponse, match="more than 25 items")
@@ -9909,8 +9910,9 @@ class TestInsideHosts:
 
         with Client(server) as client:
             call = client.start_call("quick")
-            assert not call.done()
+            # Longer than its time.
             time.sleep(0.1)
+            assert not call.done()
             pump(main, call.done)
             assert call.value() == "in time"
             answers = []
@@ -10607,8 +10609,8 @@ class TestClient:
         says = "echo starting >&2\necho Password: >&2\n"
         script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
         with pytest.raises(Timeout) as caught:
-            Client(["sh", script], timeout=0.5).connect()
-        assert str(caught.value).startswith("initialize: no answer within 0.5 ")
+            Client(["sh", script], timeout=1.0).connect()
+        assert str(caught.value).startswith("initialize: no answer within 1 ")
         assert str(caught.value).endswith(
             f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
         )
@@ -10855,7 +10857,8 @@ class TestClient:
             names = [tool["name"] for tool in client.list_tools()]
         assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with talking_to(script, timeout=0.3) as client, pytest.raises(Timeout):
+        with talking_to(script) as client, pytest.raises(Timeout):
+            client.timeout = 0.3
             client.list_tools()
 
     # Agreeing on a revision
@@ -10864,7 +10867,7 @@ class TestClient:
         and the probe is over."""
         told = []
         answers = {"server_discover": lambda *a: None, "tools_list": {"tools": []}}
-        options = {"timeout": 0.5, "trace": lambda *line: told.append(line)}
+        options = {"timeout": 1.0, "trace": lambda *line: told.append(line)}
         with talking_to(legacy_server(**answers), **options) as client:
             assert client.protocol_version == "2025-11-25"
             assert client.list_tools() == []
@@ -12971,6 +12974,8 @@ class TestHttpServer:
             assert "result" in next_message(modern_listening)
             assert "nobody answers" in str(answers.pop("ask").result(SECONDS))
             eventually(lambda: self.is_closed(site))
+            # Longer than a tick: whatever happens at each of them has happened.
+            time.sleep(5 * mcp_lite.TICK_SECONDS)
             assert not any(answer.done() for answer in answers.values())
             (site.folder / "go").touch()
             for answer in answers.values():
@@ -13979,7 +13984,7 @@ class TestHttpClient:
         """Connecting ends all the same if nothing answers to `initialized`, nor to the
         GET behind it."""
         site = legacy_site(notifications_initialized=never, GET=never)
-        with client_of(site, timeout=0.3) as (client, _):
+        with client_of(site, timeout=1.0) as (client, _):
             assert client.protocol_version == "2025-11-25"
 
     def test_bytes_that_drip_hold_up_nothing(self):
@@ -13999,7 +14004,7 @@ class TestHttpClient:
                     left.release()
 
             site = modern_site(tools_call=never_ending, x=never_ending)
-            with client_of(site, timeout=0.4) as (client, seen):
+            with client_of(site, timeout=1.0) as (client, seen):
                 with pytest.raises(Timeout):
                     client.call_tool("x")
                 client.notify("x")
@@ -14246,7 +14251,7 @@ class TestAuthorization:
 
         def log_in(challenge):
             # Longer than connect() may take.
-            threading.Event().wait(0.6)
+            threading.Event().wait(1.1)
             return {"Authorization": "Bearer mine"}
 
         def script(seen, sock):
@@ -14254,7 +14259,7 @@ class TestAuthorization:
             return site(seen, sock) if is_in else (401, {}, b"")
 
         site = legacy_site()
-        with client_of(script, auth=log_in, timeout=0.5) as (client, _):
+        with client_of(script, auth=log_in, timeout=1.0) as (client, _):
             assert client.protocol_version == "2025-11-25"
 
     def test_the_browser_was_closed(self, site, monkeypatch):
@@ -15163,6 +15168,9 @@ server.run()
         with Client([*self.COMMAND, "run", f"{script}:other"], cwd=HERE) as client:
             assert client.server_info["name"] == "other"
         with self.start("run", script, "--http", "0.0.0.0:0") as process:
+            # It would wait for ever if this line did not come.
+            watchdog = threading.Timer(SECONDS, process.kill)
+            watchdog.start()
             line = next(line for line in process.stderr if b"http://" in line)
             assert b"without verify=" in line
             url = re.search(rb"http://[^\s,]+", line)[0].decode()
@@ -15171,6 +15179,8 @@ server.run()
             # On Windows, one process cannot send Ctrl-C to another.
             process.kill() if os.name == "nt" else process.send_signal(signal.SIGINT)
             process.communicate(timeout=SECONDS)
+            watchdog.cancel()
+            watchdog.join()
 
     def test_help(self):
         """Each command is explained; nothing of it is imported with mcp_lite."""
@@ -15525,11 +15535,11 @@ class TestEverywhere:
         client = Client(target, protocol_version=version)
         client.connect()
         call = client.start_call("wait")
-        closer = threading.Timer(0.005, client.close)
-        closer.start()
+        assert client.call("is_waiting")
+        waiting = started_future(call.result)
+        client.close()
         with pytest.raises(ConnectionClosed):
-            call.result()
-        closer.join()
+            waiting.result(SECONDS)
         client.close()
         with pytest.raises(ConnectionClosed, match="not connected"):
             client.ping()
@@ -15920,6 +15930,7 @@ class TestFaults:
         """connect() ends with an error, and no process is left: of a child that is
         silent, deaf to signals, or babbling, closes its output, or dies in a line."""
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.5)
+        begun = []
 
         def connect(name, body):
             folder = tmp_path / name
@@ -15928,10 +15939,11 @@ class TestFaults:
             command = program(folder, begin + body + "; time.sleep(600)")
             with pytest.raises((Timeout, ConnectionClosed)):
                 Client(
-                    command, protocol_version="2025-11-25", timeout=0.4, cwd=folder
+                    command, protocol_version="2025-11-25", timeout=1.0, cwd=folder
                 ).connect()
             # Else it had not even begun.
             if (folder / "pid").exists():
+                begun.append(name)
                 pid = int((folder / "pid").read_text() or 0)
                 eventually(lambda: is_gone(pid), name)
 
@@ -15945,6 +15957,7 @@ class TestFaults:
                 "half": 'os.write(1, b\'{"jsonrpc":"2.0",\'); os._exit(1)',
             }.items(),
         )
+        assert begun
 
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="POSIX")
     @pytest.mark.parametrize("wire", ["file", "socket"])
