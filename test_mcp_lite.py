@@ -26,6 +26,7 @@ uses:
     TestEverywhere                     every feature, transport and revision
     TestFaults, TestFuzz               what must never happen
     TestContract                       what the contract says and no other class shows
+    TestBesideTheSdk                   a hundred answers beside the official SDK's
     TestBadLines                       calls through a proxy that spoils what passes
     TestPublicFace, TestReadme         what users are shown
     TestLessons to TestHosts           examples/, setup.cfg
@@ -16458,11 +16459,10 @@ class TestContract:
     def test_total_timeout_holds_between_rounds(self):
         """What the user thinks counts for total_timeout; no answer is sent after it."""
         server = Server("s")
-        runs = []
+        sent = []
 
         @server.tool
         def ask(ctx: Context) -> str:
-            runs.append(1)
             return ctx.elicit("?", FORM)["action"]
 
         def think(params):
@@ -16470,11 +16470,15 @@ class TestContract:
             eventually(lambda: time.monotonic() > until)
             return {"action": "decline"}
 
-        options = {"protocol_version": MODERN, "on_elicit": think}
+        def trace(way, line):
+            if way == "-->" and b'"tools/call"' in line:
+                sent.append(line)
+
+        options = {"protocol_version": MODERN, "on_elicit": think, "trace": trace}
         late = pytest.raises(Timeout, match="deadline")
         with Client(server, total_timeout=0.3, **options) as client, late:
             client.call("ask")
-        assert runs == [1]
+        assert len(sent) == 1
 
     @pytest.mark.parametrize("count, is_taken", [(24, True), (25, True), (26, False)])
     def test_the_end_of_a_long_list(self, monkeypatch, count, is_taken):
@@ -16764,6 +16768,457 @@ class TestContract:
         (asked,) = site.paths("/authorize")
         more = ["offline_access"] if offered else []
         assert asked["scope"].split() == ["read", *more]
+
+
+# The official SDK, where .ci/run or the workshop has installed it.
+SDK = pathlib.Path(
+    os.environ.get("MCP_LITE_TOOLS") or pathlib.Path.home() / ".cache/mcp-lite-tools",
+    "peers-mcp/bin/python",
+)
+# The same server for both.
+ORACLE = """
+import sys
+if "--ours" in sys.argv:
+    sys.path.insert(0, {here!r})
+    from mcp_lite import Server
+else:
+    from mcp.server.mcpserver import MCPServer as Server
+
+server = Server("oracle", version="1")
+
+@server.tool()
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+@server.tool()
+def greet(name: str) -> str:
+    return "hello " + name
+
+@server.tool()
+def total(numbers: list[float]) -> float:
+    return sum(numbers)
+
+@server.tool()
+def fail() -> str:
+    raise ValueError("no")
+
+@server.resource("x://note", mime_type="text/plain")
+def note() -> str:
+    return "a note"
+
+@server.resource("x://users/{{name}}", mime_type="text/plain")
+def user(name: str) -> str:
+    return "user " + name
+
+@server.prompt()
+def review(code: str) -> str:
+    return "review " + code
+
+server.run()
+"""
+
+
+def outline(message):
+    """What two servers must agree on in an answer: which kind it is, and what it says,
+    but for the texts of errors."""
+    if message is None:
+        return "nothing"
+    if "error" in message:
+        return message["error"]["code"]
+    result = message["result"]
+    if result.get("isError"):
+        return "isError"
+    for kind in ("tools", "resources", "resourceTemplates", "prompts"):
+        if kind in result:
+            names = [each.get("name", each.get("uri")) for each in result[kind]]
+            return f"{kind}: {' '.join(names)}"
+    for kind in ("content", "contents"):
+        if kind in result:
+            return " ".join(each.get("text", "?") for each in result[kind])
+    if "messages" in result:
+        return result["messages"][0]["content"]["text"]
+    if "completion" in result:
+        return str(result["completion"]["values"])
+    return "result"
+
+
+class Asked(Wire):
+    """A server that is asked many things, in one era."""
+
+    def __init__(self, command, version):
+        super().__init__(command)
+        self.version = version
+        self.lines = queue.Queue()
+        self.reader = started(self.read_lines)
+        self.numbers = itertools.count(1)
+        if version != MODERN:
+            self.send(request("initialize", opening(version), 0))
+            assert json.loads(self.lines.get(timeout=SECONDS))["id"] == 0
+            self.send(notice("initialized"))
+        # The first failure takes longer, as `logging` is imported.
+        self.send(self.call("fail", 0))
+        assert json.loads(self.lines.get(timeout=SECONDS))["id"] == 0
+
+    def call(self, tool, id, **arguments):
+        make = call_tool if self.version == MODERN else call_legacy
+        return make(tool, id, **arguments)
+
+    def read_lines(self):
+        for line in self.out:
+            self.lines.put(line)
+
+    def __exit__(self, *exc):
+        self.process.kill()
+        self.reader.join(SECONDS)
+        super().__exit__(*exc)
+
+    def outline(self, message):
+        """Send a message. Returns outline() of its answer; that of None if what was
+        asked three times behind it, one after the other, is answered before."""
+        self.send(message)
+        for _ in range(3):
+            marker = f"marker {next(self.numbers)}"
+            self.send(self.call("greet", marker, name="x"))
+            answers = []
+            while not answers or answers[-1].get("id") != marker:
+                answer = json.loads(self.lines.get(timeout=SECONDS))
+                answer = answer[0] if isinstance(answer, list) else answer
+                answers += [] if "method" in answer else [answer]
+            if len(answers) > 1:
+                return outline(answers[0])
+        return outline(None)
+
+
+class Questions(dict):
+    """A hundred messages, good and bad: name -> message."""
+
+    def __init__(self, version):
+        self.version = version
+        self.add_methods()
+        self.add_calls()
+        self.add_reads()
+        self.add_envelopes()
+        self.add_lines()
+
+    def ask(self, label, method, id=7, /, **params):
+        if self.version == MODERN:
+            params = modern(**params)
+        self[label] = {**request(method, params), "id": id}
+
+    def call(self, label, tool, **more):
+        self.ask(label, "tools/call", name=tool, **more)
+
+    def add_methods(self):
+        for method in (
+            "tools/list",
+            "resources/list",
+            "resources/templates/list",
+            "prompts/list",
+            "ping",
+            "server/discover",
+            "tools/no",
+            "no",
+            "",
+            "rpc.discover",
+            "notifications/initialized",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+            "tasks/list",
+        ):
+            self.ask(method or "no method's name", method)
+        for kind in ("tools", "resources", "prompts"):
+            self.ask(f"{kind}: a wrong cursor", f"{kind}/list", cursor="no")
+            self.ask(f"{kind}: a cursor of a number", f"{kind}/list", cursor=1)
+            self.ask(f"{kind}: an empty cursor", f"{kind}/list", cursor="")
+
+    def add_calls(self):
+        for name, arguments in {
+            "good": {"a": 1, "b": 2},
+            "a default": {"a": 1},
+            "none": {},
+            "a text": {"a": "x"},
+            "a number in a text": {"a": "1"},
+            "a float that is whole": {"a": 1.0},
+            "a float": {"a": 1.5},
+            "true": {"a": True},
+            "null": {"a": None},
+            "a list": {"a": [1]},
+            "an object": {"a": {}},
+            "one that is unknown": {"a": 1, "zzz": 1},
+            "a large one": {"a": 10**20},
+            "a negative one": {"a": -1},
+        }.items():
+            self.call(f"add: {name}", "add", arguments=arguments)
+        for name, arguments in {
+            "good": {"name": "Bo"},
+            "empty": {"name": ""},
+            "a number": {"name": 1},
+            "null": {"name": None},
+            "unicode": {"name": "\u65e5\u672c\U0001f9ea"},
+            "a list": {"name": ["x"]},
+        }.items():
+            self.call(f"greet: {name}", "greet", arguments=arguments)
+        for name, arguments in {
+            "good": {"numbers": [1, 2.5]},
+            "empty": {"numbers": []},
+            "a text inside": {"numbers": [1, "x"]},
+            "a number in a text inside": {"numbers": ["1"]},
+            "a text of JSON": {"numbers": "[1, 2]"},
+            "a number": {"numbers": 1},
+            "null inside": {"numbers": [None]},
+        }.items():
+            self.call(f"total: {name}", "total", arguments=arguments)
+        self.call("fail", "fail", arguments={})
+        self.call("fail: no arguments", "fail")
+        self.call("an unknown tool", "no", arguments={})
+        self.call("a tool without a name", "", arguments={})
+        self.call("a tool whose name is a number", 1, arguments={})
+        self.call("arguments: null", "fail", arguments=None)
+        self.call("arguments: a list", "add", arguments=[1])
+        self.call("arguments: a text", "add", arguments="x")
+        self.ask("a call of nothing", "tools/call")
+
+    def add_reads(self):
+        for name, uri in {
+            "good": "x://note",
+            "of a template": "x://users/bo",
+            "percent-encoded": "x://users/b%20o",
+            "unknown": "x://no",
+            "another scheme": "y://note",
+            "empty": "",
+            "no URI": "note",
+            "a number": 1,
+        }.items():
+            self.ask(f"read: {name}", "resources/read", uri=uri)
+        self.ask("read: nothing", "resources/read")
+        self.ask("prompt: good", "prompts/get", name="review", arguments={"code": "x"})
+        self.ask(
+            "prompt: an argument too few", "prompts/get", name="review", arguments={}
+        )
+        self.ask("prompt: no arguments", "prompts/get", name="review")
+        self.ask(
+            "prompt: a number", "prompts/get", name="review", arguments={"code": 1}
+        )
+        self.ask("prompt: unknown", "prompts/get", name="no")
+        self.ask("prompt: nothing", "prompts/get")
+        about = {"ref": {"type": "ref/prompt", "name": "review"}}
+        argument = {"name": "code", "value": "x"}
+        self.ask("complete: good", "completion/complete", **about, argument=argument)
+        self.ask("complete: no argument", "completion/complete", **about)
+        self.ask("log level: good", "logging/setLevel", level="info")
+        self.ask("log level: wrong", "logging/setLevel", level="loud")
+        self.ask("subscribe: good", "resources/subscribe", uri="x://note")
+        self.ask("subscribe: unknown", "resources/subscribe", uri="x://no")
+
+    def add_envelopes(self):
+        for name, id in {
+            "0": 0,
+            "-1": -1,
+            "a text": "x",
+            "an empty text": "",
+            "1.5": 1.5,
+            "null": None,
+            "true": True,
+            "a list": [1],
+            "large": 2**60,
+        }.items():
+            self.ask(f"id: {name}", "tools/list", id)
+        good = self["tools/list"]
+        for name, members in {
+            "jsonrpc 1.0": {"jsonrpc": "1.0"},
+            "jsonrpc 2": {"jsonrpc": 2},
+            "params: a list": {"params": [1]},
+            "params: a text": {"params": "x"},
+            "params: null": {"params": None},
+            "a method that is a number": {"method": 1},
+            "another member": {"extra": 1},
+            "a result beside a method": {"result": {}},
+        }.items():
+            self[name] = {**good, **members}
+        for name in ("jsonrpc", "method", "params"):
+            self[f"without {name}"] = {
+                key: value for key, value in good.items() if key != name
+            }
+        self["a notification"] = {"jsonrpc": "2.0", "method": "notifications/no"}
+        self["an answer to nothing"] = {"jsonrpc": "2.0", "id": 99, "result": {}}
+        self["an error to nothing"] = {
+            "jsonrpc": "2.0",
+            "id": 99,
+            "error": {"code": 1, "message": "x"},
+        }
+        self["a cancellation of nothing"] = cancelled(99)
+
+    def add_lines(self):
+        for name, line in {
+            "no JSON": b"no\n",
+            "half a JSON": b'{"jsonrpc": "2.0", "id": 1\n',
+            "an empty line": b"\n",
+            "an empty object": b"{}\n",
+            "a number": b"1\n",
+            "null": b"null\n",
+            "an empty batch": b"[]\n",
+            "no UTF-8": b'{"jsonrpc": "2.0", "id": 8, "method": "\xff"}\n',
+            "a batch": json.dumps([self["tools/list"]]).encode() + b"\n",
+        }.items():
+            self[name] = line
+
+
+# Where the SDK (2.3.0) and mcp_lite differ, and why: {message: what each says}.
+NOTHING = "nothing"
+ALL_TOOLS = "tools: add greet total fail"
+DIFFERENCES = [
+    (
+        'pagination: "Invalid cursors SHOULD result in an error with code -32602"',
+        EVERY,
+        {
+            "tools: a wrong cursor": (ALL_TOOLS, -32602),
+            "resources: a wrong cursor": ("resources: note", -32602),
+            "prompts: a wrong cursor": ("prompts: review", -32602),
+        },
+    ),
+    (
+        "true is no integer in JSON",
+        EVERY,
+        {"add: true": ("2", "isError")},
+    ),
+    (
+        'tools: protocol errors are for "unknown tools"',
+        EVERY,
+        {
+            "an unknown tool": ("isError", -32602),
+            "a tool without a name": ("isError", -32602),
+        },
+    ),
+    (
+        'prompts: "Invalid prompt name: -32602", "Missing required arguments: -32602"',
+        [MODERN],
+        {
+            "prompt: an argument too few": (-32603, -32602),
+            "prompt: no arguments": (-32603, -32602),
+            "prompt: unknown": (-32603, -32602),
+        },
+    ),
+    (
+        "the same",
+        LEGACY,
+        {
+            "prompt: an argument too few": (0, -32602),
+            "prompt: no arguments": (0, -32602),
+            "prompt: unknown": (0, -32602),
+        },
+    ),
+    (
+        'resources, up to 2025-11-25: "Resource not found: -32002"',
+        LEGACY,
+        {
+            "read: unknown": (-32602, -32002),
+            "read: another scheme": (-32602, -32002),
+            "read: empty": (-32602, -32002),
+            "read: no URI": (-32602, -32002),
+        },
+    ),
+    (
+        "mcp_lite declares what it can do by itself; the SDK wants handlers for it",
+        EVERY,
+        {"complete: good": (-32601, "[]")},
+    ),
+    (
+        "the same",
+        LEGACY,
+        {
+            "log level: good": (-32601, "result"),
+            "subscribe: good": (-32601, "result"),
+            "subscribe: unknown": (-32601, -32002),
+        },
+    ),
+    (
+        "JSON-RPC: what is no request, or cannot be read, is answered by an error",
+        EVERY,
+        {
+            "id: 1.5": (NOTHING, -32600),
+            "id: null": (NOTHING, -32600),
+            "id: true": (NOTHING, -32600),
+            "id: a list": (NOTHING, -32600),
+            "jsonrpc 1.0": (NOTHING, -32600),
+            "jsonrpc 2": (NOTHING, -32600),
+            "params: a list": (NOTHING, -32602),
+            "params: a text": (NOTHING, -32602),
+            "a method that is a number": (NOTHING, -32600),
+            "without jsonrpc": (NOTHING, -32600),
+            "without method": (NOTHING, -32600),
+            "no JSON": (NOTHING, -32700),
+            "half a JSON": (NOTHING, -32700),
+            "an empty object": (NOTHING, -32600),
+            "a number": (NOTHING, -32600),
+            "null": (NOTHING, -32600),
+            "an empty batch": (NOTHING, -32600),
+            "a batch": (NOTHING, -32600),
+        },
+    ),
+    (
+        "a message is a request or a response; mcp_lite takes this one for a response",
+        EVERY,
+        {"a result beside a method": (ALL_TOOLS, NOTHING)},
+    ),
+    (
+        "a message is UTF-8; the SDK replaces what is not, and finds no such method",
+        [MODERN],
+        {"no UTF-8": (-32602, -32700)},
+    ),
+    (
+        "the same",
+        LEGACY,
+        {"no UTF-8": (-32601, -32700)},
+    ),
+    (
+        'a request without a version, before any handshake: "not initialized"',
+        [MODERN],
+        {
+            "params: null": (-32602, -32600),
+            "without params": (-32602, -32600),
+        },
+    ),
+    (
+        "in a session, mcp_lite answers server/discover as well, if it has a version",
+        LEGACY,
+        {"server/discover": (-32601, -32602)},
+    ),
+]
+
+
+def has_sdk():
+    """Return whether the official SDK is here, in the version that was compared."""
+    return SDK.exists() and bool([*SDK.parents[1].glob("lib/*/*/mcp-2.3.0.dist-info")])
+
+
+@pytest.mark.skipif(not has_sdk(), reason="the official SDK 2.3.0 is not installed")
+class TestBesideTheSdk:
+    """The same server on the official SDK and on mcp_lite is asked a hundred things,
+    good and bad: the answers are the same but for a table with reasons."""
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_hundred_messages(self, tmp_path, version):
+        script = tmp_path / "server.py"
+        script.write_text(ORACLE.format(here=HERE))
+        asked = Questions(version)
+        assert len(asked) > 100
+        commands = [[str(SDK), script], [sys.executable, script, "--ours"]]
+
+        def ask(command):
+            with Asked(command, version) as server:
+                return {name: server.outline(each) for name, each in asked.items()}
+
+        theirs, ours = at_once(ask, [(command,) for command in commands])
+        found = {
+            name: (theirs[name], ours[name])
+            for name in asked
+            if theirs[name] != ours[name]
+        }
+        expected = {}
+        for _, versions, rows in DIFFERENCES:
+            expected.update(rows if version in versions else {})
+        assert found == expected
 
 
 # The first seed: another one is another fuzz.
