@@ -2,34 +2,75 @@
 
 Run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
 The classes follow the sections of mcp_lite.py, each behind the helpers that it alone
-uses:
+uses. What each promises:
 
-    class                              shows
-    TestMessages                        2 Errors, 3 Messages
-    TestMethods, TestTheNextRevision    1 Words, 4 Methods
-    TestProtocol                        5 Protocol
-    TestThreads                         6 Threads
-    TestSeams                           7 Connection: a transport of one's own
-    TestLifetimes                       6 Threads: each thing has one owner, who ends it
-    TestSchedules                       6 Threads: what holds whichever thread runs when
-    TestSchema                          8 JSON Schema
-    TestSignatures, TestEveryday        9 Content, 10 Functions
-    TestServerInProcess, TestExtending 11 Questions, 12 Context, 14 Server
-    TestFraming                        16 HTTP messages
-    TestServerOnTheWire                 6 Threads to 13 stdio, from the end of a pipe
-    TestInsideHosts                    guests of programs with threads and loops
-    TestClient                         15 Client
-    TestHttpServer, TestWsgi           17 HTTP streams to 19 HTTP server
-    TestHttpClient                     20 HTTP client
-    TestAuthorization                  21 Authorization
-    TestCommandLine                    22 Command line
-    TestEverywhere                     every feature, transport and revision
-    TestFaults, TestFuzz               what must never happen
-    TestContract                       what the contract says and no other class shows
-    TestBesideTheSdk                   a hundred answers beside the official SDK's
-    TestBadLines                       calls through a proxy that spoils what passes
-    TestPublicFace, TestReadme         what users are shown
-    TestLessons to TestHosts           examples/, setup.cfg
+    Part I, the protocol
+    TestMessages          2 Errors, 3 Messages: bytes become messages, and back
+    TestMethods           1 Words, 4 Methods: the table has what the schemas have
+    TestTheNextRevision   a revision that nobody knows is met by what is known
+    TestProtocol          5 Protocol: what may come now, and what becomes of it
+    TestThreads           6 Threads, 7 Connection: by stress, whatever the threads do
+    TestSeams             7 Connection: a transport or endpoint of one's own works
+    TestLifetimes         whoever begins a thing ends it, whatever happens meanwhile
+    TestSchedules         6 to 19: what holds whichever thread runs when, by schedules
+
+    Part II, a server
+    TestSchema            8 JSON Schema: what fits, what does not, and where
+    TestSignatures        9 Content, 10 Functions: hints become schemas and arguments
+    TestEveryday          what each user meets on the first day, with its text
+    TestHints             9, 10: schema, check and conversion of a hint are one thing
+    TestServerInProcess   11 Questions to 14 Server: what needs no wire
+    TestExtending         14 Server: middleware, extensions, what some may not see
+    TestFraming           16 HTTP messages: headers mirror the message
+    TestServerOnTheWire   7 Connection to 14 Server, from the other end of a pipe
+    TestInsideHosts       12 Context: a guest of a program with threads and loops
+
+    Part III, a client
+    TestClient            15 Client: calls, lists, questions, against any peer
+
+    Part IV, HTTP
+    TestHttpServer        17 to 19: what raw HTTP gets, in both eras, and the end
+    TestWsgi              19 HTTP server: the same behind a WSGI server
+    TestHttpClient        20 HTTP client: against our server, and against others
+    TestAuthorization     21 Authorization: a login, its tokens, and what is refused
+
+    Part V, and all together
+    TestCommandLine       22 Command line: as a shell sees it
+    TestEverywhere        every feature over every transport, in every revision
+    TestFaults            nothing that a peer does ends, hangs or corrupts anything
+    TestBadLines          nothing that a proxy does makes a call wrong, or run twice
+    TestContract          what the contract says and no other class shows
+    TestBesideTheSdk      a hundred answers are the official SDK's, or have a reason
+    TestFuzz              3,000 messages, most of them wrong, have their answers
+    TestPublicFace        all that is public has help and types, and what is gone is
+    TestReadme            README.md and examples/ work as they say
+
+    examples/, setup.cfg
+    TestLessons           each lesson runs, and shows what it says
+    TestBridge            bridge.py: a server of one era for clients of another
+    TestBridgeForMany     bridge.py: many callers are kept apart
+    TestGroup             group.py: config files, and several servers as one
+    TestExplain           explain.py: a conversation in words
+    TestExplainedPages    explain.py: the pages that it names, and its cheat sheet
+    TestTasks             tasks.py: the extension, in both roles
+    TestTasksOfStrangers  tasks.py: whose a task is, and what it may hold up
+    TestInspector         inspector.py: its door, its conversations, its page
+    TestSoak              soak.py: everything at once, for a moment
+    TestBenchmark         benchmark.py: it measures and prints
+    TestVendor            vendor.py: copies with what their users need
+    TestSmallServers      raw_server.py, small_server.py: without mcp_lite
+    TestExamplesAndStrangers   what the examples do with what others send
+    TestExamplesAreSafe   what is copied holds under load, and with hostile peers
+    TestWheel             setup.cfg: a package with a command
+    TestHandbook          examples/README.md: what it says of the file is so
+    TestAgent             agent.py: the loop with a model, of three providers
+    TestCheck             check.py: what a server's callers rely on, for CI
+    TestOpenApi           openapi.py: the operations of an HTTP API as tools
+    TestLambda            lambda_app.py: events of AWS as requests
+    TestApps              apps.py: tools with pages
+    TestSkills            skills.py: folders of instructions
+    TestServerCard        server_card.py: a server that is found by its domain
+    TestHosts             hosts/: inside the real program, where that is installed
 
 What the tests share stands before the first class:
 
@@ -47,6 +88,12 @@ What the tests share stands before the first class:
     request(), call_tool(), ...     messages as the wire has them
     eventually(condition)           wait for a condition, never for a time
     nothing_is_left_behind          after each test: no thread, descriptor or child
+
+Three stand before the class that they were made for, and serve others as well:
+
+    SteppedModule, Exploration      mcp_lite under a scheduler; scenario() registers one
+    Meddler                         a proxy that spoils what passes, as its fault says
+    Asked, outline()                a server that is asked things; an answer in a word
 
 A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
@@ -16418,6 +16465,13 @@ class TestBadLines:
 
 class TestContract:
     """Sentences of the contract that no other class holds, and what mutants survived."""
+
+    def test_the_table_of_these_tests(self):
+        """The docstring of this file has a line for each class, and none besides."""
+        text = sys.modules[__name__].__doc__
+        classes = re.findall(r"^    (Test\w+)  +\S", text, re.M)
+        source = pathlib.Path(__file__).read_text("utf-8")
+        assert sorted(classes) == sorted(re.findall(r"^class (Test\w+)", source, re.M))
 
     # Calls
     def test_an_answer_is_not_sent_after_cancel(self):
