@@ -16177,6 +16177,12 @@ def drip(number, way, data):
         yield data[n : n + 1]
 
 
+def late(number, way, data):
+    """Everything, after a while."""
+    time.sleep(0.05)
+    yield data
+
+
 class Once:
     """A fault: after `left` more bytes one way, `action`; then nothing more."""
 
@@ -16368,10 +16374,12 @@ class TestBadLines:
     )
 
     @EVERYWHERE
-    def test_bytes_one_by_one(self, over_http, version):
+    @pytest.mark.parametrize("fault", [drip, late])
+    def test_a_slow_line(self, over_http, version, fault):
+        """It changes nothing, even where each byte comes alone."""
         accounts = Accounts()
         with accounts.behind(over_http, version) as (meddler, client):
-            meddler.fault = drip
+            meddler.fault = fault
             assert accounts.call(client, 1) is None
             assert accounts.call(client, 2) is None
 
