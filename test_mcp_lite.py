@@ -2,32 +2,77 @@
 
 Run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
 The classes follow the sections of mcp_lite.py, each behind the helpers that it alone
-uses:
+uses. What each promises:
 
-    class                              shows
-    TestMessages                        2 Errors, 3 Messages
-    TestMethods, TestTheNextRevision    1 Words, 4 Methods
-    TestProtocol                        5 Protocol
-    TestThreads                         6 Threads
-    TestSeams                           7 Connection: a transport of one's own
-    TestLifetimes                       6 Threads: each thing has one owner, who ends it
-    TestSchedules                       6 Threads: what holds whichever thread runs when
-    TestSchema                          8 JSON Schema
-    TestSignatures, TestEveryday        9 Content, 10 Functions
-    TestServerInProcess, TestExtending 11 Questions, 12 Context, 14 Server
-    TestFraming                        16 HTTP messages
-    TestServerOnTheWire                 6 Threads to 13 stdio, from the end of a pipe
-    TestInsideHosts                    guests of programs with threads and loops
-    TestClient                         15 Client
-    TestHttpServer, TestWsgi           17 HTTP streams to 19 HTTP server
-    TestHttpClient                     20 HTTP client
-    TestOtherServers                   15 Client, 20 HTTP client: peers with oddities
-    TestAuthorization                  21 Authorization
-    TestCommandLine                    22 Command line
-    TestEverywhere                     every feature, transport and revision
-    TestFaults, TestFuzz               what must never happen
-    TestPublicFace, TestReadme         what users are shown
-    TestLessons to TestHosts           examples/, setup.cfg
+    Part I, the protocol
+    TestMessages          2 Errors, 3 Messages: bytes become messages, and back
+    TestMethods           1 Words, 4 Methods: the table has what the schemas have
+    TestTheNextRevision   a revision that nobody knows is met by what is known
+    TestProtocol          5 Protocol: what may come now, and what becomes of it
+    TestThreads           6 Threads, 7 Connection: by stress, whatever the threads do
+    TestSeams             7 Connection: a transport or endpoint of one's own works
+    TestLifetimes         whoever begins a thing ends it, whatever happens meanwhile
+    TestSchedules         6 to 19: what holds whichever thread runs when, by schedules
+
+    Part II, a server
+    TestSchema            8 JSON Schema: what fits, what does not, and where
+    TestSignatures        9 Content, 10 Functions: hints become schemas and arguments
+    TestEveryday          what each user meets on the first day, with its text
+    TestHints             9, 10: schema, check and conversion of a hint are one thing
+    TestServerInProcess   11 Questions to 14 Server: what needs no wire
+    TestExtending         14 Server: middleware, extensions, what some may not see
+    TestFraming           16 HTTP messages: headers mirror the message
+    TestServerOnTheWire   7 Connection to 14 Server, from the other end of a pipe
+    TestInsideHosts       12 Context: a guest of a program with threads and loops
+
+    Part III, a client
+    TestClient            15 Client: calls, lists, questions, against any peer
+
+    Part IV, HTTP
+    TestHttpServer        17 to 19: what raw HTTP gets, in both eras, and the end
+    TestWsgi              19 HTTP server: the same behind a WSGI server
+    TestOtherClients      14 to 19: what gateways and hosts send is understood
+    TestHttpClient        20 HTTP client: against our server, and against others
+    TestOtherServers      15, 20: what other programs' servers send is understood
+    TestAuthorization     21 Authorization: a login, its tokens, and what is refused
+
+    Part V, and all together
+    TestCommandLine       22 Command line: as a shell sees it
+    TestEverywhere        every feature over every transport, in every revision
+    TestFaults            nothing that a peer does ends, hangs or corrupts anything
+    TestBadLines          nothing that a proxy does makes a call wrong, or run twice
+    TestContract          what the contract says and no other class shows
+    TestBesideTheSdk      a hundred answers are the official SDK's, or have a reason
+    TestFuzz              3,000 messages, most of them wrong, have their answers
+    TestPublicFace        all that is public has help and types, and what is gone is
+    TestReadme            README.md and examples/ work as they say
+
+    examples/, setup.cfg
+    TestLessons           each lesson runs, and shows what it says
+    TestBridge            bridge.py: a server of one era for clients of another
+    TestBridgeForMany     bridge.py: many callers are kept apart
+    TestGroup             group.py: config files, and several servers as one
+    TestExplain           explain.py: a conversation in words
+    TestExplainedPages    explain.py: the pages that it names, and its cheat sheet
+    TestTasks             tasks.py: the extension, in both roles
+    TestTasksOfStrangers  tasks.py: whose a task is, and what it may hold up
+    TestInspector         inspector.py: its door, its conversations, its page
+    TestSoak              soak.py: everything at once, for a moment
+    TestBenchmark         benchmark.py: it measures and prints
+    TestVendor            vendor.py: copies with what their users need
+    TestSmallServers      raw_server.py, small_server.py: without mcp_lite
+    TestExamplesAndStrangers   what the examples do with what others send
+    TestExamplesAreSafe   what is copied holds under load, and with hostile peers
+    TestWheel             setup.cfg: a package with a command
+    TestHandbook          examples/README.md: what it says of the file is so
+    TestAgent             agent.py: the loop with a model, of three providers
+    TestCheck             check.py: what a server's callers rely on, for CI
+    TestOpenApi           openapi.py: the operations of an HTTP API as tools
+    TestLambda            lambda_app.py: events of AWS as requests
+    TestApps              apps.py: tools with pages
+    TestSkills            skills.py: folders of instructions
+    TestServerCard        server_card.py: a server that is found by its domain
+    TestHosts             hosts/: inside the real program, where that is installed
 
 What the tests share stands before the first class:
 
@@ -45,6 +90,12 @@ What the tests share stands before the first class:
     request(), call_tool(), ...     messages as the wire has them
     eventually(condition)           wait for a condition, never for a time
     nothing_is_left_behind          after each test: no thread, descriptor or child
+
+Three stand before the class that they were made for, and serve others as well:
+
+    SteppedModule, Exploration      mcp_lite under a scheduler; scenario() registers one
+    Meddler                         a proxy that spoils what passes, as its fault says
+    Asked, outline()                a server that is asked things; an answer in a word
 
 A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
@@ -4223,6 +4274,32 @@ def a_peer_is_gone_before_an_answer(m):
     assert not connection.protocol.pending
 
 
+@scenario(
+    40,
+    [
+        ("Connection.act", "outbox.flush_soon()", "outbox.flush()"),
+        ("Connection.notify", "flush_soon()", "flush()"),
+        ("LineOutbox.flush_soon", "not self._writer.submit(self._flush)", "True"),
+    ],
+)
+def a_reader_does_not_wait_for_a_slow_peer(m):
+    gate = SteppedEvent()
+    wire = kept_wire(m)
+    write = wire.write
+
+    def write_late(data):
+        gate.wait()
+        write(data)
+
+    wire.write = write_late
+    connection = conversation(m, wire, doing(m))
+    connection.feed(b"no JSON\n")
+    connection.notify("notifications/message", {"n": 1})
+    gate.set()
+    connection.finish(100.0)
+    assert len(wire.sent) == 2, wire.sent
+
+
 # 12 Context
 @scenario(
     120,
@@ -7096,8 +7173,8 @@ class TestEveryday:
             written.append(read())
 
         late = pytest.raises(Timeout, match="502 lines were no messages; does the ser")
-        with talking_to(legacy_server(tools_call=echo), timeout=0.5) as client, late:
-            client.call("x")
+        with talking_to(legacy_server(tools_call=echo)) as client, late:
+            client.call_tool("x", timeout=0.5)
         eventually(lambda: written, "what the client says next")
         # It has said nothing before it gave up.
         assert written[0] is None or written[0]["method"] == "notifications/cancelled"
@@ -7210,7 +7287,8 @@ class TestEveryday:
             return page
 
         late = pytest.raises(Timeout)
-        with talking_to(legacy_server(tools_list=slow), timeout=0.2) as client, late:
+        with talking_to(legacy_server(tools_list=slow)) as client, late:
+            client.timeout = 0.2
             client.list_tools()
         monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
         long = pytest.raises(InvalidResponse, match="more than 25 items")
@@ -9882,8 +9960,9 @@ class TestInsideHosts:
 
         with Client(server) as client:
             call = client.start_call("quick")
-            assert not call.done()
+            # Longer than its time.
             time.sleep(0.1)
+            assert not call.done()
             pump(main, call.done)
             assert call.value() == "in time"
             answers = []
@@ -10580,8 +10659,8 @@ class TestClient:
         says = "echo starting >&2\necho Password: >&2\n"
         script.write_text(f"trap '' TERM\n{says}exec sleep 6000\n")
         with pytest.raises(Timeout) as caught:
-            Client(["sh", script], timeout=0.5).connect()
-        assert str(caught.value).startswith("initialize: no answer within 0.5 ")
+            Client(["sh", script], timeout=1.0).connect()
+        assert str(caught.value).startswith("initialize: no answer within 1 ")
         assert str(caught.value).endswith(
             f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
         )
@@ -10842,7 +10921,7 @@ class TestClient:
         and the probe is over."""
         told = []
         answers = {"server_discover": lambda *a: None, "tools_list": {"tools": []}}
-        options = {"timeout": 0.5, "trace": lambda *line: told.append(line)}
+        options = {"timeout": 1.0, "trace": lambda *line: told.append(line)}
         with talking_to(legacy_server(**answers), **options) as client:
             assert client.protocol_version == "2025-11-25"
             assert client.list_tools() == []
@@ -12949,6 +13028,8 @@ class TestHttpServer:
             assert "result" in next_message(modern_listening)
             assert "nobody answers" in str(answers.pop("ask").result(SECONDS))
             eventually(lambda: self.is_closed(site))
+            # Longer than a tick: whatever happens at each of them has happened.
+            time.sleep(5 * mcp_lite.TICK_SECONDS)
             assert not any(answer.done() for answer in answers.values())
             (site.folder / "go").touch()
             for answer in answers.values():
@@ -14479,7 +14560,7 @@ class TestHttpClient:
         """Connecting ends all the same if nothing answers to `initialized`, nor to the
         GET behind it."""
         site = legacy_site(notifications_initialized=never, GET=never)
-        with client_of(site, timeout=0.3) as (client, _):
+        with client_of(site, timeout=1.0) as (client, _):
             assert client.protocol_version == "2025-11-25"
 
     def test_bytes_that_drip_hold_up_nothing(self):
@@ -14499,7 +14580,7 @@ class TestHttpClient:
                     left.release()
 
             site = modern_site(tools_call=never_ending, x=never_ending)
-            with client_of(site, timeout=0.4) as (client, seen):
+            with client_of(site, timeout=1.0) as (client, seen):
                 with pytest.raises(Timeout):
                     client.call_tool("x")
                 client.notify("x")
@@ -15343,7 +15424,7 @@ class TestAuthorization:
 
         def log_in(challenge):
             # Longer than connect() may take.
-            threading.Event().wait(0.6)
+            threading.Event().wait(1.1)
             return {"Authorization": "Bearer mine"}
 
         def script(seen, sock):
@@ -15351,7 +15432,7 @@ class TestAuthorization:
             return site(seen, sock) if is_in else (401, {}, b"")
 
         site = legacy_site()
-        with client_of(script, auth=log_in, timeout=0.5) as (client, _):
+        with client_of(script, auth=log_in, timeout=1.0) as (client, _):
             assert client.protocol_version == "2025-11-25"
 
     def test_the_browser_was_closed(self, site, monkeypatch):
@@ -16260,6 +16341,9 @@ server.run()
         with Client([*self.COMMAND, "run", f"{script}:other"], cwd=HERE) as client:
             assert client.server_info["name"] == "other"
         with self.start("run", script, "--http", "0.0.0.0:0") as process:
+            # It would wait for ever if this line did not come.
+            watchdog = threading.Timer(SECONDS, process.kill)
+            watchdog.start()
             line = next(line for line in process.stderr if b"http://" in line)
             assert b"without verify=" in line
             url = re.search(rb"http://[^\s,]+", line)[0].decode()
@@ -16268,6 +16352,8 @@ server.run()
             # On Windows, one process cannot send Ctrl-C to another.
             process.kill() if os.name == "nt" else process.send_signal(signal.SIGINT)
             process.communicate(timeout=SECONDS)
+            watchdog.cancel()
+            watchdog.join()
 
     def test_help(self):
         """Each command is explained; nothing of it is imported with mcp_lite."""
@@ -16622,11 +16708,11 @@ class TestEverywhere:
         client = Client(target, protocol_version=version)
         client.connect()
         call = client.start_call("wait")
-        closer = threading.Timer(0.005, client.close)
-        closer.start()
+        assert client.call("is_waiting")
+        waiting = started_future(call.result)
+        client.close()
         with pytest.raises(ConnectionClosed):
-            call.result()
-        closer.join()
+            waiting.result(SECONDS)
         client.close()
         with pytest.raises(ConnectionClosed, match="not connected"):
             client.ping()
@@ -17017,6 +17103,7 @@ class TestFaults:
         """connect() ends with an error, and no process is left: of a child that is
         silent, deaf to signals, or babbling, closes its output, or dies in a line."""
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.5)
+        begun = []
 
         def connect(name, body):
             folder = tmp_path / name
@@ -17025,10 +17112,11 @@ class TestFaults:
             command = program(folder, begin + body + "; time.sleep(600)")
             with pytest.raises((Timeout, ConnectionClosed)):
                 Client(
-                    command, protocol_version="2025-11-25", timeout=0.4, cwd=folder
+                    command, protocol_version="2025-11-25", timeout=1.0, cwd=folder
                 ).connect()
             # Else it had not even begun.
             if (folder / "pid").exists():
+                begun.append(name)
                 pid = int((folder / "pid").read_text() or 0)
                 eventually(lambda: is_gone(pid), name)
 
@@ -17042,6 +17130,7 @@ class TestFaults:
                 "half": 'os.write(1, b\'{"jsonrpc":"2.0",\'); os._exit(1)',
             }.items(),
         )
+        assert begun
 
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="POSIX")
     @pytest.mark.parametrize("wire", ["file", "socket"])
@@ -17194,6 +17283,1129 @@ class TestFaults:
             assert (folder / "tidy").exists()
 
         at_once(leave, [(read_on,), (be_killed,)])
+
+
+# A proxy's own answer, of which the server sees nothing.
+REFUSAL = (
+    "HTTP/1.1 {} No\r\nRetry-After: 7\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+def in_order(number, way, data):
+    """No fault."""
+    yield data
+
+
+def drip(number, way, data):
+    """A byte at a time."""
+    for n in range(len(data)):
+        yield data[n : n + 1]
+
+
+def late(number, way, data):
+    """Everything, after a while."""
+    time.sleep(0.05)
+    yield data
+
+
+class Once:
+    """A fault: after `left` more bytes one way, `action`; then nothing more."""
+
+    def __init__(self, way, left, action):
+        self.way = way
+        self.left = left
+        self.action = action
+        self.is_over = False
+
+    def __call__(self, number, way, data):
+        if way != self.way or self.is_over or len(data) <= self.left:
+            self.left -= len(data) if way == self.way else 0
+            yield data
+            return
+        self.is_over = True
+        yield data[: self.left]
+        yield self.action
+
+
+class AtRandom:
+    """Faults that depend on the number of the connection alone: a third has none."""
+
+    def __init__(self, seed):
+        self.faults = {}
+        self.random = random.Random(seed)
+        for number in range(1000):
+            way = self.random.choice(["up", "down"])
+            action = self.random.choice(["cut", "reset", "cut", "reset", 503])
+            once = Once(way, self.random.randrange(2000), action)
+            self.faults[number] = self.random.choice([in_order, drip, once])
+
+    def __call__(self, number, way, data):
+        return self.faults[number](number, way, data)
+
+
+class Meddler:
+    """A proxy between a client and a server, over sockets, which spoils what passes.
+
+    fault(number, way, data) yields what becomes of bytes on the connection of this
+    number, "up" from the client or "down" from the server: pieces to pass on, and at
+    last an end of it: "cut", "reset", "stall" until the proxy is closed, or the status of a
+    REFUSAL.
+    """
+
+    def __init__(self, connect):
+        # Returns a socket to the server.
+        self.connect = connect
+        self.fault = in_order
+        self.numbers = itertools.count()
+        self.over = threading.Event()
+        self.threads = []
+        self.sockets = []
+        self.listener = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.over.set()
+        for sock in self.sockets:
+            shut(sock)
+        for thread in self.threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        if self.listener is not None:
+            self.listener.close()
+
+    def listen(self):
+        """Begin to listen. Returns the port."""
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.sockets.append(self.listener)
+        self.threads.append(started(self.accept))
+        return self.listener.getsockname()[1]
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while not self.over.is_set():
+                self.begin(self.listener.accept()[0])
+
+    def begin(self, client):
+        """Carry a connection, on a thread of its own."""
+        self.sockets.append(client)
+        self.threads.append(started(self.carry, client, next(self.numbers)))
+
+    def carry(self, client, number):
+        with client, contextlib.suppress(OSError), self.connect() as server:
+            self.sockets.append(server)
+            others = {client: ("up", server), server: ("down", client)}
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    way, sink = others[source]
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    for piece in self.fault(number, way, data):
+                        if not isinstance(piece, bytes):
+                            self.end(piece, client, server)
+                            return
+                        sink.sendall(piece)
+
+    def end(self, action, client, server):
+        """End a connection."""
+        if action == "stall":
+            self.over.wait(4 * SECONDS)
+        elif action == "reset":
+            for sock in (client, server):
+                # close() sends a reset.
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        elif action != "cut":
+            client.sendall(REFUSAL.format(action).encode())
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+
+
+class Accounts:
+    """A server that keeps account of its calls."""
+
+    def __init__(self):
+        self.runs = collections.Counter()
+        self.begun = threading.Event()
+        self.server = Server("accounts")
+        self.server.add_tool(self.add)
+        self.server.add_tool(self.wait)
+
+    def add(self, n: int) -> int:
+        self.runs[n] += 1
+        return n + 1
+
+    def wait(self, n: int, ctx: Context) -> int:
+        self.runs[n] += 1
+        self.begun.set()
+        ctx.sleep(60)
+        return n
+
+    def call(self, client, n, timeout=None):
+        """Have it add: the value is right, or there is an exception that says why.
+        Returns that exception."""
+        try:
+            result = client.call_tool("add", {"n": n}, timeout=timeout)
+        except (ConnectionError, Timeout) as error:
+            assert re.search(
+                "broke off|closed|reset|no answer|ended|refused|HTTP|Broken", str(error)
+            ), repr(error)
+            return error
+        assert unwrap(result) == n + 1
+        assert self.runs[n] == 1
+        return None
+
+    @contextlib.contextmanager
+    def behind(self, over_http, version=MODERN, **options):
+        """A Meddler, and a client behind it that is connected."""
+        options.update(protocol_version=version, timeout=SECONDS)
+        with contextlib.ExitStack() as stack:
+            if over_http:
+                http = stack.enter_context(self.server.start_http())
+                place = ("127.0.0.1", http.port)
+                meddler = Meddler(lambda: socket.create_connection(place))
+                stack.enter_context(meddler)
+                target = f"http://127.0.0.1:{meddler.listen()}/mcp"
+            else:
+                ours, theirs = socket.socketpair()
+                near, far = socket.socketpair()
+                thread = started(serve_socket, self.server, far)
+                stack.callback(thread.join, SECONDS)
+                meddler = stack.enter_context(Meddler(lambda: near))
+                meddler.begin(theirs)
+                stack.enter_context(ours)
+                target = (
+                    stack.enter_context(ours.makefile("rb")),
+                    stack.enter_context(ours.makefile("wb", 0)),
+                )
+            client = Client(target, **options)
+            stack.enter_context(client)
+            # The first call asks for the list of tools.
+            assert self.call(client, 0) is None
+            del self.runs[0]
+            yield meddler, client
+
+
+class TestBadLines:
+    """Between a client and a server is something that spoils what passes: each call has
+    the right value or an exception that says why, and has run once, or not at all."""
+
+    EVERYWHERE = pytest.mark.parametrize(
+        "over_http, version",
+        [(True, MODERN), (True, "2025-11-25"), (False, MODERN), (False, "2025-11-25")],
+    )
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("fault", [drip, late])
+    def test_a_slow_line(self, over_http, version, fault):
+        """It changes nothing, even where each byte comes alone."""
+        accounts = Accounts()
+        with accounts.behind(over_http, version) as (meddler, client):
+            meddler.fault = fault
+            assert accounts.call(client, 1) is None
+            assert accounts.call(client, 2) is None
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("way", ["up", "down"])
+    @pytest.mark.parametrize("action", ["cut", "reset"])
+    def test_an_end_after_some_bytes(self, over_http, version, way, action):
+        """Wherever a connection ends, also in the middle of a message."""
+        accounts = Accounts()
+        for n in itertools.count(1):
+            with accounts.behind(over_http, version) as (meddler, client):
+                meddler.fault = Once(way, 90 * n - 90, action)
+                error = accounts.call(client, n)
+                if not meddler.fault.is_over:
+                    # It is longer than the message.
+                    break
+                assert error is not None
+                if over_http:
+                    assert accounts.call(client, -n - 1) is None
+        assert n > 2
+        assert set(accounts.runs.values()) == {1}
+        for each in range(1, n):
+            # Half a message has not arrived; half an answer comes after the work.
+            assert accounts.runs[each] == (way == "down")
+
+    @EVERYWHERE
+    @pytest.mark.parametrize("way", ["up", "down"])
+    def test_silence(self, over_http, version, way):
+        """A line that is dead without a word ends the call by its timeout; over HTTP,
+        the next one takes another line."""
+        accounts = Accounts()
+        with accounts.behind(over_http, version) as (meddler, client):
+            meddler.fault = Once(way, 100, "stall")
+            error = accounts.call(client, 1, timeout=0.3)
+            assert isinstance(error, Timeout)
+            if over_http:
+                assert accounts.call(client, 2) is None
+        assert accounts.runs[1] == (way == "down")
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    @pytest.mark.parametrize("status", [429, 502, 503])
+    def test_a_proxy_refuses(self, version, status):
+        """The exception has the status and Retry-After; the server knows nothing of it,
+        and the client's session goes on."""
+        accounts = Accounts()
+        with accounts.behind(True, version) as (meddler, client):
+            meddler.fault = Once("up", 0, status)
+            error = accounts.call(client, 1)
+            assert isinstance(error, HttpFailure)
+            assert error.http_status == status
+            assert error.retry_after == 7
+            assert accounts.call(client, 2) is None
+        assert accounts.runs == {2: 1}
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_restart_in_the_middle(self, version):
+        """The call that runs ends by an exception, and is not called again by itself;
+        the next one reaches the new server, in a new session where there are any."""
+        accounts = Accounts()
+        old = accounts.server.start_http()
+        place = ["127.0.0.1", old.port]
+        with Meddler(lambda: socket.create_connection(tuple(place))) as meddler:
+            url = f"http://127.0.0.1:{meddler.listen()}/mcp"
+            with Client(url, protocol_version=version, timeout=SECONDS) as client:
+                call = client.start_call("wait", {"n": 1})
+                assert accounts.begun.wait(SECONDS)
+                with accounts.server.start_http() as new:
+                    place[1] = new.port
+                    old.close(0.0)
+                    with pytest.raises(
+                        (ConnectionError, McpError, Cancelled)
+                    ) as caught:
+                        call.value()
+                    assert str(caught.value)
+                    assert accounts.call(client, 2) is None
+        assert accounts.runs == {1: 1, 2: 1}
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_everything_at_random(self, version):
+        """Many calls at once, over connections of which most have a fault."""
+        accounts = Accounts()
+        with accounts.behind(True, version) as (meddler, client):
+            meddler.fault = AtRandom(7)
+            errors = at_once(accounts.call, [(client, n) for n in range(200)])
+            meddler.fault = in_order
+            assert accounts.call(client, 1000) is None
+        assert None in errors
+        assert any(errors)
+        assert set(accounts.runs.values()) == {1}
+
+
+class TestContract:
+    """Sentences of the contract that no other class holds, and what mutants survived."""
+
+    def test_the_table_of_these_tests(self):
+        """The docstring of this file has a line for each class, and none besides."""
+        text = sys.modules[__name__].__doc__
+        classes = re.findall(r"^    (Test\w+)  +\S", text, re.M)
+        source = pathlib.Path(__file__).read_text("utf-8")
+        assert sorted(classes) == sorted(re.findall(r"^class (Test\w+)", source, re.M))
+
+    # Calls
+    def test_an_answer_is_not_sent_after_cancel(self):
+        """cancel() while the user thinks about a question: the call ends, and the
+        server gets no answer."""
+        server = Server("s")
+        runs = []
+        asked = threading.Event()
+        gate = threading.Event()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            runs.append(1)
+            return ctx.elicit("?", FORM)["action"]
+
+        def think(params):
+            asked.set()
+            gate.wait(SECONDS)
+            return {"action": "decline"}
+
+        sent = []
+
+        def trace(way, line):
+            if way == "-->":
+                sent.append(line)
+
+        options = {"protocol_version": MODERN, "on_elicit": think}
+        with Client(server, trace=trace, **options) as client:
+            call = client.start_call("ask")
+            waiting = started_future(call.result, SECONDS)
+            assert asked.wait(SECONDS)
+            call.cancel()
+            gate.set()
+            with pytest.raises(Cancelled):
+                waiting.result(SECONDS)
+        assert sum(b'"tools/call"' in line for line in sent) == 1
+        assert runs == [1]
+
+    def test_total_timeout_holds_between_rounds(self):
+        """What the user thinks counts for total_timeout; no answer is sent after it."""
+        server = Server("s")
+        sent = []
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("?", FORM)["action"]
+
+        def think(params):
+            until = time.monotonic() + 0.3
+            eventually(lambda: time.monotonic() > until)
+            return {"action": "decline"}
+
+        def trace(way, line):
+            if way == "-->" and b'"tools/call"' in line:
+                sent.append(line)
+
+        options = {"protocol_version": MODERN, "on_elicit": think, "trace": trace}
+        late = pytest.raises(Timeout, match="deadline")
+        with Client(server, total_timeout=0.3, **options) as client, late:
+            client.call("ask")
+        assert len(sent) == 1
+
+    @pytest.mark.parametrize("count, is_taken", [(24, True), (25, True), (26, False)])
+    def test_the_end_of_a_long_list(self, monkeypatch, count, is_taken):
+        """As many items as MAX_ITEMS are taken, also if an empty page follows."""
+        monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
+
+        def page(message, read, write):
+            if "cursor" in message["params"]:
+                return {"tools": []}
+            tools = [{"name": f"x{n}", "inputSchema": {}} for n in range(count)]
+            return {"tools": tools, "nextCursor": "y"}
+
+        with talking_to(legacy_server(tools_list=page)) as client:
+            if is_taken:
+                assert len(client.list_tools()) == count
+            else:
+                with pytest.raises(InvalidResponse, match="more than 25 items"):
+                    client.list_tools()
+
+    def test_a_level_is_checked_before_it_is_sent(self, era):
+        wrong = pytest.raises(ValueError, match="loud")
+        with Client(Server("s"), protocol_version=era) as client, wrong:
+            client.set_log_level("loud")
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_connection_is_used_again(self, version):
+        """A call shortly after another one needs no new connection."""
+        server = build_server()
+        with server.start_http() as http, Client(
+            http.url, protocol_version=version
+        ) as client:
+            client.ping()
+            before = set(http.connections)
+            for n in range(5):
+                assert client.call("add", a=n) == n + 1
+            assert set(http.connections) == before
+        # Many servers close a connection that is idle for five seconds.
+        assert mcp_lite.KEEP_SECONDS < 5
+
+    def test_a_redirect_to_nowhere(self):
+        """Its failure names the status and the place."""
+
+        def redirect(seen, sock):
+            return 307, {"Location": "http://[x/"}, b""
+
+        with web_server(redirect) as (url, _):
+            with pytest.raises(HttpFailure, match="307") as caught:
+                Client(url).connect()
+            assert caught.value.http_status == 307
+            assert "http://[x/" in str(caught.value)
+
+    # Handlers
+    def test_a_handler_may_only_ask_questions(self):
+        """Another request is the handler's mistake, not a lack of the client's."""
+        server = Server("s", mask_errors=False)
+
+        @server.tool
+        def ask(ctx: Context) -> dict:
+            return ctx.ask({"k": ("tools/list", {})})
+
+        with Client(server) as client, pytest.raises(ToolError, match="ValueError"):
+            client.call("ask")
+
+    def test_a_session_is_asked_nothing_before_it_is_initialized(self):
+        """lifecycle: "The server SHOULD NOT send requests other than pings and logging
+        before receiving the `initialized` notification"."""
+        server = build_server()
+        with LocalWire(server) as wire:
+            wire.send(request("initialize", opening("2025-11-25", {"roots": {}}), 1))
+            assert wire.read()["id"] == 1
+            wire.send(call_legacy("where", 2))
+            answer = wire.read()
+            assert answer["id"] == 2
+            assert "initialized" in json.dumps(answer)
+            wire.send(notice("initialized"))
+            wire.send(call_legacy("where", 3))
+            assert wire.read()["method"] == "roots/list"
+
+    @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+    def test_each_method_logs_at_its_level(self, level, era):
+        server = Server("s")
+
+        @server.tool
+        def tell(ctx: Context) -> None:
+            getattr(ctx, level)({"a": 1})
+
+        told = []
+
+        def hear(level, data, logger):
+            told.append((level, data))
+
+        with Client(server, protocol_version=era, on_log=hear) as client:
+            client.set_log_level("debug")
+            client.call("tell")
+            assert client.flush_callbacks()
+        assert told == [(level, {"a": 1})]
+
+    def test_the_session_of_a_call(self):
+        """ctx.session_id is that of the HTTP session, the same for each of its calls,
+        and None where there are no sessions."""
+        server = Server("s")
+
+        @server.tool
+        def session(ctx: Context) -> str:
+            return str(ctx.session_id)
+
+        with server.start_http() as http:
+            first, second = [Web(http).open() for _ in range(2)]
+            for web in (first, first, second):
+                result = web.post(call_legacy("session"))[2]["result"]
+                assert text_of(result) == web.session
+            assert first.session != second.session
+            with Client(http.url, protocol_version=MODERN) as client:
+                assert client.call("session") == "None"
+        with Client(server, protocol_version="2025-11-25") as client:
+            assert client.call("session") == "None"
+
+    def test_a_picture_in_a_file(self, tmp_path):
+        """The whole of it, and its type by its name."""
+        data = PNG + bytes(range(256)) * 40
+        (tmp_path / "a.png").write_bytes(data)
+        server = Server("s")
+        server.add_tool(lambda: Image(path=tmp_path / "a.png"), name="show")
+        with Client(server) as client:
+            [block] = client.call_tool("show")["content"]
+        assert base64.b64decode(block["data"]) == data
+        assert block["mimeType"] == "image/png"
+
+    @pytest.mark.parametrize("size, fits", [(150 << 10, True), (256 << 10, False)])
+    def test_the_state_of_a_call_is_bounded(self, size, fits):
+        """requestState has 256 KiB at most."""
+        server = Server("s", mask_errors=False)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            ctx.once("much", lambda: "x" * size)
+            return ctx.elicit("?", FORM)["action"]
+
+        message = call_tool("ask", capabilities={"elicitation": {}})
+        result = server.handle(message)["result"]
+        assert ("requestState" in result) == fits
+        if not fits:
+            assert "requestState" in text_of(result)
+
+    def test_listeners_are_bounded(self, monkeypatch):
+        """So many streams of all clients together may be open; one that ends makes room."""
+        monkeypatch.setattr(mcp_lite, "MAX_LISTENERS", 2)
+        server = build_server()
+        with Client(server) as client:
+            first = client.listen()
+            with client.listen():
+                with pytest.raises(McpError, match="2 streams are open"):
+                    client.listen()
+                first.close()
+                with client.listen():
+                    pass
+
+    # Traces
+    def test_a_trace_by_the_environment(self, tmp_path, monkeypatch):
+        """MCP_LITE_TRACE names a file, which only this user can read. Each line is one
+        of a client or a server."""
+        path = tmp_path / "trace"
+        monkeypatch.setenv("MCP_LITE_TRACE", str(path))
+        umask = os.umask(0)
+        try:
+            with Client(Server("s")) as client:
+                client.ping()
+        finally:
+            os.umask(umask)
+        assert b"server/discover" in path.read_bytes()
+        if os.name == "posix":
+            assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_the_thread_of_a_trace(self):
+        """It is called on the thread that sends or receives: what a handler sends, on
+        the handler's own."""
+        seen = []
+
+        def trace(direction, line):
+            if b"notifications/message" in line:
+                seen.append(threading.get_ident())
+
+        server = Server("s", trace=trace)
+
+        @server.tool
+        def tell(ctx: Context) -> int:
+            ctx.error("x")
+            return threading.get_ident()
+
+        with server.start_http() as http:
+            message = call_tool("tell", meta={META_LOG_LEVEL: "debug"})
+            with Web(http).stream("POST", message) as response:
+                _, answer = [event["message"] for event in events_of(response)]
+        assert seen == [unwrap(answer["result"])]
+
+    # The ends
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of them")
+    def test_a_server_that_has_run_leaves_no_descriptor(self, tmp_path):
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            for _ in range(3):
+                server.run()
+                print(len(os.listdir("/proc/self/fd")), file=sys.stderr)
+            """,
+        )
+        _, told = run(*command)
+        assert len(set(told.split())) == 1, told
+
+    def test_a_slow_reader_gets_all(self):
+        """Each piece of a response has a deadline of its own: a client that reads all
+        the time, however slowly, is not cut off."""
+        server = Server("s")
+        size = 24 << 20
+        server.add_tool(lambda: "x" * size, name="much")
+        with server.start_http() as http:
+            connection, response = Web(http).connect("POST", call_tool("much"))
+            with contextlib.closing(connection), response:
+                [handler] = http.connections.values()
+                first = handler.deadline
+                got = len(response.read(8 << 20))
+                # The system may hold some MiB, but not all the rest.
+                eventually(lambda: handler.deadline > first, "another deadline")
+                got += len(response.read())
+            assert got > size
+
+    @pytest.mark.parametrize("masked", [None, False])
+    def test_what_wsgi_shows_of_an_exception(self, masked):
+        """Over WSGI, as over HTTP, a stranger sees no text of an exception, unless the
+        server wants it."""
+        server = Server("s", mask_errors=masked)
+
+        @server.tool
+        def fail() -> None:
+            raise KeyError("secret")
+
+        with TestWsgi().serve(server.wsgi) as (_, web):
+            text = text_of(web.post(call_tool("fail"))[2]["result"])
+        assert ("secret" in text) == (masked is False)
+        assert ("see the server's log" in text) == (masked is None)
+
+    def test_a_hang_up_over_wsgi(self):
+        """It shows as a failing write; the handler is then cancelled."""
+        server = Server("s")
+        ends = []
+
+        @server.tool
+        def tell(ctx: Context) -> None:
+            try:
+                for n in range(100):
+                    ctx.progress(n)
+                    ctx.check_cancelled()
+                ends.append("went on")
+            except Cancelled:
+                ends.append("cancelled")
+                raise
+
+        def start_response(status, headers):
+            def write(data):
+                raise RuntimeError("this host's own exception")
+
+            return write
+
+        message = json.dumps(call_tool("tell", meta={"progressToken": 1})).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(message)),
+            "HTTP_HOST": "localhost",
+            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+            "HTTP_MCP_METHOD": "tools/call",
+            "HTTP_MCP_NAME": "tell",
+            "wsgi.input": io.BytesIO(message),
+        }
+        list(server.wsgi(environ, start_response))
+        assert ends == ["cancelled"]
+
+    # Authorization
+    @pytest.mark.parametrize("offered", [True, False])
+    def test_a_login_that_lasts(self, site, offered):
+        """`offline_access` is asked for where the authorization server has it."""
+        site.scope = ', scope="read"'
+        if offered:
+            site.lies[ASM] = {"scopes_supported": ["read", "offline_access"]}
+        assert let_in(site) == "let in"
+        (asked,) = site.paths("/authorize")
+        more = ["offline_access"] if offered else []
+        assert asked["scope"].split() == ["read", *more]
+
+
+# The official SDK, where .ci/run or the workshop has installed it.
+SDK = pathlib.Path(
+    os.environ.get("MCP_LITE_TOOLS") or pathlib.Path.home() / ".cache/mcp-lite-tools",
+    "peers-mcp/bin/python",
+)
+# The same server for both.
+ORACLE = """
+import sys
+if "--ours" in sys.argv:
+    sys.path.insert(0, {here!r})
+    from mcp_lite import Server
+else:
+    from mcp.server.mcpserver import MCPServer as Server
+
+server = Server("oracle", version="1")
+
+@server.tool()
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+@server.tool()
+def greet(name: str) -> str:
+    return "hello " + name
+
+@server.tool()
+def total(numbers: list[float]) -> float:
+    return sum(numbers)
+
+@server.tool()
+def fail() -> str:
+    raise ValueError("no")
+
+@server.resource("x://note", mime_type="text/plain")
+def note() -> str:
+    return "a note"
+
+@server.resource("x://users/{{name}}", mime_type="text/plain")
+def user(name: str) -> str:
+    return "user " + name
+
+@server.prompt()
+def review(code: str) -> str:
+    return "review " + code
+
+server.run()
+"""
+
+
+def outline(message):
+    """What two servers must agree on in an answer: which kind it is, and what it says,
+    but for the texts of errors."""
+    if message is None:
+        return "nothing"
+    if "error" in message:
+        return message["error"]["code"]
+    result = message["result"]
+    if result.get("isError"):
+        return "isError"
+    for kind in ("tools", "resources", "resourceTemplates", "prompts"):
+        if kind in result:
+            names = [each.get("name", each.get("uri")) for each in result[kind]]
+            return f"{kind}: {' '.join(names)}"
+    for kind in ("content", "contents"):
+        if kind in result:
+            return " ".join(each.get("text", "?") for each in result[kind])
+    if "messages" in result:
+        return result["messages"][0]["content"]["text"]
+    if "completion" in result:
+        return str(result["completion"]["values"])
+    return "result"
+
+
+class Asked(Wire):
+    """A server that is asked many things, in one era."""
+
+    def __init__(self, command, version):
+        super().__init__(command)
+        self.version = version
+        self.lines = queue.Queue()
+        self.reader = started(self.read_lines)
+        self.numbers = itertools.count(1)
+        if version != MODERN:
+            self.send(request("initialize", opening(version), 0))
+            assert json.loads(self.lines.get(timeout=SECONDS))["id"] == 0
+            self.send(notice("initialized"))
+        # The first failure takes longer, as `logging` is imported.
+        self.send(self.call("fail", 0))
+        assert json.loads(self.lines.get(timeout=SECONDS))["id"] == 0
+
+    def call(self, tool, id, **arguments):
+        make = call_tool if self.version == MODERN else call_legacy
+        return make(tool, id, **arguments)
+
+    def read_lines(self):
+        for line in self.out:
+            self.lines.put(line)
+
+    def __exit__(self, *exc):
+        self.process.kill()
+        self.reader.join(SECONDS)
+        super().__exit__(*exc)
+
+    def outline(self, message):
+        """Send a message. Returns outline() of its answer; that of None if what was
+        asked three times behind it, one after the other, is answered before."""
+        self.send(message)
+        for _ in range(3):
+            marker = f"marker {next(self.numbers)}"
+            self.send(self.call("greet", marker, name="x"))
+            answers = []
+            while not answers or answers[-1].get("id") != marker:
+                answer = json.loads(self.lines.get(timeout=SECONDS))
+                answer = answer[0] if isinstance(answer, list) else answer
+                answers += [] if "method" in answer else [answer]
+            if len(answers) > 1:
+                return outline(answers[0])
+        return outline(None)
+
+
+class Questions(dict):
+    """A hundred messages, good and bad: name -> message."""
+
+    def __init__(self, version):
+        self.version = version
+        self.add_methods()
+        self.add_calls()
+        self.add_reads()
+        self.add_envelopes()
+        self.add_lines()
+
+    def ask(self, label, method, id=7, /, **params):
+        if self.version == MODERN:
+            params = modern(**params)
+        self[label] = {**request(method, params), "id": id}
+
+    def call(self, label, tool, **more):
+        self.ask(label, "tools/call", name=tool, **more)
+
+    def add_methods(self):
+        for method in (
+            "tools/list",
+            "resources/list",
+            "resources/templates/list",
+            "prompts/list",
+            "ping",
+            "server/discover",
+            "tools/no",
+            "no",
+            "",
+            "rpc.discover",
+            "notifications/initialized",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+            "tasks/list",
+        ):
+            self.ask(method or "no method's name", method)
+        for kind in ("tools", "resources", "prompts"):
+            self.ask(f"{kind}: a wrong cursor", f"{kind}/list", cursor="no")
+            self.ask(f"{kind}: a cursor of a number", f"{kind}/list", cursor=1)
+            self.ask(f"{kind}: an empty cursor", f"{kind}/list", cursor="")
+
+    def add_calls(self):
+        for name, arguments in {
+            "good": {"a": 1, "b": 2},
+            "a default": {"a": 1},
+            "none": {},
+            "a text": {"a": "x"},
+            "a number in a text": {"a": "1"},
+            "a float that is whole": {"a": 1.0},
+            "a float": {"a": 1.5},
+            "true": {"a": True},
+            "null": {"a": None},
+            "a list": {"a": [1]},
+            "an object": {"a": {}},
+            "one that is unknown": {"a": 1, "zzz": 1},
+            "a large one": {"a": 10**20},
+            "a negative one": {"a": -1},
+        }.items():
+            self.call(f"add: {name}", "add", arguments=arguments)
+        for name, arguments in {
+            "good": {"name": "Bo"},
+            "empty": {"name": ""},
+            "a number": {"name": 1},
+            "null": {"name": None},
+            "unicode": {"name": "\u65e5\u672c\U0001f9ea"},
+            "a list": {"name": ["x"]},
+        }.items():
+            self.call(f"greet: {name}", "greet", arguments=arguments)
+        for name, arguments in {
+            "good": {"numbers": [1, 2.5]},
+            "empty": {"numbers": []},
+            "a text inside": {"numbers": [1, "x"]},
+            "a number in a text inside": {"numbers": ["1"]},
+            "a text of JSON": {"numbers": "[1, 2]"},
+            "a number": {"numbers": 1},
+            "null inside": {"numbers": [None]},
+        }.items():
+            self.call(f"total: {name}", "total", arguments=arguments)
+        self.call("fail", "fail", arguments={})
+        self.call("fail: no arguments", "fail")
+        self.call("an unknown tool", "no", arguments={})
+        self.call("a tool without a name", "", arguments={})
+        self.call("a tool whose name is a number", 1, arguments={})
+        self.call("arguments: null", "fail", arguments=None)
+        self.call("arguments: a list", "add", arguments=[1])
+        self.call("arguments: a text", "add", arguments="x")
+        self.ask("a call of nothing", "tools/call")
+
+    def add_reads(self):
+        for name, uri in {
+            "good": "x://note",
+            "of a template": "x://users/bo",
+            "percent-encoded": "x://users/b%20o",
+            "unknown": "x://no",
+            "another scheme": "y://note",
+            "empty": "",
+            "no URI": "note",
+            "a number": 1,
+        }.items():
+            self.ask(f"read: {name}", "resources/read", uri=uri)
+        self.ask("read: nothing", "resources/read")
+        self.ask("prompt: good", "prompts/get", name="review", arguments={"code": "x"})
+        self.ask(
+            "prompt: an argument too few", "prompts/get", name="review", arguments={}
+        )
+        self.ask("prompt: no arguments", "prompts/get", name="review")
+        self.ask(
+            "prompt: a number", "prompts/get", name="review", arguments={"code": 1}
+        )
+        self.ask("prompt: unknown", "prompts/get", name="no")
+        self.ask("prompt: nothing", "prompts/get")
+        about = {"ref": {"type": "ref/prompt", "name": "review"}}
+        argument = {"name": "code", "value": "x"}
+        self.ask("complete: good", "completion/complete", **about, argument=argument)
+        self.ask("complete: no argument", "completion/complete", **about)
+        self.ask("log level: good", "logging/setLevel", level="info")
+        self.ask("log level: wrong", "logging/setLevel", level="loud")
+        self.ask("subscribe: good", "resources/subscribe", uri="x://note")
+        self.ask("subscribe: unknown", "resources/subscribe", uri="x://no")
+
+    def add_envelopes(self):
+        for name, id in {
+            "0": 0,
+            "-1": -1,
+            "a text": "x",
+            "an empty text": "",
+            "1.5": 1.5,
+            "null": None,
+            "true": True,
+            "a list": [1],
+            "large": 2**60,
+        }.items():
+            self.ask(f"id: {name}", "tools/list", id)
+        good = self["tools/list"]
+        for name, members in {
+            "jsonrpc 1.0": {"jsonrpc": "1.0"},
+            "jsonrpc 2": {"jsonrpc": 2},
+            "params: a list": {"params": [1]},
+            "params: a text": {"params": "x"},
+            "params: null": {"params": None},
+            "a method that is a number": {"method": 1},
+            "another member": {"extra": 1},
+            "a result beside a method": {"result": {}},
+        }.items():
+            self[name] = {**good, **members}
+        for name in ("jsonrpc", "method", "params"):
+            self[f"without {name}"] = {
+                key: value for key, value in good.items() if key != name
+            }
+        self["a notification"] = {"jsonrpc": "2.0", "method": "notifications/no"}
+        self["an answer to nothing"] = {"jsonrpc": "2.0", "id": 99, "result": {}}
+        self["an error to nothing"] = {
+            "jsonrpc": "2.0",
+            "id": 99,
+            "error": {"code": 1, "message": "x"},
+        }
+        self["a cancellation of nothing"] = cancelled(99)
+
+    def add_lines(self):
+        for name, line in {
+            "no JSON": b"no\n",
+            "half a JSON": b'{"jsonrpc": "2.0", "id": 1\n',
+            "an empty line": b"\n",
+            "an empty object": b"{}\n",
+            "a number": b"1\n",
+            "null": b"null\n",
+            "an empty batch": b"[]\n",
+            "no UTF-8": b'{"jsonrpc": "2.0", "id": 8, "method": "\xff"}\n',
+            "a batch": json.dumps([self["tools/list"]]).encode() + b"\n",
+        }.items():
+            self[name] = line
+
+
+# Where the SDK (2.3.0) and mcp_lite differ, and why: {message: what each says}.
+NOTHING = "nothing"
+ALL_TOOLS = "tools: add greet total fail"
+DIFFERENCES = [
+    (
+        'pagination: "Invalid cursors SHOULD result in an error with code -32602"',
+        EVERY,
+        {
+            "tools: a wrong cursor": (ALL_TOOLS, -32602),
+            "resources: a wrong cursor": ("resources: note", -32602),
+            "prompts: a wrong cursor": ("prompts: review", -32602),
+        },
+    ),
+    (
+        "true is no integer in JSON",
+        EVERY,
+        {"add: true": ("2", "isError")},
+    ),
+    (
+        'tools: protocol errors are for "unknown tools"',
+        EVERY,
+        {
+            "an unknown tool": ("isError", -32602),
+            "a tool without a name": ("isError", -32602),
+        },
+    ),
+    (
+        'prompts: "Invalid prompt name: -32602", "Missing required arguments: -32602"',
+        [MODERN],
+        {
+            "prompt: an argument too few": (-32603, -32602),
+            "prompt: no arguments": (-32603, -32602),
+            "prompt: unknown": (-32603, -32602),
+        },
+    ),
+    (
+        "the same",
+        LEGACY,
+        {
+            "prompt: an argument too few": (0, -32602),
+            "prompt: no arguments": (0, -32602),
+            "prompt: unknown": (0, -32602),
+        },
+    ),
+    (
+        'resources, up to 2025-11-25: "Resource not found: -32002"',
+        LEGACY,
+        {
+            "read: unknown": (-32602, -32002),
+            "read: another scheme": (-32602, -32002),
+            "read: empty": (-32602, -32002),
+            "read: no URI": (-32602, -32002),
+        },
+    ),
+    (
+        "mcp_lite declares what it can do by itself; the SDK wants handlers for it",
+        EVERY,
+        {"complete: good": (-32601, "[]")},
+    ),
+    (
+        "the same",
+        LEGACY,
+        {
+            "log level: good": (-32601, "result"),
+            "subscribe: good": (-32601, "result"),
+            "subscribe: unknown": (-32601, -32002),
+        },
+    ),
+    (
+        "JSON-RPC: what is no request, or cannot be read, is answered by an error",
+        EVERY,
+        {
+            "id: 1.5": (NOTHING, -32600),
+            "id: null": (NOTHING, -32600),
+            "id: true": (NOTHING, -32600),
+            "id: a list": (NOTHING, -32600),
+            "jsonrpc 1.0": (NOTHING, -32600),
+            "jsonrpc 2": (NOTHING, -32600),
+            "params: a list": (NOTHING, -32602),
+            "params: a text": (NOTHING, -32602),
+            "a method that is a number": (NOTHING, -32600),
+            "without jsonrpc": (NOTHING, -32600),
+            "without method": (NOTHING, -32600),
+            "no JSON": (NOTHING, -32700),
+            "half a JSON": (NOTHING, -32700),
+            "an empty object": (NOTHING, -32600),
+            "a number": (NOTHING, -32600),
+            "null": (NOTHING, -32600),
+            "an empty batch": (NOTHING, -32600),
+            "a batch": (NOTHING, -32600),
+        },
+    ),
+    (
+        "a message is a request or a response; mcp_lite takes this one for a response",
+        EVERY,
+        {"a result beside a method": (ALL_TOOLS, NOTHING)},
+    ),
+    (
+        "a message is UTF-8; the SDK replaces what is not, and finds no such method",
+        [MODERN],
+        {"no UTF-8": (-32602, -32700)},
+    ),
+    (
+        "the same",
+        LEGACY,
+        {"no UTF-8": (-32601, -32700)},
+    ),
+    (
+        'a request without a version, before any handshake: "not initialized"',
+        [MODERN],
+        {
+            "params: null": (-32602, -32600),
+            "without params": (-32602, -32600),
+        },
+    ),
+    (
+        "in a session, mcp_lite answers server/discover as well, if it has a version",
+        LEGACY,
+        {"server/discover": (-32601, -32602)},
+    ),
+]
+
+
+def has_sdk():
+    """Return whether the official SDK is here, in the version that was compared."""
+    return SDK.exists() and bool([*SDK.parents[1].glob("lib/*/*/mcp-2.3.0.dist-info")])
+
+
+@pytest.mark.skipif(not has_sdk(), reason="the official SDK 2.3.0 is not installed")
+class TestBesideTheSdk:
+    """The same server on the official SDK and on mcp_lite is asked a hundred things,
+    good and bad: the answers are the same but for a table with reasons."""
+
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_a_hundred_messages(self, tmp_path, version):
+        script = tmp_path / "server.py"
+        script.write_text(ORACLE.format(here=HERE))
+        asked = Questions(version)
+        assert len(asked) > 100
+        commands = [[str(SDK), script], [sys.executable, script, "--ours"]]
+
+        def ask(command):
+            with Asked(command, version) as server:
+                return {name: server.outline(each) for name, each in asked.items()}
+
+        theirs, ours = at_once(ask, [(command,) for command in commands])
+        found = {
+            name: (theirs[name], ours[name])
+            for name in asked
+            if theirs[name] != ours[name]
+        }
+        expected = {}
+        for _, versions, rows in DIFFERENCES:
+            expected.update(rows if version in versions else {})
+        assert found == expected
 
 
 # The first seed: another one is another fuzz.
@@ -17863,7 +19075,7 @@ class TestPublicFace:
         text = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
         head = f"# mcp_lite {mcp_lite.__version__}, for Python 3.8 or newer: "
         assert text.startswith(head)
-        if sys.version_info < (3, 9):
+        if sys.version_info < (3, 10):
             pytest.skip("its ast does not refuse what Python 3.7 does")
         with pytest.raises(SyntaxError) as refused:
             ast.parse(text, feature_version=(3, 7))
