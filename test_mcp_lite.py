@@ -19798,6 +19798,95 @@ class TestExamplesAreSafe:
         assert "Traceback" not in said
 
 
+    def test_a_login_of_an_employer(self):
+        """examples/enterprise_login.py: the server knows the user, without a browser;
+        when the policy changes, the identity provider's word reaches the caller."""
+        program = os.path.join(HERE, "examples", "enterprise_login.py")
+        said, _ = run(sys.executable, program)
+        known, refused = said.splitlines()
+        assert known == "the server knows us as ada@acme.example"
+        assert "the policy does not allow http://127.0.0.1:" in refused
+
+    def test_an_identity_goes_to_its_provider_alone(self):
+        """examples/enterprise_login.py: the ID token is sent to the identity provider,
+        and its grant to the authorization server; one that takes no such grants is named
+        before anything is sent."""
+        enterprise = example("enterprise_login")
+        with pytest.raises(ValueError, match="https"):
+            enterprise.EnterpriseOAuth(
+                identity=lambda: "id",
+                idp={"token_endpoint": "http://idp.example/token", "client_id": "us"},
+                client_id="us",
+            )
+        profile = enterprise.PROFILE
+        for profiles in (None, [profile], ["other"]):
+            sent = []
+
+            def serve(seen, sock, profiles=profiles, sent=sent):
+                site = f"http://{seen['headers']['host']}"
+                if seen["method"] == "POST" and seen["path"] != "/mcp":
+                    form = dict(urllib.parse.parse_qsl(seen["message"].decode()))
+                    sent.append((seen["path"], form))
+                    if seen["path"] == "/idp":
+                        kind = enterprise.KIND + "id-jag"
+                        return 200, {}, {"access_token": "grant", "issued_token_type": kind}
+                    return 200, {}, {"access_token": "let in", "token_type": "Bearer"}
+                if "oauth-protected-resource" in seen["path"]:
+                    about = {"resource": site + "/mcp", "authorization_servers": [site]}
+                    return 200, {}, about
+                if "well-known" in seen["path"]:
+                    about = {"issuer": site, "token_endpoint": site + "/token"}
+                    if profiles is not None:
+                        about["authorization_grant_profiles_supported"] = profiles
+                    return 200, {}, about
+                if seen["headers"].get("authorization") != "Bearer let in":
+                    return 401, {"WWW-Authenticate": 'Bearer scope="read"'}, b""
+                return 500, {}, b"in"
+
+            with web_server(serve) as (url, _):
+                idp = {"token_endpoint": url.replace("/mcp", "/idp"), "client_id": "host"}
+                auth = enterprise.EnterpriseOAuth(
+                    identity=lambda: "id token",
+                    idp=idp,
+                    client_id="us",
+                    client_secret="s3cret",
+                    issuer=url.replace("/mcp", ""),
+                )
+                with pytest.raises((AuthorizationError, HttpFailure)) as caught:
+                    Client(url, auth=auth).connect()
+            if profiles == ["other"]:
+                assert "takes no grants" in str(caught.value) and sent == []
+                continue
+            assert isinstance(caught.value, HttpFailure)
+            (idp_path, asked), (path, shown) = sent[:2]
+            assert idp_path == "/idp" and asked["subject_token"] == "id token"
+            assert asked["audience"] == url.replace("/mcp", "")
+            assert asked["resource"] == url and asked["scope"] == "read"
+            assert path == "/token" and shown["assertion"] == "grant"
+            assert shown["grant_type"] == enterprise.JWT_BEARER
+            assert "id token" not in str(shown)
+
+    def test_the_extensions_that_the_suite_calls(self):
+        """examples/small_extensions.py: each tool under the suite's name, and a skill
+        with a folder inside."""
+        extensions = example("small_extensions")
+        tasks = example("tasks")
+        options = tasks.task_options()
+        form = {"action": "accept", "content": {"name": "Ada", "confirm": True}}
+        with Client(
+            extensions.server, on_elicit=lambda params: form, **options
+        ) as client:
+            assert client.call("greet", name="Ada") == "Hello, Ada!"
+            assert client.call("test_tool_with_task") == "Hello, Ada!"
+            assert client.call("multi_input") == "answered: first, last"
+            assert client.call("confirm_delete", filename="x") == "x: deleted"
+            with pytest.raises(ToolError, match="always fails"):
+                client.call("failing_job")
+        with Client(extensions.server) as client:
+            with pytest.raises(MissingCapability):
+                client.call("failing_job")
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
