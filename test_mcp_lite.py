@@ -18178,6 +18178,84 @@ class TestInspector:
         server.add_tool(lambda: "", name="newcomer")
         self.follow(page, lambda shown: len(shown["list", "tools"]["items"]) == 2)
 
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_what_a_user_may_set(self, open_page, version):
+        """Roots, the level of the log, subscriptions and completions reach the server;
+        what is cleared is shown on no page any more."""
+        server = Server("shop")
+
+        @server.tool
+        def where(ctx: Context) -> list:
+            for level in ("debug", "info"):
+                ctx.log(level, f"{level} of the shop")
+            return [each["uri"] for each in ctx.roots()]
+
+        server.add_resource("shop://tea", lambda: "3")
+        server.add_prompt(lambda kind: kind, name="praise")
+        server.completion("praise", "kind")(lambda text: [f"{text}!"])
+        page = open_page(server, protocol_version=version)
+        self.follow(page, lambda shown: ("list", "prompts") in shown)
+        asked = {"ref": "praise", "argument": "kind", "value": "tea", "context": {}}
+        assert self.ask(page, "complete", **asked) == {"values": ["tea!"]}
+        self.ask(page, "roots", roots=["file:///here"])
+        self.ask(page, "level", level="debug")
+        self.ask(page, "call", name="where", arguments={})
+
+        def said(shown):
+            texts = [each.get("text") for key, each in shown.items() if key[0] == "log"]
+            return "debug of the shop" in texts and any(
+                "file:///here" in json.dumps(each.get("result", ""))
+                for key, each in shown.items()
+                if key[0] == "job"
+            )
+
+        self.follow(page, said)
+        self.ask(page, "subscribe", uri="shop://tea", on=True)
+        settings = self.follow(page, lambda shown: shown["settings", 0]["subscribed"])
+        assert settings["settings", 0] == {
+            "roots": ["file:///here"],
+            "level": "debug",
+            "levels": LEVELS,
+            "subscribed": ["shop://tea"],
+        }
+        server.resource_updated("shop://tea")
+        updated = {"level": "updated", "logger": None, "text": "shop://tea"}
+        self.follow(page, lambda shown: updated in shown.values())
+        self.ask(page, "subscribe", uri="shop://tea", on=False)
+        for what in ("wire", "results"):
+            self.ask(page, "clear", what=what)
+        kinds = {kind for kind, *_ in self.ask(page, "poll", after=-1)["changes"]}
+        assert not kinds & {"job"} and "list" in kinds
+        for name, wrong in (
+            ("roots", {"roots": ["http://x"]}),
+            ("level", {"level": "loud"}),
+            ("part", {"job": 0, "from": 0}),
+        ):
+            body = json.dumps(wrong).encode()
+            assert self.send(page, path=f"/api/{name}", body=body)[0] == 400
+
+    def test_a_result_of_many_megabytes(self, open_page):
+        """Its beginning is shown, and all of it comes in parts."""
+        server = Server("large")
+        server.add_tool(lambda: "x" * 5_000_000, name="large")
+        page = open_page(server)
+        self.follow(page, lambda shown: ("list", "prompts") in shown)
+        self.ask(page, "call", name="large", arguments={})
+        found = lambda shown: [  # noqa: E731
+            (key[1], each)
+            for key, each in shown.items()
+            if key[0] == "job" and "result" in each
+        ]
+        ((number, job),) = found(self.follow(page, found))
+        content = job["result"]["content"]
+        assert len(json.dumps(job)) < 200_000
+        assert content[0]["text"].endswith("x [cut: 5,000,000 characters in all]")
+        text = ""
+        while part := self.ask(page, "part", job=number, **{"from": len(text)})["text"]:
+            text += part
+        assert len(text) == job["size"]
+        assert json.loads(text)["content"][0]["text"] == "x" * 5_000_000
+
 
 class TestSoak:
     """examples/soak.py, which tries everything at once."""
@@ -21078,6 +21156,79 @@ class TestApps:
         close = "[...document.querySelectorAll('.app button')].at(-1).click()"
         browser.run(close)
         eventually(lambda: browser.run("document.querySelector('.app') === null"))
+        assert browser.complaints() == []
+
+    def test_the_page_of_the_inspector(self, browse):
+        """Lists and objects are fields; lists are searched, messages filtered and
+        cleared; in a narrow window the form that was chosen is scrolled to."""
+        server = Server("shop")
+
+        @dataclasses.dataclass
+        class Item:
+            name: str
+            tags: "typing.List[str]" = dataclasses.field(default_factory=list)
+
+        def order(items):
+            return [f"{each.name} {each.tags}" for each in items]
+
+        order.__annotations__ = {"items": typing.List[Item]}
+        server.add_tool(order, annotations={"destructiveHint": True})
+        for n in range(30):
+            server.add_tool(lambda: "", name=f"other_{n:02}", description=f"number {n}")
+        browser = browse(server)
+
+        def sees(code):
+            eventually(lambda: browser.run(code), code)
+
+        def click(text, place="#item"):
+            sees(
+                f"(each => each ? (each.click(), true) : false)([...document"
+                f".querySelectorAll('{place} button')].find(each =>"
+                f" each.textContent === '{text}'))"
+            )
+
+        click("order", "nav")
+        sees("document.querySelector('#item .badge.warn').textContent === 'may destroy'")
+        click("Add an item")
+        click("Add an item", "#item fieldset")
+        browser.run(
+            "document.querySelector('#item fieldset textarea').value = 'tea';"
+            "document.querySelectorAll('#item fieldset .item textarea')[0].value = 'x'"
+        )
+        click("Call")
+        sees("document.querySelector('#results').innerText.includes(\"tea ['x']\")")
+        wire = "byId('wire-messages').innerText"
+        sees(wire + '.includes(\'"items":[{"name":"tea","tags":["x"]}]\')')
+
+        def type_into(name, text):
+            browser.run(
+                f"byId('{name}').value = '{text}';"
+                f"byId('{name}').dispatchEvent(new Event('input'))"
+            )
+
+        type_into("find", "NUMBER 1")
+        count = "[...document.querySelectorAll('nav li')].filter((e) => !e.hidden).length"
+        assert browser.run(count) == 11
+        type_into("find", "")
+        type_into("sift", "tools/call")
+        shown = "[...byId('wire-messages').children].every((e) => e.hidden ||"
+        assert browser.run(shown + " e.textContent.includes('tools/call'))")
+        type_into("sift", "")
+        browser.run("byId('clear').click()")
+        sees("byId('wire-messages').childElementCount === 0")
+        browser.ask(
+            browser.page,
+            "Emulation.setDeviceMetricsOverride",
+            width=420,
+            height=500,
+            deviceScaleFactor=1,
+            mobile=True,
+        )
+        browser.run("scrollTo(0, 0)")
+        click("order", "nav")
+        top = "byId('item').getBoundingClientRect().top"
+        sees(f"{top} >= 0 && {top} < 250")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
         assert browser.complaints() == []
 
     def test_what_a_page_may_not(self, browse):
