@@ -14622,7 +14622,7 @@ class TestAuthorization:
         script = os.path.join(HERE, "examples", "oauth_server.py")
         known = {"INTROSPECTION_ID": "me", "INTROSPECTION_SECRET": "secret"}
         with subprocess.Popen(
-            [sys.executable, script, site.url, str(port)],
+            [sys.executable, script, site.url, "--http", str(port)],
             env={**os.environ, **known},
             stderr=subprocess.DEVNULL,
         ) as program, contextlib.ExitStack() as stack:

@@ -166,8 +166,8 @@ class World(http.server.BaseHTTPRequestHandler):
         try:
             self.answer(200, serve(form))
         except (KeyError, ValueError) as error:
-            told = {"error": "invalid_grant", "error_description": str(error)}
-            self.answer(400, told)
+            refusal = {"error": "invalid_grant", "error_description": str(error)}
+            self.answer(400, refusal)
 
     def give_grant(self, form):
         """As the identity provider: exchange the user's ID token for a grant."""

@@ -69,7 +69,7 @@ def test_simple_text() -> str:
 
 @server.tool
 def test_image_content() -> Image:
-    """Returns a picture; its type is told from its bytes."""
+    """Returns a picture, whose type is recognised by its bytes."""
     return Image(png())
 
 
@@ -372,7 +372,7 @@ def test_x_mcp_header(region: str = "") -> str:
 
 @server.tool
 def test_trigger_tool_change() -> str:
-    """Offers a new tool; who listens is told by itself."""
+    """Offers a new tool; listening clients are notified."""
     name = "test_dynamic_tool"
     server.add_tool(lambda: "new", name=name, description="Comes and goes.")
     server.remove_tool(name)

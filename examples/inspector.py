@@ -139,7 +139,7 @@ class Inspector:
             self.refresh()
             if "logging" in client.server_capabilities:
                 client.set_log_level(self.level)
-            # A server need not tell of changes.
+            # A server need not report changes.
             with suppress(McpError, TimeoutError):
                 for _ in client.listen():
                     self.refresh()
@@ -170,13 +170,13 @@ class Inspector:
 
     def log(self, level, data, logger):
         text = data if isinstance(data, str) else json.dumps(data)
-        told = {"level": level, "logger": logger, "text": text[:MAX_WIRE]}
-        self.show("log", next(self.numbers), told)
+        entry = {"level": level, "logger": logger, "text": text[:MAX_WIRE]}
+        self.show("log", next(self.numbers), entry)
 
     def trace(self, direction, line):
         text = line[:MAX_WIRE].decode("utf-8", "replace")
-        told = {"direction": direction, "text": text, "size": len(line)}
-        self.show("wire", next(self.numbers), {**told, "at": time.time()})
+        entry = {"direction": direction, "text": text, "size": len(line)}
+        self.show("wire", next(self.numbers), {**entry, "at": time.time()})
 
     # What the server asks
     def ask(self, params):
@@ -1104,11 +1104,11 @@ const APP_REQUESTS = {
   "resources/read": (params) => api("app", {method: "resources/read", params}),
   "ui/request-display-mode": () => ({mode: "inline"}),
   "ui/open-link": () => { throw new Error("the inspector opens no links"); },
-  "ui/message": (params) => { told("message", params.content); return {}; },
-  "ui/update-model-context": (params) => { told("context", params); return {}; },
+  "ui/message": (params) => { noteOf("message", params.content); return {}; },
+  "ui/update-model-context": (params) => { noteOf("context", params); return {}; },
 };
 
-const told = (kind, value) =>
+const noteOf = (kind, value) =>
   showLog(0, {level: "page", logger: kind, text: JSON.stringify(value) ?? ""});
 
 // A frame that shows a tool's page, with what the tool was given and has returned.
@@ -1146,7 +1146,7 @@ async function appFrame(tool, given, result) {
       // The border is a part of it.
       if (height > 0) frame.style.height = `${Math.min(Math.ceil(height) + 4, MAX_HEIGHT)}px`;
     },
-    "notifications/message": (params) => told("log", params.data),
+    "notifications/message": (params) => noteOf("log", params.data),
   };
 
   addEventListener("message", async function listen({source, origin, data}) {

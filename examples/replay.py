@@ -103,11 +103,11 @@ class Recording:
             self.exchanges[key].rotate(-1)
             return self.exchanges[key][-1]
         known = [each[2] for each in self.exchanges if each[:2] == key[:2]]
-        told = f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
+        reason = f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
         # What does not print might steer a terminal.
-        print(ascii(told)[1:-1], file=sys.stderr)
+        print(ascii(reason)[1:-1], file=sys.stderr)
         code = -32602 if known else -32601
-        return [{"jsonrpc": "2.0", "error": {"code": code, "message": told}}]
+        return [{"jsonrpc": "2.0", "error": {"code": code, "message": reason}}]
 
 
 class Player:
