@@ -19113,6 +19113,39 @@ class TestExamplesAndStrangers:
             finally:
                 process.kill()
 
+    def test_a_replay_judges_before_it_reads(self, tmp_path):
+        """examples/replay.py: who is refused need not send a body; a body that is too
+        large, or no message, has its status, and the next request is served."""
+        trace = tmp_path / "trace.jsonl"
+        server = Server("recorded")
+        with Client(server, trace=trace):
+            pass
+        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
+            try:
+                url = urllib.parse.urlsplit(process.stdout.readline().decode().strip())
+                for header, body, status in (
+                    ({"Host": "evil.example", "Content-Length": "9"}, b"", 403),
+                    ({"Content-Length": str(5 << 20)}, b"", 413),
+                    ({"Content-Length": "many"}, b"", 413),
+                    ({"Content-Length": "1"}, b"[", 400),
+                    ({"Content-Length": "5" + "0" * 5}, b"[" * 500_000, 400),
+                    ({"Content-Length": "17"}, b'{"params": "odd"}', 400),
+                    ({"Content-Length": "2"}, b"{}", 202),
+                ):
+                    web = http.client.HTTPConnection(url.netloc, timeout=SECONDS)
+                    with contextlib.closing(web):
+                        web.putrequest("POST", url.path, skip_host="Host" in header)
+                        for name, value in header.items():
+                            web.putheader(name, value)
+                        web.endheaders(body)
+                        with web.getresponse() as response:
+                            response.read()
+                            assert response.status == status, header
+            finally:
+                process.kill()
+
     def test_a_group_of_a_config_as_it_is(self):
         """examples/group.py: a dict as in a file will do, under either name; one of
         names and targets as well."""
@@ -19348,7 +19381,9 @@ class TestExamplesAreSafe:
         }
         with self.api(paths, capsys) as (client, seen, _):
             both = {"a": "1", "b": "2"}
-            client.call("a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None})
+            client.call(
+                "a", {**both, "q": "a/b?c&d=e#f", "j": {"k": "&"}, "list": None}
+            )
             client.call("a", {"a": "../x", "b": "%2e", "X-List": ["y", "z"]})
             for more in (
                 {"a": ".", "b": "."},
@@ -19477,8 +19512,12 @@ class TestExamplesAreSafe:
         media = {"schema": schema, "encoding": {"deep": deep}}
         odd = {"schema": schema, "encoding": {"card": {"contentType": "image/png"}}}
         paths = {
-            "/a": {"post": {"operationId": "a", "requestBody": {"content": {kind: media}}}},
-            "/b": {"post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}},
+            "/a": {
+                "post": {"operationId": "a", "requestBody": {"content": {kind: media}}}
+            },
+            "/b": {
+                "post": {"operationId": "b", "requestBody": {"content": {kind: odd}}}
+            },
         }
         with self.api(paths, capsys) as (client, seen, said):
             (tool,) = client.list_tools()
@@ -19512,7 +19551,10 @@ class TestExamplesAreSafe:
             "Of bees",
             "GET /c",
         ]
-        assert words["c"]["inputSchema"]["properties"]["k"]["description"] == "what to list"
+        assert (
+            words["c"]["inputSchema"]["properties"]["k"]["description"]
+            == "what to list"
+        )
 
     def test_replies_of_every_kind(self):
         """examples/openapi.py: text is text; what is too large is no answer; what only
@@ -19547,7 +19589,10 @@ class TestExamplesAreSafe:
         paths = {"/a": {"get": {"operationId": "a"}}}
         for document, why in (
             ({"swagger": "2.0", "paths": {}}, "expected OpenAPI 3, got version 2.0"),
-            ({"openapi": "3.0.0", "paths": paths}, "give a http or https URL by --base"),
+            (
+                {"openapi": "3.0.0", "paths": paths},
+                "give a http or https URL by --base",
+            ),
             ({"openapi": "3.0.0", "servers": [{"url": "/v1"}]}, "by --base"),
             ({"openapi": "3.0.0", "servers": [{"url": "http://{x}/"}]}, "no default"),
             ([], "expected an object"),
@@ -19595,7 +19640,6 @@ class TestExamplesAreSafe:
         endless["self"] = [endless]
         with pytest.raises(ValueError, match="contains itself"):
             openapi.build_server(endless)
-
 
     def test_a_card_names_a_place_on_the_web(self, tmp_path, capsys):
         """examples/server_card.py: anything else is neither run nor read, whether it is
@@ -19727,7 +19771,6 @@ class TestExamplesAreSafe:
         with pytest.raises(TypeError, match="version: expected text"):
             Server("a", 1.0)
 
-
     def test_config_files_as_clients_write_them(self, tmp_path, monkeypatch):
         """examples/group.py: what each client calls a member, null, and what is off; what
         cannot be understood is an error that names the member, and no value."""
@@ -19739,15 +19782,27 @@ class TestExamplesAreSafe:
         for given, wanted in (
             ({"serverUrl": "http://x"}, url),
             ({"httpUrl": "http://x", "url": None}, url),
-            ({**url, "headers": {"A": "Bearer $A_TOKEN"}}, {**url, "headers": {"A": "Bearer t0ken"}}),
+            (
+                {**url, "headers": {"A": "Bearer $A_TOKEN"}},
+                {**url, "headers": {"A": "Bearer t0ken"}},
+            ),
             ({"command": "x", "args": None, "env": None}, {"command": "x"}),
-            ({"command": ["x", "-y"], "args": ["z"]}, {"command": "x", "args": ["-y", "z"]}),
+            (
+                {"command": ["x", "-y"], "args": ["z"]},
+                {"command": "x", "args": ["-y", "z"]},
+            ),
             (
                 {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
                 {"command": "x", "args": ["y"], "env": {"A": "1"}},
             ),
-            ({"command": "x", "environment": {"A": "1"}}, {"command": "x", "env": {"A": "1"}}),
-            ({"command": "x", "args": ["$NOT_SET $5"]}, {"command": "x", "args": ["$NOT_SET $5"]}),
+            (
+                {"command": "x", "environment": {"A": "1"}},
+                {"command": "x", "env": {"A": "1"}},
+            ),
+            (
+                {"command": "x", "args": ["$NOT_SET $5"]},
+                {"command": "x", "args": ["$NOT_SET $5"]},
+            ),
             (
                 {"command": "x", "envFile": str(keys), "env": {"ONE": "mine"}},
                 {"command": "x", "env": {"ONE": "mine", "TWO": "2 # 2", "THREE": ""}},
@@ -19853,7 +19908,6 @@ class TestExamplesAreSafe:
             ("deeper", "note://deep/7"),
         ]
 
-
     def test_skills_are_not_left_out_in_silence(self, tmp_path):
         """examples/skills.py: hidden folders and links are named, and so is a folder
         without any skill; words that are missing are told in one line."""
@@ -19874,7 +19928,6 @@ class TestExamplesAreSafe:
         assert said.endswith("no such folder\n") and len(said.splitlines()) == 1
         _, said = run(*program, code=2)
         assert "Traceback" not in said
-
 
     def test_a_login_of_an_employer(self):
         """examples/enterprise_login.py: the server knows the user, without a browser;
@@ -19907,7 +19960,11 @@ class TestExamplesAreSafe:
                     sent.append((seen["path"], form))
                     if seen["path"] == "/idp":
                         kind = enterprise.KIND + "id-jag"
-                        return 200, {}, {"access_token": "grant", "issued_token_type": kind}
+                        return (
+                            200,
+                            {},
+                            {"access_token": "grant", "issued_token_type": kind},
+                        )
                     return 200, {}, {"access_token": "let in", "token_type": "Bearer"}
                 if "oauth-protected-resource" in seen["path"]:
                     about = {"resource": site + "/mcp", "authorization_servers": [site]}
@@ -19922,7 +19979,10 @@ class TestExamplesAreSafe:
                 return 500, {}, b"in"
 
             with web_server(serve) as (url, _):
-                idp = {"token_endpoint": url.replace("/mcp", "/idp"), "client_id": "host"}
+                idp = {
+                    "token_endpoint": url.replace("/mcp", "/idp"),
+                    "client_id": "host",
+                }
                 auth = enterprise.EnterpriseOAuth(
                     identity=lambda: "id token",
                     idp=idp,
@@ -19960,9 +20020,8 @@ class TestExamplesAreSafe:
             assert client.call("confirm_delete", filename="x") == "x: deleted"
             with pytest.raises(ToolError, match="always fails"):
                 client.call("failing_job")
-        with Client(extensions.server) as client:
-            with pytest.raises(MissingCapability):
-                client.call("failing_job")
+        with Client(extensions.server) as client, pytest.raises(MissingCapability):
+            client.call("failing_job")
 
 
 class TestWheel:
@@ -21188,7 +21247,9 @@ class TestApps:
             )
 
         click("order", "nav")
-        sees("document.querySelector('#item .badge.warn').textContent === 'may destroy'")
+        sees(
+            "document.querySelector('#item .badge.warn').textContent === 'may destroy'"
+        )
         click("Add an item")
         click("Add an item", "#item fieldset")
         browser.run(
@@ -21207,7 +21268,9 @@ class TestApps:
             )
 
         type_into("find", "NUMBER 1")
-        count = "[...document.querySelectorAll('nav li')].filter((e) => !e.hidden).length"
+        count = (
+            "[...document.querySelectorAll('nav li')].filter((e) => !e.hidden).length"
+        )
         assert browser.run(count) == 11
         type_into("find", "")
         type_into("sift", "tools/call")
@@ -21486,7 +21549,10 @@ class TestSkills:
             ("a:\n  7\nb:\n  'c: d'\n", {"a": 7, "b": "c: d"}),
             ("m:\n  a: x\n   y\n  b: 2\n", {"m": {"a": "x y", "b": 2}}),
             ("a:\n- x\n- 'y'\nb: 2\n", {"a": ["x", "y"], "b": 2}),
-            ("m:\n  a:\n    - x y\n    - 7\n  b: []\n", {"m": {"a": ["x y", 7], "b": []}}),
+            (
+                "m:\n  a:\n    - x y\n    - 7\n  b: []\n",
+                {"m": {"a": ["x y", 7], "b": []}},
+            ),
         ],
     )
     def test_texts_of_several_lines(self, text, value):

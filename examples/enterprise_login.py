@@ -161,7 +161,9 @@ class World(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         size = int(self.headers["Content-Length"])
-        form = dict(urllib.parse.parse_qsl(self.rfile.read(min(size, 1 << 16)).decode()))
+        form = dict(
+            urllib.parse.parse_qsl(self.rfile.read(min(size, 1 << 16)).decode())
+        )
         serve = self.give_grant if self.path == "/idp/token" else self.give_token
         try:
             self.answer(200, serve(form))

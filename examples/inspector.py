@@ -233,7 +233,9 @@ class Inspector:
         """Keep a large result until there are too many."""
         with self.changed:
             self.large[number] = text
-            while sum(map(len, self.large.values())) > MAX_LARGE and len(self.large) > 1:
+            while (
+                sum(map(len, self.large.values())) > MAX_LARGE and len(self.large) > 1
+            ):
                 del self.large[min(self.large)]
 
     def api_part(self, asked):
@@ -632,7 +634,8 @@ pre { margin: .3rem 0; max-height: 30rem; overflow: auto; }
 img { max-width: 100%; border: 1px solid var(--line); }
 .app iframe { width: 100%; height: 12rem; border: 2px dashed var(--accent);
   border-radius: 6px; display: block; }
-#wire-messages > * { border-left: 3px solid var(--good); padding-left: .6rem; margin-bottom: .3rem; }
+#wire-messages > * { border-left: 3px solid var(--good); padding-left: .6rem;
+  margin-bottom: .3rem; }
 #wire-messages > .sent { border-color: var(--accent); }
 #wire-messages > .failure { border-color: var(--bad); }
 #wire-messages > .log { border-color: var(--line); font-size: .85rem; }

@@ -4,13 +4,14 @@ Teaches: that tasks.py and skills.py are copied beside a server and used as they
 names are those of the suite, and each function says what it is for; the rest of this
 file is two lines for each extension.
 
-Run: python3 examples/small_extensions.py 8000
+Run: python3 examples/small_extensions.py --http 8000
      npx @modelcontextprotocol/conformance server --suite all \\
          --url http://127.0.0.1:8000/mcp
 It passes all scenarios tasks-* and sep-2640-*. Those of the protocol itself are for
 everything_server.py.
 """
 
+import argparse
 import os
 import pathlib
 import sys
@@ -122,11 +123,25 @@ def write_skill(folder):
     (skill / "references" / "TIMES.md").write_text("Green: two minutes.\n")
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
 def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    # The suite's runner gives the port alone.
+    parser.add_argument("port", nargs="?", type=address, help="the same")
+    options = parser.parse_args()
+    host, port = options.http or options.port or ("127.0.0.1", 8000)
     with tempfile.TemporaryDirectory() as folder:
         write_skill(folder)
         serve_skills(server, folder)
-        server.run("http", port=int(sys.argv[1]))
+        server.run("http", host=host, port=port)
 
 
 if __name__ == "__main__":
