@@ -20024,6 +20024,143 @@ class TestExamplesAreSafe:
             client.call("failing_job")
 
 
+    HOSTILE = """
+        import json
+        name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
+        schema = {"type": "object", "properties": {name: {"type": "string"}}}
+        deep = {}
+        for _ in range(400):
+            deep = {"items": deep}
+        tools = [
+            {"name": name, "description": name, "inputSchema": schema},
+            {"name": "odd", "inputSchema": {"type": "object", "oneOf": {}, "allOf": 7}},
+            {"name": "deep", "inputSchema": {"properties": {"x": deep}}},
+        ]
+        for line in sys.stdin:
+            message = json.loads(line)
+            results = {
+                "initialize": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": name, "version": name},
+                },
+                "tools/list": {"tools": tools},
+                "tools/call": {
+                    "content": [{"type": "text", "text": name}],
+                    "isError": True,
+                },
+            }
+            reply = {"jsonrpc": "2.0", "id": message.get("id")}
+            if message["method"] in results:
+                reply["result"] = results[message["method"]]
+            else:
+                reply["error"] = {"code": -32601, "message": name}
+            if "id" in message:
+                print(json.dumps(reply), flush=True)
+    """
+
+    def test_what_a_peer_says_is_printed_safe(self, tmp_path):
+        """Names, texts and errors of a server stay on their line, and steer no terminal:
+        examples/check.py, group.py, agent.py, explain.py."""
+        command = program(tmp_path, self.HOSTILE)
+        old = tmp_path / "old.json"
+        old.write_text("{}")
+        config = tmp_path / "mcp.json"
+        entry = {"command": command[0], "args": command[1:]}
+        config.write_text(json.dumps({"mcpServers": {"a\x1b": entry, "b\n": {}}}))
+        examples = os.path.join(HERE, "examples")
+        for words in (
+            ["check.py", "diff", str(old), "--", *command],
+            ["check.py", "record", "--", *command],
+            ["group.py", str(config)],
+            ["agent.py", "a question", str(config)],
+        ):
+            script = os.path.join(examples, words[0])
+            ended = subprocess.run(
+                [sys.executable, script, *words[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                timeout=SECONDS * 2,
+            )
+            for said in (ended.stdout, ended.stderr):
+                assert b"\x1b" not in said and b"\n::error" not in said, words
+                assert b"Traceback" not in said, (words, said)
+                assert not any(
+                    line.startswith(b"BREAKING all") for line in said.splitlines()
+                )
+
+    @pytest.mark.parametrize(
+        "schema, warned",
+        [
+            ({"additionalProperties": {"type": "string"}}, "a schema in additionalPr"),
+            ({"anyOf": [{"required": ["a"]}]}, "Anthropic and OpenAI refuse anyOf"),
+            ({"$schema": "x"}, "Gemini's `parameters` refuses $schema"),
+            ({"properties": {"a": {"type": ["string", "null"]}}}, "a list of types"),
+            ({"properties": {"a b": {}}}, "keys of the form"),
+        ],
+    )
+    def test_what_providers_refuse(self, schema, warned):
+        """examples/check.py warns of it, and examples/agent.py offers what they take."""
+        schema = {"type": "object", **schema}
+        warnings = list(example("check").warn({"tool t": {"inputSchema": schema}}))
+        assert any(warned in each for each in warnings), warnings
+        long = {"tool t": {"description": "x" * 1025}}
+        assert "1,024" in "".join(example("check").warn(long))
+        tool = {"name": "t", "description": "x" * 2000, "inputSchema": schema}
+        offered = example("agent").with_schema(tool)
+        assert not {"anyOf", "$schema"} & offered["inputSchema"].keys()
+        assert len(offered["description"]) == 1024
+
+    def test_a_model_reads_what_fits(self):
+        """examples/agent.py: a long result is cut, which is said, and too many pictures
+        are left out; of a long conversation the question and the latest rounds stay;
+        names begin as every provider wants."""
+        agent = example("agent")
+        server = Server("art")
+        pictures = [Image(PNG)] * 20
+        server.add_tool(lambda: ["x" * 10_000_000, *pictures], name="paint")
+        asked = []
+
+        class Model(agent.Script):
+            def ask(self, messages, tools):
+                asked.append(messages)
+                (tool,) = tools
+                assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
+                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                message = {"role": "assistant", "content": "", "tool_calls": [call]}
+                return {"choices": [{"message": message}]}
+
+        with example("group").ClientGroup({"9": server}) as group:
+            toolbox = agent.Toolbox(group, lambda name, arguments: True)
+            assert agent.run_agent(Model(), toolbox, "paint", max_rounds=12) is None
+        for messages in asked:
+            assert len(json.dumps(messages)) < agent.MAX_CONVERSATION + 200_000
+            roles = [each["role"] for each in messages]
+            # Each report stands behind its call.
+            assert roles == ["user", *["assistant", "tool", "user"] * (len(roles) // 3)]
+        assert len(asked[-1]) < 1 + 3 * 11
+        *_, report, shown = asked[-1]
+        assert "[cut: 10,000,000 characters in all]" in report["content"]
+        assert len(shown["content"]) == agent.MAX_IMAGES
+
+    def test_arguments_have_bounds(self):
+        """What an example does for a caller, it does not do a billion times."""
+        with Client(example("apps").server) as client:
+            for wrong in ({"count": 10**9}, {"sides": 0}, {"count": -1}):
+                with pytest.raises(ToolError, match="expected 1 to 100 dice"):
+                    client.call("roll", wrong)
+            with pytest.raises(ToolError, match="expected 1 to 100 dice"):
+                client.call("reroll", sides=10**9)
+        with Client(example("tasks").build_server(), on_elicit=answer) as client:
+            with pytest.raises(ToolError, match="loaves: expected 1 to 100"):
+                client.call("bake", loaves=10**9)
+        with Client(example("quickstart_server").server) as client:
+            assert client.call("search", text="(q+" + ")+$") == []
+            with pytest.raises(ToolError, match="text: expected more than spaces"):
+                client.call("search", text=" ")
+
+
 class TestWheel:
     """setup.cfg: a package with a command, where somebody wants one."""
 
