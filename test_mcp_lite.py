@@ -15837,7 +15837,7 @@ class TestAuthorization:
         script = os.path.join(HERE, "examples", "oauth_server.py")
         known = {"INTROSPECTION_ID": "me", "INTROSPECTION_SECRET": "secret"}
         with subprocess.Popen(
-            [sys.executable, script, site.url, str(port)],
+            [sys.executable, script, site.url, "--http", str(port)],
             env={**os.environ, **known},
             stderr=subprocess.DEVNULL,
         ) as program, contextlib.ExitStack() as stack:
@@ -20691,6 +20691,84 @@ class TestInspector:
         server.add_tool(lambda: "", name="newcomer")
         self.follow(page, lambda shown: len(shown["list", "tools"]["items"]) == 2)
 
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_what_a_user_may_set(self, open_page, version):
+        """Roots, the level of the log, subscriptions and completions reach the server;
+        what is cleared is shown on no page any more."""
+        server = Server("shop")
+
+        @server.tool
+        def where(ctx: Context) -> list:
+            for level in ("debug", "info"):
+                ctx.log(level, f"{level} of the shop")
+            return [each["uri"] for each in ctx.roots()]
+
+        server.add_resource("shop://tea", lambda: "3")
+        server.add_prompt(lambda kind: kind, name="praise")
+        server.completion("praise", "kind")(lambda text: [f"{text}!"])
+        page = open_page(server, protocol_version=version)
+        self.follow(page, lambda shown: ("list", "prompts") in shown)
+        asked = {"ref": "praise", "argument": "kind", "value": "tea", "context": {}}
+        assert self.ask(page, "complete", **asked) == {"values": ["tea!"]}
+        self.ask(page, "roots", roots=["file:///here"])
+        self.ask(page, "level", level="debug")
+        self.ask(page, "call", name="where", arguments={})
+
+        def said(shown):
+            texts = [each.get("text") for key, each in shown.items() if key[0] == "log"]
+            return "debug of the shop" in texts and any(
+                "file:///here" in json.dumps(each.get("result", ""))
+                for key, each in shown.items()
+                if key[0] == "job"
+            )
+
+        self.follow(page, said)
+        self.ask(page, "subscribe", uri="shop://tea", on=True)
+        settings = self.follow(page, lambda shown: shown["settings", 0]["subscribed"])
+        assert settings["settings", 0] == {
+            "roots": ["file:///here"],
+            "level": "debug",
+            "levels": LEVELS,
+            "subscribed": ["shop://tea"],
+        }
+        server.resource_updated("shop://tea")
+        updated = {"level": "updated", "logger": None, "text": "shop://tea"}
+        self.follow(page, lambda shown: updated in shown.values())
+        self.ask(page, "subscribe", uri="shop://tea", on=False)
+        for what in ("wire", "results"):
+            self.ask(page, "clear", what=what)
+        kinds = {kind for kind, *_ in self.ask(page, "poll", after=-1)["changes"]}
+        assert not kinds & {"job"} and "list" in kinds
+        for name, wrong in (
+            ("roots", {"roots": ["http://x"]}),
+            ("level", {"level": "loud"}),
+            ("part", {"job": 0, "from": 0}),
+        ):
+            body = json.dumps(wrong).encode()
+            assert self.send(page, path=f"/api/{name}", body=body)[0] == 400
+
+    def test_a_result_of_many_megabytes(self, open_page):
+        """Its beginning is shown, and all of it comes in parts."""
+        server = Server("large")
+        server.add_tool(lambda: "x" * 5_000_000, name="large")
+        page = open_page(server)
+        self.follow(page, lambda shown: ("list", "prompts") in shown)
+        self.ask(page, "call", name="large", arguments={})
+        found = lambda shown: [  # noqa: E731
+            (key[1], each)
+            for key, each in shown.items()
+            if key[0] == "job" and "result" in each
+        ]
+        ((number, job),) = found(self.follow(page, found))
+        content = job["result"]["content"]
+        assert len(json.dumps(job)) < 200_000
+        assert content[0]["text"].endswith("x [cut: 5,000,000 characters in all]")
+        text = ""
+        while part := self.ask(page, "part", job=number, **{"from": len(text)})["text"]:
+            text += part
+        assert len(text) == job["size"]
+        assert json.loads(text)["content"][0]["text"] == "x" * 5_000_000
+
 
 class TestSoak:
     """examples/soak.py, which tries everything at once."""
@@ -21550,6 +21628,39 @@ class TestExamplesAndStrangers:
             finally:
                 process.kill()
 
+    def test_a_replay_judges_before_it_reads(self, tmp_path):
+        """examples/replay.py: who is refused need not send a body; a body that is too
+        large, or no message, has its status, and the next request is served."""
+        trace = tmp_path / "trace.jsonl"
+        server = Server("recorded")
+        with Client(server, trace=trace):
+            pass
+        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
+            try:
+                url = urllib.parse.urlsplit(process.stdout.readline().decode().strip())
+                for header, body, status in (
+                    ({"Host": "evil.example", "Content-Length": "9"}, b"", 403),
+                    ({"Content-Length": str(5 << 20)}, b"", 413),
+                    ({"Content-Length": "many"}, b"", 413),
+                    ({"Content-Length": "1"}, b"[", 400),
+                    ({"Content-Length": "5" + "0" * 5}, b"[" * 500_000, 400),
+                    ({"Content-Length": "17"}, b'{"params": "odd"}', 400),
+                    ({"Content-Length": "2"}, b"{}", 202),
+                ):
+                    web = http.client.HTTPConnection(url.netloc, timeout=SECONDS)
+                    with contextlib.closing(web):
+                        web.putrequest("POST", url.path, skip_host="Host" in header)
+                        for name, value in header.items():
+                            web.putheader(name, value)
+                        web.endheaders(body)
+                        with web.getresponse() as response:
+                            response.read()
+                            assert response.status == status, header
+            finally:
+                process.kill()
+
     def test_a_group_of_a_config_as_it_is(self):
         """examples/group.py: a dict as in a file will do, under either name; one of
         names and targets as well."""
@@ -22332,6 +22443,237 @@ class TestExamplesAreSafe:
         assert said.endswith("no such folder\n") and len(said.splitlines()) == 1
         _, said = run(*program, code=2)
         assert "Traceback" not in said
+
+    def test_a_login_of_an_employer(self):
+        """examples/enterprise_login.py: the server knows the user, without a browser;
+        when the policy changes, the identity provider's word reaches the caller."""
+        program = os.path.join(HERE, "examples", "enterprise_login.py")
+        said, _ = run(sys.executable, program)
+        known, refused = said.splitlines()
+        assert known == "the server knows us as ada@acme.example"
+        assert "the policy does not allow http://127.0.0.1:" in refused
+
+    def test_an_identity_goes_to_its_provider_alone(self):
+        """examples/enterprise_login.py: the ID token is sent to the identity provider,
+        and its grant to the authorization server; one that takes no such grants is named
+        before anything is sent."""
+        enterprise = example("enterprise_login")
+        with pytest.raises(ValueError, match="https"):
+            enterprise.EnterpriseOAuth(
+                identity=lambda: "id",
+                idp={"token_endpoint": "http://idp.example/token", "client_id": "us"},
+                client_id="us",
+            )
+        profile = enterprise.PROFILE
+        for profiles in (None, [profile], ["other"]):
+            sent = []
+
+            def serve(seen, sock, profiles=profiles, sent=sent):
+                site = f"http://{seen['headers']['host']}"
+                if seen["method"] == "POST" and seen["path"] != "/mcp":
+                    form = dict(urllib.parse.parse_qsl(seen["message"].decode()))
+                    sent.append((seen["path"], form))
+                    if seen["path"] == "/idp":
+                        kind = enterprise.KIND + "id-jag"
+                        return (
+                            200,
+                            {},
+                            {"access_token": "grant", "issued_token_type": kind},
+                        )
+                    return 200, {}, {"access_token": "let in", "token_type": "Bearer"}
+                if "oauth-protected-resource" in seen["path"]:
+                    about = {"resource": site + "/mcp", "authorization_servers": [site]}
+                    return 200, {}, about
+                if "well-known" in seen["path"]:
+                    about = {"issuer": site, "token_endpoint": site + "/token"}
+                    if profiles is not None:
+                        about["authorization_grant_profiles_supported"] = profiles
+                    return 200, {}, about
+                if seen["headers"].get("authorization") != "Bearer let in":
+                    return 401, {"WWW-Authenticate": 'Bearer scope="read"'}, b""
+                return 500, {}, b"in"
+
+            with web_server(serve) as (url, _):
+                idp = {
+                    "token_endpoint": url.replace("/mcp", "/idp"),
+                    "client_id": "host",
+                }
+                auth = enterprise.EnterpriseOAuth(
+                    identity=lambda: "id token",
+                    idp=idp,
+                    client_id="us",
+                    client_secret="s3cret",
+                    issuer=url.replace("/mcp", ""),
+                )
+                with pytest.raises((AuthorizationError, HttpFailure)) as caught:
+                    Client(url, auth=auth).connect()
+            if profiles == ["other"]:
+                assert "takes no grants" in str(caught.value) and sent == []
+                continue
+            assert isinstance(caught.value, HttpFailure)
+            (idp_path, asked), (path, shown) = sent[:2]
+            assert idp_path == "/idp" and asked["subject_token"] == "id token"
+            assert asked["audience"] == url.replace("/mcp", "")
+            assert asked["resource"] == url and asked["scope"] == "read"
+            assert path == "/token" and shown["assertion"] == "grant"
+            assert shown["grant_type"] == enterprise.JWT_BEARER
+            assert "id token" not in str(shown)
+
+    def test_the_extensions_that_the_suite_calls(self):
+        """examples/small_extensions.py: each tool under the suite's name, and a skill
+        with a folder inside."""
+        extensions = example("small_extensions")
+        tasks = example("tasks")
+        options = tasks.task_options()
+        form = {"action": "accept", "content": {"name": "Ada", "confirm": True}}
+        with Client(
+            extensions.server, on_elicit=lambda params: form, **options
+        ) as client:
+            assert client.call("greet", name="Ada") == "Hello, Ada!"
+            assert client.call("test_tool_with_task") == "Hello, Ada!"
+            assert client.call("multi_input") == "answered: first, last"
+            assert client.call("confirm_delete", filename="x") == "x: deleted"
+            with pytest.raises(ToolError, match="always fails"):
+                client.call("failing_job")
+        with Client(extensions.server) as client, pytest.raises(MissingCapability):
+            client.call("failing_job")
+
+
+    HOSTILE = """
+        import json
+        name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
+        schema = {"type": "object", "properties": {name: {"type": "string"}}}
+        deep = {}
+        for _ in range(400):
+            deep = {"items": deep}
+        tools = [
+            {"name": name, "description": name, "inputSchema": schema},
+            {"name": "odd", "inputSchema": {"type": "object", "oneOf": {}, "allOf": 7}},
+            {"name": "deep", "inputSchema": {"properties": {"x": deep}}},
+        ]
+        for line in sys.stdin:
+            message = json.loads(line)
+            results = {
+                "initialize": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": name, "version": name},
+                },
+                "tools/list": {"tools": tools},
+                "tools/call": {
+                    "content": [{"type": "text", "text": name}],
+                    "isError": True,
+                },
+            }
+            reply = {"jsonrpc": "2.0", "id": message.get("id")}
+            if message["method"] in results:
+                reply["result"] = results[message["method"]]
+            else:
+                reply["error"] = {"code": -32601, "message": name}
+            if "id" in message:
+                print(json.dumps(reply), flush=True)
+    """
+
+    def test_what_a_peer_says_is_printed_safe(self, tmp_path):
+        """Names, texts and errors of a server stay on their line, and steer no terminal:
+        examples/check.py, group.py, agent.py, explain.py."""
+        command = program(tmp_path, self.HOSTILE)
+        old = tmp_path / "old.json"
+        old.write_text("{}")
+        config = tmp_path / "mcp.json"
+        entry = {"command": command[0], "args": command[1:]}
+        config.write_text(json.dumps({"mcpServers": {"a\x1b": entry, "b\n": {}}}))
+        examples = os.path.join(HERE, "examples")
+        for words in (
+            ["check.py", "diff", str(old), "--", *command],
+            ["check.py", "record", "--", *command],
+            ["group.py", str(config)],
+            ["agent.py", "a question", str(config)],
+        ):
+            script = os.path.join(examples, words[0])
+            ended = subprocess.run(
+                [sys.executable, script, *words[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                timeout=SECONDS * 2,
+            )
+            for said in (ended.stdout, ended.stderr):
+                assert b"\x1b" not in said and b"\n::error" not in said, words
+                assert b"Traceback" not in said, (words, said)
+                assert not any(
+                    line.startswith(b"BREAKING all") for line in said.splitlines()
+                )
+
+    @pytest.mark.parametrize(
+        "schema, warned",
+        [
+            ({"additionalProperties": {"type": "string"}}, "a schema in additionalPr"),
+            ({"anyOf": [{"required": ["a"]}]}, "Anthropic and OpenAI refuse anyOf"),
+            ({"$schema": "x"}, "Gemini's `parameters` refuses $schema"),
+            ({"properties": {"a": {"type": ["string", "null"]}}}, "a list of types"),
+            ({"properties": {"a b": {}}}, "keys of the form"),
+        ],
+    )
+    def test_what_providers_refuse(self, schema, warned):
+        """examples/check.py warns of it, and examples/agent.py offers what they take."""
+        schema = {"type": "object", **schema}
+        warnings = list(example("check").warn({"tool t": {"inputSchema": schema}}))
+        assert any(warned in each for each in warnings), warnings
+        long = {"tool t": {"description": "x" * 1025}}
+        assert "1,024" in "".join(example("check").warn(long))
+        tool = {"name": "t", "description": "x" * 2000, "inputSchema": schema}
+        offered = example("agent").with_schema(tool)
+        assert not {"anyOf", "$schema"} & offered["inputSchema"].keys()
+        assert len(offered["description"]) == 1024
+
+    def test_a_model_reads_what_fits(self):
+        """examples/agent.py: a long result is cut, which is said, and too many pictures
+        are left out; of a long conversation the question and the latest rounds stay;
+        names begin as every provider wants."""
+        agent = example("agent")
+        server = Server("art")
+        pictures = [Image(PNG)] * 20
+        server.add_tool(lambda: ["x" * 10_000_000, *pictures], name="paint")
+        asked = []
+
+        class Model(agent.Script):
+            def ask(self, messages, tools):
+                asked.append(messages)
+                (tool,) = tools
+                assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
+                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                message = {"role": "assistant", "content": "", "tool_calls": [call]}
+                return {"choices": [{"message": message}]}
+
+        with example("group").ClientGroup({"9": server}) as group:
+            toolbox = agent.Toolbox(group, lambda name, arguments: True)
+            assert agent.run_agent(Model(), toolbox, "paint", max_rounds=12) is None
+        for messages in asked:
+            assert len(json.dumps(messages)) < agent.MAX_CONVERSATION + 200_000
+            roles = [each["role"] for each in messages]
+            # Each report stands behind its call.
+            assert roles == ["user", *["assistant", "tool", "user"] * (len(roles) // 3)]
+        assert len(asked[-1]) < 1 + 3 * 11
+        *_, report, shown = asked[-1]
+        assert "[cut: 10,000,000 characters in all]" in report["content"]
+        assert len(shown["content"]) == agent.MAX_IMAGES
+
+    def test_arguments_have_bounds(self):
+        """What an example does for a caller, it does not do a billion times."""
+        with Client(example("apps").server) as client:
+            for wrong in ({"count": 10**9}, {"sides": 0}, {"count": -1}):
+                with pytest.raises(ToolError, match="expected 1 to 100 dice"):
+                    client.call("roll", wrong)
+            with pytest.raises(ToolError, match="expected 1 to 100 dice"):
+                client.call("reroll", sides=10**9)
+        with Client(example("tasks").build_server(), on_elicit=answer) as client:
+            with pytest.raises(ToolError, match="loaves: expected 1 to 100"):
+                client.call("bake", loaves=10**9)
+        with Client(example("quickstart_server").server) as client:
+            assert client.call("search", text="(q+" + ")+$") == []
+            with pytest.raises(ToolError, match="text: expected more than spaces"):
+                client.call("search", text=" ")
 
 
 class TestWheel:
@@ -23525,6 +23867,83 @@ class TestApps:
         close = "[...document.querySelectorAll('.app button')].at(-1).click()"
         browser.run(close)
         eventually(lambda: browser.run("document.querySelector('.app') === null"))
+        assert browser.complaints() == []
+
+    def test_the_page_of_the_inspector(self, browse):
+        """Lists and objects are fields; lists are searched, messages filtered and
+        cleared; in a narrow window the form that was chosen is scrolled to."""
+        server = Server("shop")
+
+        @dataclasses.dataclass
+        class Item:
+            name: str
+            tags: "typing.List[str]" = dataclasses.field(default_factory=list)
+
+        def order(items):
+            return [f"{each.name} {each.tags}" for each in items]
+
+        order.__annotations__ = {"items": typing.List[Item]}
+        server.add_tool(order, annotations={"destructiveHint": True})
+        for n in range(30):
+            server.add_tool(lambda: "", name=f"other_{n:02}", description=f"number {n}")
+        browser = browse(server)
+
+        def sees(code):
+            eventually(lambda: browser.run(code), code)
+
+        def click(text, place="#item"):
+            sees(
+                f"(each => each ? (each.click(), true) : false)([...document"
+                f".querySelectorAll('{place} button')].find(each =>"
+                f" each.textContent === '{text}'))"
+            )
+
+        click("order", "nav")
+        sees(
+            "document.querySelector('#item .badge.warn').textContent === 'may destroy'"
+        )
+        click("Add an item")
+        click("Add an item", "#item fieldset")
+        browser.run(
+            "document.querySelector('#item fieldset textarea').value = 'tea';"
+            "document.querySelectorAll('#item fieldset .item textarea')[0].value = 'x'"
+        )
+        click("Call")
+        sees("document.querySelector('#results').innerText.includes(\"tea ['x']\")")
+        wire = "byId('wire-messages').innerText"
+        sees(wire + '.includes(\'"items":[{"name":"tea","tags":["x"]}]\')')
+
+        def type_into(name, text):
+            browser.run(
+                f"byId('{name}').value = '{text}';"
+                f"byId('{name}').dispatchEvent(new Event('input'))"
+            )
+
+        type_into("find", "NUMBER 1")
+        count = (
+            "[...document.querySelectorAll('nav li')].filter((e) => !e.hidden).length"
+        )
+        assert browser.run(count) == 11
+        type_into("find", "")
+        type_into("sift", "tools/call")
+        shown = "[...byId('wire-messages').children].every((e) => e.hidden ||"
+        assert browser.run(shown + " e.textContent.includes('tools/call'))")
+        type_into("sift", "")
+        browser.run("byId('clear').click()")
+        sees("byId('wire-messages').childElementCount === 0")
+        browser.ask(
+            browser.page,
+            "Emulation.setDeviceMetricsOverride",
+            width=420,
+            height=500,
+            deviceScaleFactor=1,
+            mobile=True,
+        )
+        browser.run("scrollTo(0, 0)")
+        click("order", "nav")
+        top = "byId('item').getBoundingClientRect().top"
+        sees(f"{top} >= 0 && {top} < 250")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
         assert browser.complaints() == []
 
     def test_what_a_page_may_not(self, browse):

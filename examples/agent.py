@@ -16,6 +16,7 @@ GEMINI_API_KEY. MODEL names another model, OPENAI_BASE_URL (and so on) another p
 such as a server of open models on this machine. Without a key the model is a Script.
 """
 
+import argparse
 import json
 import os
 import re
@@ -439,17 +440,26 @@ def ask_user(name, arguments):
 
 
 def main():
-    question = sys.argv[1] if sys.argv[1:] else "Where does a program begin? Note it."
-    source = sys.argv[2] if sys.argv[2:] else SERVERS
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask = "Where does a program begin? Note it."
+    parser.add_argument("question", nargs="?", default=ask)
+    parser.add_argument("config", nargs="?", default=SERVERS)
+    options = parser.parse_args()
+    try:
+        several = ClientGroup(options.config)
+    except (OSError, ValueError) as error:
+        sys.exit(printable(f"agent: {error}"))
     # The provider whose key is set, or the Script.
     known = (api for api in (OpenAI, Anthropic, Gemini) if os.environ.get(api.KEY))
     model = next(known, Script)()
-    with ClientGroup(source) as group:
+    with several as group:
         print(printable(f"servers: {', '.join(group.clients)}"))
         for name, error in group.errors.items():
             print(printable(f"without {name}: {error}"))
         try:
-            answer = run_agent(model, Toolbox(group, ask_user), question)
+            answer = run_agent(model, Toolbox(group, ask_user), options.question)
         except urllib.error.HTTPError as error:
             text = error.read(2000).decode("utf-8", "replace")
             sys.exit(printable(f"agent: {error.url}: {error}: {text}"))

@@ -8,10 +8,12 @@ The rules: ext-apps, specification/2026-01-26 (SEP-1865).
 
 Run: python3 examples/apps.py             shows what a host sees, as one
      python3 examples/apps.py --serve     the server alone, on stdio
+     python3 examples/apps.py --http 8000     the same, at a URL
      python3 examples/inspector.py --open -- python3 examples/apps.py --serve
 The last is a host: call `roll` there.
 """
 
+import argparse
 import os
 import random
 import sys
@@ -126,8 +128,24 @@ def table() -> EmbeddedResource:
     return EmbeddedResource(URI, PAGE, meta={"ui": {"prefersBorder": True}})
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
 def main():
-    if sys.argv[1:] == ["--serve"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    options = parser.parse_args()
+    if options.http is not None:
+        host, port = options.http
+        server.run("http", host=host, port=port)
+        return
+    if options.serve:
         server.run()
         return
     with Client(server, extensions=HOST) as client:

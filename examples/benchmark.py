@@ -461,9 +461,11 @@ def draw(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="mcp_lite beside a bare loop")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
-    parser.add_argument("--rounds", type=int, default=7, help="7, unless told")
+    parser.add_argument("--rounds", type=int, default=7, help="7 if not given")
     parser.add_argument(
         "--library",
         default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),

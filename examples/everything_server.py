@@ -4,10 +4,11 @@ Teaches: what a handler can return, tell and ask, in every revision; each functi
 one lesson, its docstring says which. The names are those that the official conformance
 suite calls.
 
-Run: python3 examples/everything_server.py [PORT]
+Run: python3 examples/everything_server.py [--http [HOST:]PORT]
 then point a client at http://127.0.0.1:PORT/mcp (the port is 8000 if none is given).
 """
 
+import argparse
 import os
 import struct
 import sys
@@ -69,7 +70,7 @@ def test_simple_text() -> str:
 
 @server.tool
 def test_image_content() -> Image:
-    """Returns a picture; its type is told from its bytes."""
+    """Returns a picture, whose type is recognised by its bytes."""
     return Image(png())
 
 
@@ -372,7 +373,7 @@ def test_x_mcp_header(region: str = "") -> str:
 
 @server.tool
 def test_trigger_tool_change() -> str:
-    """Offers a new tool; who listens is told by itself."""
+    """Offers a new tool; listening clients are notified."""
     name = "test_dynamic_tool"
     server.add_tool(lambda: "new", name=name, description="Comes and goes.")
     server.remove_tool(name)
@@ -459,6 +460,23 @@ def test_input_required_result_prompt(ctx: Context) -> str:
     return f"Use this context: {answer['content']}"
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    # The suite's runner gives the port alone.
+    parser.add_argument("port", nargs="?", type=address, help="the same")
+    options = parser.parse_args()
+    host, port = options.http or options.port or ("127.0.0.1", 8000)
+    server.run("http", host=host, port=port)
+
+
 if __name__ == "__main__":
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
-    server.run("http", port=port)
+    main()

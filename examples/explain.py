@@ -4,6 +4,7 @@ Teaches: what `trace=` is called with; what each method is for.
 
 Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
+     python3 examples/explain.py -- COMMAND ARGS    a command as it is
      python3 examples/explain.py --sheet       all that can be said, on a page
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
@@ -474,13 +475,18 @@ def sheet_row(words, text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", nargs="?", help="a URL, a script, or a command")
     parser.add_argument("tool", nargs="?", help="a tool to call")
     parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
     parser.add_argument("--protocol", default="auto", metavar="REVISION")
     parser.add_argument("--sheet", action="store_true", help="all that can be said")
-    options = parser.parse_args()
+    # The words behind `--` are the command of a server.
+    cut = [*sys.argv, "--"].index("--")
+    command = sys.argv[cut + 1 :]
+    options = parser.parse_args([""] * bool(command) + sys.argv[1:cut])
     if options.sheet or options.target is None:
         print("\n".join(sheet()))
         return
@@ -488,7 +494,9 @@ def main():
     try:
         arguments = json.loads(options.arguments)
         with Client(
-            options.target, trace=explainer, protocol_version=options.protocol
+            command or options.target,
+            trace=explainer,
+            protocol_version=options.protocol,
         ) as each:
             each.list_tools()
             if options.tool:

@@ -246,9 +246,8 @@ class ClientGroup:
                 results[name] = future.result(max(0.0, until - time.monotonic()))
                 self.errors.pop(name, None)
             except Exception as error:
-                if not future.done():
-                    error = Timeout(f"no answer within {self.patience:g} s")
-                self.errors[name] = error
+                late = Timeout(f"no answer within {self.patience:g} s")
+                self.errors[name] = error if future.done() else late
         if action is Client.connect:
             for name, future in running.items():
                 future.add_done_callback(partial(self._join, name))

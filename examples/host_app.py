@@ -6,10 +6,11 @@ all in order: loop, queue, server.
 
 Run: python3 examples/host_app.py
 starts the program and drives it as a client. To drive it with another,
-python3 examples/host_app.py 8000
-serves http://127.0.0.1:8000/mcp until it is told to quit.
+python3 examples/host_app.py --http 8000
+serves http://127.0.0.1:8000/mcp until a client calls `quit`.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -81,11 +82,11 @@ def make_server(scene, main):
     return server
 
 
-def run_host(port):
+def run_host(host, port):
     """Run the program: its loop serves the timer, and the jobs from outside."""
     scene = Scene()
     main = MainThread()
-    with make_server(scene, main).start_http(port=port) as http:
+    with make_server(scene, main).start_http(host=host, port=port) as http:
         print(http.url, flush=True)
         due = time.monotonic() + TICK
         while scene.open:
@@ -116,13 +117,24 @@ def drive(url):
         print("quit:", client.call("quit"))
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
 def main():
-    if len(sys.argv) > 1:
-        run_host(int(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    options = parser.parse_args()
+    if options.http is not None:
+        run_host(*options.http)
         return
 
     # Port 0 is any free one; the program prints the URL that it got.
-    command = [sys.executable, os.path.abspath(__file__), "0"]
+    command = [sys.executable, os.path.abspath(__file__), "--http", "0"]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -7,9 +7,16 @@ has the conversation, the Handler lets requests of the page in, and the page its
 apps.py) has it shown in a frame of another origin, which may call that server's tools.
 
 Run: python3 examples/inspector.py TARGET [--protocol REVISION] [--header K:V] [--open]
-prints a URL. TARGET is a URL, a script, or a command in quotes or behind `--`:
+     [--http PORT]
+prints a URL, for this machine alone. TARGET is a URL, a script, or a command in quotes or
+behind `--`:
     python3 examples/inspector.py examples/quickstart_server.py --open
     python3 examples/inspector.py -- npx -y @modelcontextprotocol/server-everything
+
+The page: lists with a search, and a form for what is chosen, with lists and objects as
+fields of their own, and completions while one types; results, of which a large one is
+shown in part and saved as a whole; the messages of both sides, to be filtered, copied and
+cleared; the roots that the server may ask for, the level of its log, and subscriptions.
 """
 
 import argparse
@@ -33,11 +40,14 @@ from urllib.parse import parse_qs, urlsplit
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, McpError, validate  # noqa: E402
+from mcp_lite import Client, McpError, printable, validate  # noqa: E402
 
 MAX_SHOWN = 2000  # messages, logs and calls that the page can show; the oldest go
 MAX_WIRE = 20_000  # characters of a message on the wire
-MAX_RESULT = 4 << 20  # characters of a result; of a longer one, the start is shown
+MAX_RESULT = 4 << 20  # characters of a result that the page gets at once
+MAX_LARGE = 256 << 20  # characters of larger results, which the page gets in parts
+PART = 1 << 20  # characters of a part
+LEVELS = "debug info notice warning error critical alert emergency".split()
 MAX_BODY = 4 << 20  # bytes of a page's request
 POLL_SECONDS = 20.0  # for which a page waits for changes before it asks again
 # MCP Apps. What a page may ask the server for, and the form of the origins that it names.
@@ -77,13 +87,21 @@ class Inspector:
         self.jobs = {}
         # What the server asks: number -> (parameters, queue for the answer).
         self.questions = {}
+        # Large results as JSON: number -> text, the latest last; guarded by `changed`.
+        self.large = {}
+        # What the user has chosen: URIs of folders, a level, URIs of resources.
+        self.roots = []
+        self.level = "info"
+        self.subscribed = set()
         self.client = Client(
             target,
             name="mcp_lite inspector",
             on_elicit=self.ask,
             on_elicit_url=self.ask,
             on_sample=self.sample,
+            roots=lambda: self.roots,
             on_log=self.log,
+            on_notification=self.note,
             stderr=partial(self.log, "stderr", logger=None),
             trace=self.trace,
             extensions=APPS,
@@ -97,7 +115,8 @@ class Inspector:
             self.shown.pop((kind, key), None)
             self.shown[kind, key] = (self.version, value)
             if len(self.shown) > MAX_SHOWN:
-                passing = (k for k in self.shown if k[0] not in ("state", "list"))
+                lasting = ("state", "list", "settings")
+                passing = (k for k in self.shown if k[0] not in lasting)
                 del self.shown[next(passing)]
             self.changed.notify_all()
 
@@ -116,16 +135,30 @@ class Inspector:
                 "capabilities": client.server_capabilities,
             }
             self.show("state", 0, about)
+            self.show_settings()
             self.refresh()
             if "logging" in client.server_capabilities:
-                client.set_log_level("info")
-            # A server need not tell of changes.
+                client.set_log_level(self.level)
+            # A server need not report changes.
             with suppress(McpError, TimeoutError):
                 for _ in client.listen():
                     self.refresh()
         except Exception as error:
             self.show("state", 0, {"state": "over", "why": explain_error(error)})
             self.withdraw()
+
+    def show_settings(self):
+        settings = {
+            "roots": self.roots,
+            "level": self.level,
+            "levels": LEVELS,
+            "subscribed": sorted(self.subscribed),
+        }
+        self.show("settings", 0, settings)
+
+    def note(self, method, params):
+        if method == "notifications/resources/updated":
+            self.log("updated", params.get("uri"), None)
 
     def refresh(self):
         """Read every list again."""
@@ -137,13 +170,13 @@ class Inspector:
 
     def log(self, level, data, logger):
         text = data if isinstance(data, str) else json.dumps(data)
-        told = {"level": level, "logger": logger, "text": text[:MAX_WIRE]}
-        self.show("log", next(self.numbers), told)
+        entry = {"level": level, "logger": logger, "text": text[:MAX_WIRE]}
+        self.show("log", next(self.numbers), entry)
 
     def trace(self, direction, line):
         text = line[:MAX_WIRE].decode("utf-8", "replace")
-        told = {"direction": direction, "text": text, "size": len(line)}
-        self.show("wire", next(self.numbers), {**told, "at": time.time()})
+        entry = {"direction": direction, "text": text, "size": len(line)}
+        self.show("wire", next(self.numbers), {**entry, "at": time.time()})
 
     # What the server asks
     def ask(self, params):
@@ -184,7 +217,9 @@ class Inspector:
             text = json.dumps(result)
             outcome["result"] = result
             if len(text) > MAX_RESULT:
-                outcome["result"] = {"too long, begins with": text[:MAX_WIRE]}
+                outcome["result"] = shortened(result)
+                outcome["size"] = len(text)
+                self.keep(number, text)
         except Exception as error:
             outcome["error"] = explain_error(error)
             if isinstance(error, ConnectionError):
@@ -193,6 +228,23 @@ class Inspector:
         self.show("job", number, outcome)
         if not self.jobs:
             self.withdraw()
+
+    def keep(self, number, text):
+        """Keep a large result until there are too many."""
+        with self.changed:
+            self.large[number] = text
+            while (
+                sum(map(len, self.large.values())) > MAX_LARGE and len(self.large) > 1
+            ):
+                del self.large[min(self.large)]
+
+    def api_part(self, asked):
+        """Return a part of a large result, as text; "" at its end."""
+        with self.changed:
+            text = self.large.get(asked["job"])
+        if text is None:
+            raise ValueError("this result is not kept any more")
+        return {"text": text[int(asked["from"]) :][:PART]}
 
     def api_poll(self, asked):
         """Return what has changed since a version. Blocks until there is something."""
@@ -226,6 +278,47 @@ class Inspector:
         get = partial(self.client.get_prompt, name, asked["arguments"])
         self.start(name, get)
 
+    def api_complete(self, asked):
+        """Return values for an argument of a prompt or a template. Blocks."""
+        values = self.client.complete(
+            asked["ref"], asked["argument"], asked["value"], asked.get("context")
+        )
+        return {"values": values[:100]}
+
+    def api_subscribe(self, asked):
+        uri = asked["uri"]
+        if asked["on"]:
+            self.client.subscribe(uri)
+            self.subscribed.add(uri)
+        else:
+            self.client.unsubscribe(uri)
+            self.subscribed.discard(uri)
+        self.show_settings()
+
+    def api_level(self, asked):
+        self.client.set_log_level(asked["level"])
+        self.level = asked["level"]
+        self.show_settings()
+
+    def api_roots(self, asked):
+        """Take other roots, and notify a server that asked for them in a session."""
+        roots = [str(uri) for uri in asked["roots"]]
+        if not all(uri.startswith("file://") for uri in roots):
+            raise ValueError("a root begins with file://")
+        self.roots = roots
+        if self.client.protocol_version < "2026":
+            self.client.notify("notifications/roots/list_changed")
+        self.show_settings()
+
+    def api_clear(self, asked):
+        """Show the messages, logs and results so far on no page any more."""
+        with self.changed:
+            passing = ("wire", "log") if asked["what"] == "wire" else ("job",)
+            for key in [key for key in self.shown if key[0] in passing]:
+                # A call that runs is still to be cancelled.
+                if key[0] != "job" or key[1] not in self.jobs:
+                    del self.shown[key]
+
     def api_app(self, asked):
         """Return what the server answers to a page of its own. Blocks."""
         if asked["method"] not in APP_METHODS:
@@ -252,7 +345,9 @@ class Inspector:
     def api_connect(self, asked):
         """Begin anew: a server that was changed is started again."""
         self.close()
+        self.subscribed.clear()
         with self.changed:
+            self.large.clear()
             self.shown.clear()
             self.since = self.version
         threading.Thread(target=self.run, daemon=True).start()
@@ -260,6 +355,17 @@ class Inspector:
     def close(self):
         self.client.close()
         self.withdraw()
+
+
+def shortened(value):
+    """Return a JSON value with its long texts and lists cut, which they say."""
+    if isinstance(value, str) and len(value) > MAX_WIRE:
+        return f"{value[:MAX_WIRE]} [cut: {len(value):,} characters in all]"
+    if isinstance(value, list):
+        return [shortened(each) for each in value[:100]]
+    if isinstance(value, dict):
+        return {key: shortened(value[key]) for key in list(value)[:500]}
+    return value
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -372,19 +478,44 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
 
+def local_port(text):
+    """Return the port in [127.0.0.1:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if host not in ("", "127.0.0.1", "localhost"):
+        raise argparse.ArgumentTypeError("the page is for this machine alone")
+    return int(port)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     parser.add_argument("--protocol", default="auto", help="the one revision to speak")
     parser.add_argument("--header", action="append", default=[], metavar="K:V")
-    parser.add_argument("--port", type=int, default=0, help="else any free one")
+    parser.add_argument(
+        "--http",
+        type=local_port,
+        default=0,
+        metavar="[127.0.0.1:]PORT",
+        help="the page's; else any free one",
+    )
     parser.add_argument("--open", action="store_true", help="open the page")
     options = parser.parse_args()
     target = options.target if options.target[1:] else options.target[0]
     pairs = [header.partition(":") for header in options.header]
     headers = {name.strip(): value.strip() for name, _, value in pairs}
-    inspector = Inspector(target, protocol_version=options.protocol, headers=headers)
-    with PageServer(inspector, options.port) as server:
+    try:
+        inspector = Inspector(
+            target,
+            protocol_version=options.protocol,
+            headers=headers,
+            # A server may need what its user's environment has: a key, say.
+            env=dict(os.environ),
+        )
+    except (TypeError, ValueError) as error:
+        sys.exit(printable(f"inspector: {error}"))
+    with PageServer(inspector, options.http) as server:
         inspector.api_connect({})
         print(server.url, flush=True)
         if options.open:
@@ -397,9 +528,10 @@ def main():
             inspector.close()
 
 
-# The page. What a server says becomes text nodes, never markup: no innerHTML, and no
-# attribute but an image's or a sound's data. If that were wrong somewhere, the policy
-# still lets nothing run without this answer's nonce, and nothing leave.
+# The page. What a server says becomes text nodes and values of fields, never markup: no
+# innerHTML. The only addresses that are made of it are the data of images and sounds, and
+# that of a tool's own page, which is another origin. If that were wrong somewhere, the
+# policy still lets nothing run without this answer's nonce, and nothing leave.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     "connect-src 'self'; img-src data:; media-src data:; base-uri 'none'; "
@@ -481,6 +613,7 @@ nav button[aria-current=true] { background: var(--card); border-color: var(--acc
 .field { margin: .5rem 0; }
 label { display: block; font-weight: 600; }
 .hint { color: var(--faint); font-size: .85rem; }
+.suggestions { margin: .2rem 0 0; display: flex; flex-wrap: wrap; gap: .3rem; }
 input, select, textarea, button { font: inherit; color: inherit; background: var(--ground);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .55rem; }
 .field > :is(input, select, textarea) { width: 100%; }
@@ -501,11 +634,38 @@ pre { margin: .3rem 0; max-height: 30rem; overflow: auto; }
 img { max-width: 100%; border: 1px solid var(--line); }
 .app iframe { width: 100%; height: 12rem; border: 2px dashed var(--accent);
   border-radius: 6px; display: block; }
-#wire > * { border-left: 3px solid var(--good); padding-left: .6rem; margin-bottom: .3rem; }
-#wire > .sent { border-color: var(--accent); }
-#wire > .failure { border-color: var(--bad); }
-#wire > .log { border-color: var(--line); font-size: .85rem; }
-@media (max-width: 60rem) { body { height: auto; } .columns { display: block; } }
+#wire-messages > * { border-left: 3px solid var(--good); padding-left: .6rem;
+  margin-bottom: .3rem; }
+#wire-messages > .sent { border-color: var(--accent); }
+#wire-messages > .failure { border-color: var(--bad); }
+#wire-messages > .log { border-color: var(--line); font-size: .85rem; }
+.bar { display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; position: sticky;
+  top: -.8rem; margin: -.8rem -1rem .6rem; padding: .5rem 1rem; background: var(--ground);
+  border-bottom: 1px solid var(--line); z-index: 1; }
+.bar h2 { margin: 0; flex: none; }
+.bar input { flex: 1; min-width: 6rem; }
+.bar button, .small { font-size: .85rem; padding: .1rem .45rem; }
+.badge { display: inline-block; font-size: .8rem; border: 1px solid var(--line);
+  border-radius: 1rem; padding: 0 .55rem; margin: 0 .3rem .3rem 0; color: var(--faint); }
+.badge.warn { color: var(--bad); border-color: var(--bad); }
+fieldset { border: 1px solid var(--line); border-radius: 6px; margin: .3rem 0;
+  padding: .2rem .7rem .5rem; min-width: 0; }
+legend { font-weight: 600; }
+.item { display: flex; gap: .4rem; align-items: flex-start; margin: .3rem 0; }
+.item > :first-child { flex: 1; min-width: 0; }
+.item :is(input, select, textarea) { width: 100%; }
+#settings { background: var(--card); border-bottom: 1px solid var(--line);
+  padding: .5rem 1rem; }
+#settings textarea { width: 100%; max-width: 40rem; }
+[hidden] { display: none !important; }
+@media (max-width: 60rem) {
+  body { height: auto; } .columns { display: block; }
+  .columns > * { overflow: visible; border-right: 0; border-bottom: 1px solid var(--line); }
+  .bar { top: 0; }
+  nav ul { max-height: 14rem; overflow: auto; }
+  #wire-messages { max-height: 70vh; overflow: auto; }
+  #item { scroll-margin-top: .5rem; }
+}
 """
 
 MARKUP = """<!doctype html>
@@ -521,16 +681,28 @@ MARKUP = """<!doctype html>
 <header>
   <h1>MCP inspector</h1>
   <p id="status" role="status">...</p>
+  <button type="button" id="adjust" aria-expanded="false">Settings</button>
   <button type="button" id="again">Connect again</button>
 </header>
+<section id="settings" aria-label="Settings" hidden></section>
 <section id="questions" aria-label="Questions of the server" aria-live="polite"></section>
 <div class="columns">
-  <nav aria-label="What the server offers"></nav>
+  <nav aria-label="What the server offers">
+    <div class="bar"><input id="find" type="search" placeholder="Search the lists"
+      aria-label="Search the lists"></div>
+    <div id="lists"></div>
+  </nav>
   <main>
     <section id="item" aria-label="What is chosen"></section>
+    <p id="tidy" hidden><button type="button" class="small">Clear results</button></p>
     <section id="results" aria-label="Results" aria-live="polite"></section>
   </main>
-  <aside id="wire" aria-label="The wire" tabindex="0"></aside>
+  <aside id="wire" aria-label="The wire" tabindex="0">
+    <div class="bar"><h2>Wire</h2>
+      <input id="sift" type="search" placeholder="Filter messages" aria-label="Filter messages">
+      <button type="button" id="clear">Clear</button></div>
+    <div id="wire-messages"></div>
+  </aside>
 </div>
 <script nonce="{nonce}">{script}</script>
 </body>
@@ -541,6 +713,7 @@ SCRIPT = r"""
 "use strict";
 const TOKEN = new URLSearchParams(location.search).get("token");
 const MAX_TEXT = 100000;  // characters of a text
+const MAX_DEPTH = 4;  // of fields inside fields; what is deeper is typed as JSON
 const MAX_ROWS = 500;  // members of a JSON value, or fields of a form
 const byId = (id) => document.getElementById(id);
 const isObject = (value) =>
@@ -589,6 +762,20 @@ async function api(name, body) {
   });
   if (!response.ok) throw new Error(await response.text());
   return response.json();
+}
+
+// A button that copies a text, and says so.
+function copier(read) {
+  const node = button("Copy", async () => {
+    try {
+      await navigator.clipboard.writeText(await read());
+      node.textContent = "Copied";
+    } catch (error) {
+      node.textContent = "Not copied: " + line(error.message, 60);
+    }
+    setTimeout(() => { node.textContent = "Copy"; }, 2000);
+  }, {class: "small"});
+  return node;
 }
 
 // An error is shown where the user looks.
@@ -661,7 +848,28 @@ function outcome(result) {
     nodes.push(el("p", {class: "hint"}, line(message.role)),
       [].concat(message.content).map(block));
   }
-  return [...nodes, folded("As it came", result)];
+  return [...nodes, el("p", {}, copier(() => JSON.stringify(result, null, 2))),
+    folded("As it came", result)];
+}
+
+// A result of many megabytes is shown in part. All of it can be saved.
+function whole(number, size) {
+  const note = el("span", {class: "hint", role: "status"},
+    ` The result has ${size.toLocaleString("en")} characters; long texts are cut here.`);
+  const save = button("Save all of it", async () => {
+    const parts = [];
+    for (let from = 0; from < size; from += parts.at(-1).length) {
+      note.textContent = ` ${Math.floor(100 * from / size)} %`;
+      const {text} = await api("part", {job: number, from});
+      if (text === "") break;
+      parts.push(text);
+    }
+    const link = el("a", {href: URL.createObjectURL(new Blob(parts)), download: "result.json"});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    note.textContent = " Saved as result.json.";
+  });
+  return el("p", {class: "large"}, save, note);
 }
 
 // ---- Forms from schemas. A field has a node, and read(): undefined is "left out".
@@ -728,20 +936,105 @@ function entry(schema, required) {
   }};
 }
 
-function field(given, name, required, root) {
+// A list: a field for each item, to be added and removed.
+function listOf(schema, root, depth) {
+  const items = [];
+  const place = el("div", {});
+  const add = (given) => {
+    const start = given === undefined ? schema.items : {...objectOf(schema.items), default: given};
+    const made = control(start, "", true, root, depth + 1);
+    const row = el("div", {class: "item"}, made.node, button("Remove", () => {
+      items.splice(items.indexOf(made), 1);
+      row.remove();
+    }, {class: "small", "aria-label": "Remove this item"}));
+    items.push(made);
+    place.append(row);
+    return made;
+  };
+  for (const each of arrayOf(schema.default)) add(each);
+  const node = el("div", {class: "list"}, place, button("Add an item", () => {
+    const {node: made} = add();
+    (made.matches("input, select, textarea") ? made
+      : made.querySelector("input, select, textarea"))?.focus();
+  }, {class: "small"}));
+  return {node, read: (required) => {
+    const values = items.map((each) => each.read()).filter((each) => each !== undefined);
+    return values.length || required || items.length ? values : undefined;
+  }};
+}
+
+// An object: a field for each of its properties.
+function groupOf(schema, root, depth) {
+  const required = arrayOf(schema.required);
+  const defaults = objectOf(schema.default);
+  const made = Object.entries(objectOf(schema.properties)).slice(0, MAX_ROWS)
+    .map(([name, each]) => [name, field(
+      own(defaults, name) ? {...objectOf(each), default: defaults[name]} : each,
+      name, required.includes(name), root, depth + 1)]);
+  return {node: el("fieldset", {}, made.map(([, each]) => each.node)), read: (isRequired) => {
+    const value = Object.create(null);
+    let isEmpty = true;
+    for (const [name, each] of made) {
+      const member = each.read();
+      if (member !== undefined) { value[name] = member; isEmpty = false; }
+    }
+    return isEmpty && !isRequired ? undefined : value;
+  }};
+}
+
+// What a value is typed into: {node, read}.
+function control(given, name, required, root, depth) {
   const schema = resolve(given, root);
   const items = schema.type === "array" ? choicesOf(resolve(schema.items, root)) : null;
   const choices = items ?? choicesOf(schema);
   const chosen = own(schema, "default") ? [].concat(schema.default) : [];
-  const made = choices ? select(choices, chosen, Boolean(items)) : entry(schema, required);
+  if (choices) return select(choices, chosen, Boolean(items));
+  const isDeep = depth >= MAX_DEPTH;
+  if (!isDeep && schema.type === "array" && isObject(schema.items)) {
+    const list = listOf(schema, root, depth);
+    return {node: list.node, read: () => list.read(required)};
+  }
+  if (!isDeep && schema.type === "object" && Object.keys(objectOf(schema.properties)).length) {
+    const group = groupOf(schema, root, depth);
+    return {node: group.node, read: () => group.read(required)};
+  }
+  return entry(schema, required);
+}
+
+function field(given, name, required, root, depth = 0) {
+  const schema = resolve(given, root);
+  const made = control(given, name, required, root, depth);
   const id = `field${fields += 1}`;
   made.node.id = id;
   made.node.setAttribute("aria-describedby", `${id}-hint`);
   const hint = [schema.type, schema.format, schema.description ?? schema.title];
+  const suggest = objectOf(given).suggest;
+  if (suggest) complete(made.node, id, suggest);
   return {read: made.read, node: el("div", {class: "field"},
     el("label", {for: id, class: "name"}, line(name), required ? " (required)" : ""),
     made.node, el("div", {class: "hint", id: `${id}-hint`},
       hint.filter(Boolean).map((each) => line(each, 1000)).join(" \u00b7 ")))};
+}
+
+// Values that the server knows for an argument, offered while one types.
+function complete(node, id, suggest) {
+  const list = el("ul", {class: "suggestions", id: `${id}-values`});
+  let number = 0;
+  node.addEventListener("input", async () => {
+    const mine = number += 1;
+    try {
+      const {values} = await suggest(node.value);
+      // An older answer may come later.
+      if (mine !== number) return;
+      list.replaceChildren(...values.slice(0, 20).map((each) =>
+        el("li", {}, button(line(each), () => {
+          node.value = plain(each);
+          list.replaceChildren();
+          node.focus();
+        }, {class: "small"}))));
+    } catch { list.replaceChildren(); }
+  });
+  setTimeout(() => node.after(list));
 }
 
 function formOf(given, text, submit, ...others) {
@@ -769,6 +1062,10 @@ function formOf(given, text, submit, ...others) {
     event.preventDefault();
     attempt(problem, () => submit(read()));
   }}, made.map(([, each]) => each.node), el("button", {class: "main"}, text), others, problem);
+  // What is typed so far, as texts.
+  form.known = () => Object.fromEntries(made.map(([name, each]) => {
+    try { return [name, each.read()]; } catch { return [name, undefined]; }
+  }).filter(([, value]) => typeof value === "string" && value !== ""));
   // Enter sends the form; Shift+Enter makes a new line.
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -810,11 +1107,11 @@ const APP_REQUESTS = {
   "resources/read": (params) => api("app", {method: "resources/read", params}),
   "ui/request-display-mode": () => ({mode: "inline"}),
   "ui/open-link": () => { throw new Error("the inspector opens no links"); },
-  "ui/message": (params) => { told("message", params.content); return {}; },
-  "ui/update-model-context": (params) => { told("context", params); return {}; },
+  "ui/message": (params) => { noteOf("message", params.content); return {}; },
+  "ui/update-model-context": (params) => { noteOf("context", params); return {}; },
 };
 
-const told = (kind, value) =>
+const noteOf = (kind, value) =>
   showLog(0, {level: "page", logger: kind, text: JSON.stringify(value) ?? ""});
 
 // A frame that shows a tool's page, with what the tool was given and has returned.
@@ -852,7 +1149,7 @@ async function appFrame(tool, given, result) {
       // The border is a part of it.
       if (height > 0) frame.style.height = `${Math.min(Math.ceil(height) + 4, MAX_HEIGHT)}px`;
     },
-    "notifications/message": (params) => told("log", params.data),
+    "notifications/message": (params) => noteOf("log", params.data),
   };
 
   addEventListener("message", async function listen({source, origin, data}) {
@@ -900,11 +1197,42 @@ async function addApp(card, tool, job) {
 
 // ---- What the server offers
 
+const HINTS = {readOnlyHint: ["reads only", "changes something"],
+  destructiveHint: ["may destroy", "only adds"], idempotentHint: ["twice is as once", null],
+  openWorldHint: ["reaches the outside", "stays inside"]};
+
+// What an entry says of itself; a host must not trust it.
+function badges(item) {
+  const annotations = objectOf(item.annotations);
+  const nodes = [];
+  for (const [name, [yes, no]] of Object.entries(HINTS)) {
+    const text = annotations[name] === true ? yes : annotations[name] === false ? no : null;
+    const isBad = name === "destructiveHint" && annotations[name] === true;
+    if (text) nodes.push(el("span", {class: isBad ? "badge warn" : "badge", title: name}, text));
+  }
+  for (const [name, value] of Object.entries(annotations)) {
+    if (!own(HINTS, name) && name !== "title") {
+      nodes.push(el("span", {class: "badge"}, `${line(name, 40)}: ${line(value, 80)}`));
+    }
+  }
+  if (item.mimeType) nodes.push(el("span", {class: "badge"}, line(item.mimeType, 80)));
+  return nodes.length ? el("p", {}, nodes) : null;
+}
+
+const isNarrow = () => matchMedia("(max-width: 60rem)").matches;
+
 function present(item, ...nodes) {
+  const title = item.title ?? objectOf(item.annotations).title;
   byId("item").replaceChildren(el("div", {class: "card"},
     el("h2", {class: "name"}, line(item.name ?? item.uri)),
+    title ? el("p", {}, line(title)) : null,
+    badges(item),
     item.description ? el("p", {class: "words"}, plain(item.description)) : null,
-    nodes, folded("As it is listed", item)));
+    nodes,
+    item.outputSchema ? folded("What it returns: its output schema", item.outputSchema) : null,
+    folded("As it is listed", item)));
+  // Below a long list, nobody would see it.
+  if (isNarrow()) byId("item").scrollIntoView({block: "start"});
 }
 
 function presentTool(tool) {
@@ -912,26 +1240,70 @@ function presentTool(tool) {
     api("call", {name: tool.name, arguments: given})));
 }
 
-// A template's variables are filled in by hand.
+let subscribed = new Set();
+
 function presentResource(item) {
-  const uri = {type: "string", default: item.uri ?? item.uriTemplate};
-  present(item, formOf({properties: {uri}, required: ["uri"]}, "Read", (given) =>
-    api("read", given)));
+  const {uri} = item;
+  const text = () => subscribed.has(uri) ? "Unsubscribe" : "Subscribe";
+  const problem = el("p", {class: "error", role: "alert"});
+  const toggle = button(text(), () => attempt(problem, async () => {
+    await api("subscribe", {uri, on: !subscribed.has(uri)});
+  }), {id: "toggle"});
+  toggle.show = () => { toggle.textContent = text(); };
+  present(item, formOf({properties: {uri: {type: "string", default: uri}}, required: ["uri"]},
+    "Read", (given) => api("read", given), toggle), problem);
+}
+
+// What fills a template's variables in; null if it has more than simple ones.
+function expander(template) {
+  if (/\{[^{}]*[^A-Za-z0-9_.+{}][^{}]*\}/.test(template)) return null;
+  return (values) => template.replace(/\{(\+?)([A-Za-z0-9_.]+)\}/g, (_, plus, name) =>
+    plus ? encodeURI(values[name] ?? "") : encodeURIComponent(values[name] ?? ""));
+}
+
+const suggester = (ref, argument, form) => async (value) => {
+  if (!completes) return {values: []};
+  return api("complete", {ref, argument, value, context: form()});
+};
+
+function presentTemplate(item) {
+  const template = String(item.uriTemplate);
+  const expand = expander(template);
+  const properties = Object.create(null);
+  let form;
+  const known = () => form ? form.known() : {};
+  for (const [, name] of template.matchAll(/\{\+?([A-Za-z0-9_.]+)\}/g)) {
+    properties[name] = {type: "string", suggest: suggester(template, name, known)};
+  }
+  if (expand === null || !Object.keys(properties).length) {
+    // Its variables are filled in by hand.
+    present(item, formOf({properties: {uri: {type: "string", default: template}},
+      required: ["uri"]}, "Read", (given) => api("read", given)));
+    return;
+  }
+  form = formOf({properties, required: Object.keys(properties)}, "Read", (given) =>
+    api("read", {uri: expand(given)}));
+  present(item, el("p", {class: "name hint"}, line(template)), form);
 }
 
 function presentPrompt(prompt) {
   const properties = Object.create(null);
   const required = [];
+  let form;
+  const known = () => form ? form.known() : {};
   for (const each of arrayOf(prompt.arguments).map(objectOf)) {
-    properties[String(each.name)] = {type: "string", description: each.description};
-    if (each.required === true) required.push(String(each.name));
+    const name = String(each.name);
+    properties[name] = {type: "string", description: each.description,
+      suggest: suggester(prompt.name, name, known)};
+    if (each.required === true) required.push(name);
   }
-  present(prompt, formOf({properties, required}, "Get", (given) =>
-    api("prompt", {name: prompt.name, arguments: given})));
+  form = formOf({properties, required}, "Get", (given) =>
+    api("prompt", {name: prompt.name, arguments: given}));
+  present(prompt, form);
 }
 
 const PRESENT = {tools: presentTool, resources: presentResource,
-  templates: presentResource, prompts: presentPrompt};
+  templates: presentTemplate, prompts: presentPrompt};
 
 function showList(kind, {items, error}) {
   const entries = arrayOf(items).map(objectOf);
@@ -946,11 +1318,60 @@ function showList(kind, {items, error}) {
         }
         PRESENT[kind](item);
       }, {class: "name"});
-      return el("li", {}, each);
+      const title = item.title ?? objectOf(item.annotations).title ?? "";
+      const text = [item.name, item.uri, item.uriTemplate, title, item.description].join(" ");
+      return el("li", {"data-text": text.slice(0, 5000).toLowerCase()}, each);
     })));
   const old = byId("list-" + kind);
-  if (old) old.replaceWith(node); else document.querySelector("nav").append(node);
+  if (old) old.replaceWith(node); else byId("lists").append(node);
+  search();
 }
+
+function search() {
+  const wanted = byId("find").value.toLowerCase();
+  for (const each of document.querySelectorAll("nav li")) {
+    each.hidden = !each.dataset.text.includes(wanted);
+  }
+}
+byId("find").addEventListener("input", search);
+byId("tidy").querySelector("button").addEventListener("click", async () => {
+  await api("clear", {what: "results"});
+  await tearDown(byId("results"));
+  byId("results").replaceChildren();
+  byId("tidy").hidden = true;
+});
+
+// ---- Settings
+
+let completes = false;
+
+function showSettings(_, {roots, level, levels, subscribed: uris}) {
+  subscribed = new Set(uris);
+  byId("toggle")?.show();
+  const problem = el("p", {class: "error", role: "alert"});
+  const choice = el("select", {id: "level"}, levels.map((each) =>
+    el("option", {value: each, selected: each === level}, each)));
+  choice.addEventListener("change", () => attempt(problem, () =>
+    api("level", {level: choice.value})));
+  const folders = el("textarea", {id: "roots", rows: 2, spellcheck: "false",
+    placeholder: "file:///home/you/project"});
+  folders.value = arrayOf(roots).join("\n");
+  byId("settings").replaceChildren(
+    el("div", {class: "field"}, el("label", {for: "level"}, "Level of the server's log"), choice),
+    el("div", {class: "field"},
+      el("label", {for: "roots"}, "Roots that the server may ask for, a URI on each line"),
+      folders, button("Set the roots", () => attempt(problem, () => api("roots",
+        {roots: folders.value.split("\n").map((each) => each.trim()).filter(Boolean)})))),
+    el("p", {class: "hint"}, uris.length ? "Subscribed to: " + uris.map((u) => line(u)).join(", ")
+      : "Subscribed to no resource."),
+    problem);
+}
+
+byId("adjust").addEventListener("click", () => {
+  const place = byId("settings");
+  place.hidden = !place.hidden;
+  byId("adjust").setAttribute("aria-expanded", String(!place.hidden));
+});
 
 // ---- What comes from the inspector
 
@@ -960,6 +1381,7 @@ function showState(_, news) {
   byId("status").textContent = news.state === "connecting" ? "connecting" : news.why
     ? plain(news.why) : `${line(server.name)} ${line(server.version ?? "")}, revision `
       + `${line(news.version)} (${news.version < "2026" ? "legacy" : "modern"})`;
+  completes = own(objectOf(news.capabilities), "completions");
   if (news.state !== "open" || byId("item").childElementCount) return;
   byId("item").append(el("div", {class: "card"}, el("h2", {}, line(server.title ?? server.name)),
     el("p", {class: "words"}, plain(news.instructions ?? "")),
@@ -974,9 +1396,11 @@ function showJob(number, job) {
     el("h2", {class: "name"}, line(job.title), isOver ? "" : " \u2026"),
     job.is_call ? button("Cancel", () => api("cancel", {job: number})) : null,
     job.error ? el("p", {class: "error"}, plain(job.error)) : null,
+    job.size ? whole(number, job.size) : null,
     job.result ? outcome(job.result) : null);
   const old = byId(id);
   if (old) old.replaceWith(node); else byId("results").prepend(node);
+  byId("tidy").hidden = false;
   const tool = tools.get(job.title);
   if (job.arguments && job.result && pageOf(tool)) addApp(node, tool, job);
 }
@@ -1008,38 +1432,73 @@ function showQuestion(number, params) {
   card.querySelector("textarea, input, select, button").focus();
 }
 
-function append(node) {
-  const wire = byId("wire");
+// ---- The wire
+
+const sifted = () => byId("sift").value.toLowerCase();
+const sift = (node, wanted) => { node.hidden = !node.dataset.text.includes(wanted); };
+
+function append(node, text) {
+  const wire = getComputedStyle(byId("wire-messages")).overflowY === "auto"
+    ? byId("wire-messages") : byId("wire");
   const isAtEnd = wire.scrollHeight - wire.scrollTop - wire.clientHeight < 50;
-  wire.append(node);
+  node.dataset.text = text.slice(0, 20000).toLowerCase();
+  sift(node, sifted());
+  byId("wire-messages").append(node);
   if (isAtEnd) wire.scrollTop = wire.scrollHeight;
+}
+
+byId("sift").addEventListener("input", () => {
+  for (const node of byId("wire-messages").children) sift(node, sifted());
+});
+byId("clear").addEventListener("click", async () => {
+  await api("clear", {what: "wire"});
+  byId("wire-messages").replaceChildren();
+});
+
+// A message's content in short, without what every request carries.
+function inShort(message) {
+  const {params, result, error} = objectOf(message);
+  const {_meta, ...rest} = objectOf(params ?? result ?? error);
+  return Object.keys(rest).length ? line(rest, 120) : "";
+}
+
+// A message with that at its end.
+
+function metaLast(value) {
+  if (!isObject(value)) return value;
+  const {_meta, ...rest} = value;
+  for (const name of ["params", "result"]) {
+    if (own(rest, name)) rest[name] = metaLast(rest[name]);
+  }
+  return _meta === undefined ? rest : {...rest, _meta};
 }
 
 function showWire(_, {direction, text, size, at}) {
   let message = null;
   try { message = JSON.parse(text); } catch { /* it is cut, or of HTTP */ }
-  const {id, method, error, result, params} = objectOf(message);
+  const {id, method, error} = objectOf(message);
   const arrow = direction === "-->" ? "\u2192" : "\u2190";
   const words = !isObject(message) ? line(text)
-    : [method, id == null ? "" : `#${line(id)}`, line(params ?? result ?? error, 120)].join(" ");
+    : [method, id == null ? "" : `#${line(id)}`, inShort(message)].join(" ");
   const time = new Date(1000 * at).toLocaleTimeString([], {hour12: false});
   const node = el("details", {class: direction === "-->" ? "sent" : error ? "failure" : "received"},
     el("summary", {class: "name"}, `${arrow} ${plain(words)}`));
   node.addEventListener("toggle", () => {
     if (node.childElementCount > 1) return;
-    node.append(el("p", {class: "hint"}, `${time}, ${size} bytes`),
-      message === null ? el("pre", {}, plain(text)) : tree(message));
+    const whole = size > text.length ? ", of which this is the beginning" : "";
+    node.append(el("p", {class: "hint"}, `${time}, ${size} bytes${whole} `, copier(() => text)),
+      message === null ? el("pre", {}, plain(text)) : tree(metaLast(message)));
   });
-  append(node);
+  append(node, text);
 }
 
 function showLog(_, {level, logger, text}) {
   append(el("div", {class: "log words"}, line(level), logger ? ` ${line(logger)}` : "",
-    ": ", plain(text)));
+    ": ", plain(text)), `${level} ${logger} ${text}`);
 }
 
 const SHOW = {state: showState, list: showList, job: showJob, question: showQuestion,
-  wire: showWire, log: showLog};
+  wire: showWire, log: showLog, settings: showSettings};
 
 async function poll() {
   let after = -1;
@@ -1048,7 +1507,8 @@ async function poll() {
       const news = await api("poll", {after});
       if (after < news.since) {
         await tearDown(document);
-        for (const place of document.querySelectorAll("nav, main section, aside, #questions")) {
+        const places = "#lists, main section, #wire-messages, #questions";
+        for (const place of document.querySelectorAll(places)) {
           place.replaceChildren();
         }
       }

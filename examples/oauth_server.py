@@ -5,12 +5,13 @@ server in turn, by token introspection (RFC 7662). It must see that the token is
 and that it is meant for this server and no other. `resource_metadata=` tells clients
 where tokens come from; `ctx.auth` tells a tool who calls.
 
-Run: python3 examples/oauth_server.py https://auth.example.com 8000
+Run: python3 examples/oauth_server.py https://auth.example.com --http 8000
 with a client of the authorization server's, which may introspect, in the environment
 variables INTROSPECTION_ID and INTROSPECTION_SECRET. To call it, log in:
     Client("http://127.0.0.1:8000/mcp", auth=OAuth(store="~/.tokens.json"))
 """
 
+import argparse
 import base64
 import functools
 import json
@@ -26,10 +27,23 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from mcp_lite import Context, Server, ToolError  # noqa: E402
 
-ISSUER = sys.argv[1]
-PORT = int(sys.argv[2])
+
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
+parser.add_argument("issuer", help="the authorization server's URL")
+parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT")
+options = parser.parse_args()
+ISSUER = options.issuer
+HOST, PORT = options.http
 # What clients call this server. Behind a proxy it is the proxy's https URL.
-URL = f"http://127.0.0.1:{PORT}/mcp"
+URL = f"http://{HOST}:{PORT}/mcp"
 
 MAX_NOTES = 1000
 MAX_LENGTH = 10_000
@@ -96,6 +110,7 @@ if __name__ == "__main__":
     METADATA = fetch(parts._replace(path=place).geturl())
     server.run(
         "http",
+        host=HOST,
         port=PORT,
         verify=verify,
         resource_metadata={

@@ -73,7 +73,9 @@ JSON_KIND = re.compile(r"[^;]*[/+]json *(;.*)?|\*/\*|application/\*", re.IGNOREC
 FORM_KIND = re.compile(r"application/x-www-form-urlencoded *(;.*)?", re.IGNORECASE)
 TEXT_KIND = re.compile(r"text/plain *(;.*)?", re.IGNORECASE)
 # Of the replies, those that are text.
-TEXTS = re.compile(r"text/.*|.*[/+-](xml|yaml|javascript|json.*|ndjson|jsonl|.*urlencoded)")
+TEXTS = re.compile(
+    r"text/.*|.*[/+-](xml|yaml|javascript|json.*|ndjson|jsonl|.*urlencoded)"
+)
 
 
 # The document ########################################################################
@@ -233,7 +235,9 @@ class Document:
             try:
                 item = item[int(key) if isinstance(item, list) else key]
             except (KeyError, IndexError, TypeError, ValueError):
-                raise ValueError(f"it refers to #{pointer}, which is not there") from None
+                raise ValueError(
+                    f"it refers to #{pointer}, which is not there"
+                ) from None
         return item
 
 
@@ -311,10 +315,12 @@ class Schemas:
         if not isinstance(properties, dict):
             return
         for name, each in properties.items():
-            if isinstance(each, dict) and document.find(each)[1].get("readOnly") is True:
-                del schema["properties"][name]
-                if isinstance(schema.get("required"), list):
-                    schema["required"] = [r for r in schema["required"] if r != name]
+            _, found = document.find(each)
+            if not isinstance(found, dict) or found.get("readOnly") is not True:
+                continue
+            del schema["properties"][name]
+            if isinstance(schema.get("required"), list):
+                schema["required"] = [r for r in schema["required"] if r != name]
 
 
 def mend(schema):
@@ -322,9 +328,9 @@ def mend(schema):
     for limit in ("minimum", "maximum"):
         exclusive = f"exclusive{limit.title()}"
         # "exclusiveMinimum": true stands beside a minimum.
-        if isinstance(schema.get(exclusive), bool):
-            if schema.pop(exclusive) and limit in schema:
-                schema[exclusive] = schema.pop(limit)
+        is_flag = isinstance(schema.get(exclusive), bool)
+        if is_flag and schema.pop(exclusive) and limit in schema:
+            schema[exclusive] = schema.pop(limit)
     if "required" in schema and not isinstance(schema["required"], list):
         # In Swagger 1, it was true or false.
         del schema["required"]
@@ -906,7 +912,9 @@ def add_tool(server, name, operation, base, headers):
         print(printable(f"{name}: {note}"), file=sys.stderr)
     if origin_of(operation.base) != origin_of(base):
         place = "://".join(origin_of(operation.base))
-        print(printable(f"{name}: goes to {place}, without your headers"), file=sys.stderr)
+        print(
+            printable(f"{name}: goes to {place}, without your headers"), file=sys.stderr
+        )
     summary = operation.about.get("summary")
     server.add_tool(
         lambda **arguments: send(operation.request(base, headers, arguments)),
@@ -952,7 +960,9 @@ def main():
             document, check_base(base), asked.header, asked.only, location
         )
     except (OSError, ValueError, TypeError, LookupError) as error:
-        parser.exit(4 if isinstance(error, OSError) else 1, printable(f"openapi: {error}") + "\n")
+        # As the command line has it: 4 unreachable, 1 anything else.
+        code = 4 if isinstance(error, OSError) else 1
+        parser.exit(code, printable(f"openapi: {error}") + "\n")
     if asked.http is None:
         server.run()
     else:

@@ -21,7 +21,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, Server, ToolError  # noqa: E402
+from mcp_lite import Client, Server, ToolError, printable  # noqa: E402
+
+MAX_NAME = 100  # characters of a name in a span
 
 try:
     from opentelemetry import propagate, trace
@@ -45,14 +47,16 @@ def call_tool(client, name, **arguments):
 
 
 @contextlib.contextmanager
-def request_span(kind, method, params, told=None):
-    """Make a span around a request. told: its `_meta`, which names its trace."""
-    target = params.get("name", "")
+def request_span(kind, method, params, meta=None):
+    """Make a span around a request. meta: its `_meta`, which names its trace."""
+    # A caller may write anything there, of any length.
+    target = printable(str(params.get("name", "")))[:MAX_NAME]
+    method = printable(method)[:MAX_NAME]
     attributes = {"mcp.method.name": method}
     if method == "tools/call":
         attributes["gen_ai.tool.name"] = target
         attributes["gen_ai.operation.name"] = "execute_tool"
-    with open_span(kind, f"{method} {target}".strip(), attributes, told) as span:
+    with open_span(kind, f"{method} {target}".strip(), attributes, meta) as span:
         try:
             yield span
         except Exception as error:
@@ -66,12 +70,12 @@ def request_span(kind, method, params, told=None):
 
 if trace is not None:
 
-    def open_span(kind, name, attributes, told):
+    def open_span(kind, name, attributes, meta):
         """Make a span of OpenTelemetry's."""
         context = None
-        if told is not None:
+        if meta is not None:
             # Anybody may write anything there, and extract() is for texts.
-            texts = {name: told[name] for name in told if isinstance(told[name], str)}
+            texts = {name: meta[name] for name in meta if isinstance(meta[name], str)}
             context = propagate.extract(texts)
         return trace.get_tracer("mcp_lite").start_as_current_span(
             name,
@@ -82,9 +86,9 @@ if trace is not None:
 
     def context_to_tell():
         """Return what goes into `_meta`, so that the server goes on with the trace."""
-        told = {}
-        propagate.inject(told)
-        return told
+        headers = {}
+        propagate.inject(headers)
+        return headers
 
 else:
     from contextvars import ContextVar
@@ -93,16 +97,16 @@ else:
     TRACEPARENT = re.compile(
         "(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}"
     )
-    # The span around this code, as it is told to others.
+    # The span around this code, as other programs see it.
     AROUND = ContextVar("AROUND")
 
     class PrintedSpan(dict):
         set_attribute = dict.__setitem__
 
     @contextlib.contextmanager
-    def open_span(kind, name, attributes, told):
+    def open_span(kind, name, attributes, meta):
         """Make a span that is printed when it ends: trace, itself and parent."""
-        around = AROUND.get({}) if told is None else told
+        around = AROUND.get({}) if meta is None else meta
         # Anybody may write anything there. What is no traceparent begins a new trace.
         known = TRACEPARENT.fullmatch(str(around.get("traceparent")))
         trace_id = known[1] if known else os.urandom(16).hex()

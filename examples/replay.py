@@ -103,11 +103,13 @@ class Recording:
             self.exchanges[key].rotate(-1)
             return self.exchanges[key][-1]
         known = [each[2] for each in self.exchanges if each[:2] == key[:2]]
-        told = f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
+        reason = (
+            f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
+        )
         # What does not print might steer a terminal.
-        print(ascii(told)[1:-1], file=sys.stderr)
+        print(ascii(reason)[1:-1], file=sys.stderr)
         code = -32602 if known else -32601
-        return [{"jsonrpc": "2.0", "error": {"code": code, "message": told}}]
+        return [{"jsonrpc": "2.0", "error": {"code": code, "message": reason}}]
 
 
 class Player:
@@ -151,80 +153,96 @@ class Player:
             send(message)
 
 
+def parse(text):
+    """Return the message in a text; None if it is none."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_message = isinstance(message, dict) and isinstance(
+        message.get("params") or {}, dict
+    )
+    return message if is_message else None
+
+
 def play_on_stdio(player):
     def send(message):
         print(json.dumps(message), flush=True)
 
     for line in sys.stdin:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if isinstance(message, dict):
+        message = parse(line)
+        if message is not None:
             player.hear(message, send)
         else:
             error = {"code": -32700, "message": "expected a message"}
             send({"jsonrpc": "2.0", "id": None, "error": error})
 
 
-def play_over_http(player, host, port):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers a client's POST with a stream of events."""
 
-        timeout = 60
+    protocol_version = "HTTP/1.1"
+    timeout = 60
 
-        def do_POST(self):
-            # Until its body is read, no other request can follow.
-            self.close_connection = True
-            size = self.headers.get("Content-Length", "")
-            if self.headers.get("Origin") or not self.is_local():
-                # What was recorded is not for web pages, by whatever name they call.
-                return self.respond(403)
-            if not size.isdigit() or int(size) > MAX_BODY:
-                return self.respond(413)
-            try:
-                message = json.loads(self.rfile.read(int(size)))
-            except (ValueError, RecursionError):
-                message = None
-            if not isinstance(message, dict):
-                return self.respond(400)
-            if is_request(message):
-                return self.answer(message)
+    def do_POST(self):
+        # Until its body is read, no other request can follow.
+        self.close_connection = True
+        size = self.headers.get("Content-Length", "")
+        if self.headers.get("Origin") or not self.is_local():
+            # What was recorded is not for web pages, by whatever name they call.
+            self.respond(403)
+        elif not size.isdigit() or int(size) > MAX_BODY:
+            self.respond(413)
+        else:
+            self.serve(parse(self.rfile.read(int(size))))
+
+    def is_local(self):
+        name = self.headers.get("Host", "")
+        return LOCAL.fullmatch(name) or name.rpartition(":")[0] == self.server.host
+
+    def serve(self, message):
+        if message is None:
+            self.respond(400)
+        elif is_request(message):
+            self.answer(message)
+        else:
+            self.server.player.hear(message, None)
             self.close_connection = False
-            player.hear(message, None)
             self.respond(202)
 
-        def is_local(self):
-            name = self.headers.get("Host", "")
-            return LOCAL.fullmatch(name) or name.rpartition(":")[0] == host
+    def answer(self, request):
+        """Respond with a stream of events, up to the answer."""
+        done = threading.Event()
 
-        def answer(self, request):
-            """Respond with a stream of events, up to the answer."""
-            done = threading.Event()
+        def send(message):
+            # A client that has left hears nothing.
+            with contextlib.suppress(OSError):
+                self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
+            if "method" not in message:
+                done.set()
 
-            def send(message):
-                # A client that has left hears nothing.
-                with contextlib.suppress(OSError):
-                    self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
-                if "method" not in message:
-                    done.set()
+        self.respond(200, **{"Content-Type": "text/event-stream"})
+        self.server.player.hear(request, send, is_answer_last=True)
+        # Other requests may bring the answers to questions.
+        done.wait(PATIENCE)
 
-            kind = {"Content-Type": "text/event-stream", "Connection": "close"}
-            self.respond(200, **kind)
-            player.hear(request, send, is_answer_last=True)
-            # Other requests may bring the answers to questions.
-            done.wait(PATIENCE)
+    def respond(self, status, **headers):
+        headers = headers or {"Content-Length": "0"}
+        if self.close_connection:
+            headers["Connection"] = "close"
+        self.send_response(status)
+        for header in headers.items():
+            self.send_header(*header)
+        self.end_headers()
 
-        def respond(self, status, **headers):
-            self.send_response(status)
-            for header in (headers or {"Content-Length": "0"}).items():
-                self.send_header(*header)
-            self.end_headers()
+    def do_GET(self):
+        self.respond(405)
 
-        def do_GET(self):
-            self.respond(405)
 
+def play_over_http(player, host, port):
     with http.server.ThreadingHTTPServer((host, port), Handler) as server:
+        server.player = player
+        server.host = host
         print(f"http://{host}:{server.server_port}/mcp", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -168,8 +168,8 @@ def connect(card, **options):
     client = Client({"url": remote["url"]}, **options).connect()
     # "Clients SHOULD verify a Server Card's claims against the live connection"
     if client.server_info["version"] != card.get("version"):
-        told = f"{card.get('name')}: its card is of {card.get('version')}"
-        print(printable(told), file=sys.stderr)
+        warning = f"{card.get('name')}: its card is of {card.get('version')}"
+        print(printable(warning), file=sys.stderr)
     return client
 
 

@@ -248,6 +248,11 @@ def is_served(path, folder):
     )
 
 
+def check_served(path, folder):
+    if not is_served(path, folder):
+        raise ValueError("it is hidden, or a link leads there")
+
+
 def serve_skills(server, folder):
     """Serve the skills in a folder, as they are at each request.
 
@@ -308,8 +313,7 @@ def serve_skills(server, folder):
         skills = []
         for path in sorted(folder.rglob("SKILL.md")):
             try:
-                if not is_served(path, folder):
-                    raise ValueError("it is hidden, or a link leads there")
+                check_served(path, folder)
                 skills.append(entry(path))
             except (OSError, ValueError) as error:
                 print(printable(f"without {path}: {error}"), file=sys.stderr)
@@ -437,7 +441,9 @@ def check_entry(uri, entry):
     for member, most in (("description", 1024), ("compatibility", 500)):
         text = head.get(member)
         if not isinstance(text, str) or not 0 < len(text) <= most:
-            raise ValueError(f"{uri}: its {member} must be a text of 1 to {most:,} characters")
+            raise ValueError(
+                f"{uri}: its {member} must be a text of 1 to {most:,} characters"
+            )
     metadata = head["metadata"]
     if not isinstance(metadata, dict) or not all(
         isinstance(each, str) for each in metadata.values()
@@ -480,14 +486,20 @@ def main():
     serve_skills(server, options.folder)
     if options.http is not None:
         host, port = options.http
-        return server.run("http", host=host, port=port)
-    if options.serve:
-        return server.run()
+        server.run("http", host=host, port=port)
+    elif options.serve:
+        server.run()
+    else:
+        show_skills(server, options.folder)
+
+
+def show_skills(server, folder):
+    """Be a host: show the skills, and load those that the user agrees to."""
     with Client(server, extensions={SKILLS: {}}) as client:
         host = SkillHost(client, "this folder", ask_user)
         skills = host.list()
         if not skills:
-            sys.exit(printable(f"skills: {options.folder}: no skill is served"))
+            sys.exit(printable(f"skills: {folder}: no skill is served"))
         for entry in skills:
             # Line by line: a text of somebody else's may steer a terminal.
             about = f"{entry['uri']} {entry['frontmatter']['description']}"

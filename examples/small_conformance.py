@@ -3,7 +3,7 @@
 Teaches: that a server of one's own can be tested like any other. The names are those of
 the suite, and each function says what it is for.
 
-Run: python3 examples/small_conformance.py 8000
+Run: python3 examples/small_conformance.py --http 8000
      npx @modelcontextprotocol/conformance server --url http://127.0.0.1:8000/mcp
 
 Of the scenarios that the suite requires of a server, it passes 25 of 30 of 2025-11-25 and
@@ -300,5 +300,7 @@ if __name__ == "__main__":
     # The suite calls the first tool without arguments.
     for name in ("add", "alias", "book"):
         TOOLS[name] = TOOLS.pop(name)
-    address = ("127.0.0.1", int(sys.argv[1]))
+    # [HOST:]PORT, behind --http or alone
+    host, _, port = sys.argv[-1].rpartition(":")
+    address = (host or "127.0.0.1", int(port))
     http.server.ThreadingHTTPServer(address, Handler).serve_forever()

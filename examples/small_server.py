@@ -5,7 +5,7 @@ offered (1). A request meets the handler of its method (2), once it has been let
 Messages come as lines on a pipe (4), or as the bodies of HTTP requests (5).
 
 Run: python3 examples/small_server.py            on stdio
-     python3 examples/small_server.py 8000       at http://127.0.0.1:8000/mcp
+     python3 examples/small_server.py --http 8000    at http://127.0.0.1:8000/mcp
      python3 -m mcp_lite list examples/small_server.py
 
 Read raw_server.py before this file, and mcp_lite.py after it. This one leaves out
@@ -582,8 +582,9 @@ def review(code: str):
 
 if __name__ == "__main__":
     if sys.argv[1:]:
+        # The port, behind --http or alone.
         server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", int(sys.argv[1])), Handler
+            ("127.0.0.1", int(sys.argv[-1])), Handler
         )
         print(f"http://127.0.0.1:{server.server_port}/mcp", file=sys.stderr, flush=True)
         server.serve_forever()

@@ -9,6 +9,7 @@ Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
 It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
 """
 
+import argparse
 import contextlib
 import gc
 import logging
@@ -345,10 +346,18 @@ def verdict(calls, losses, growth, most, threads, opened):
 
 
 def main():
-    if sys.argv[1:] == ["--serve"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("minutes", nargs="?", type=float, default=1.0)
+    parser.add_argument("seed", nargs="?", type=float, default=1.0)
+    # For the server that it starts itself.
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
         build_server().run()
         return 0
-    minutes, seed = (float(each) for each in (sys.argv[1:] + ["1", "1"])[:2])
+    minutes, seed = options.minutes, options.seed
     # The library logs what it refuses: the foes are many.
     logging.disable()
     threads, opened = threading.active_count(), descriptors()

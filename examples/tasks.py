@@ -2,15 +2,17 @@
 
 Teaches: how an extension is made from public parts alone. On the server, middleware
 answers `tools/call` with a task while the tool runs on (Context.detach), and three
-methods tell of it; in the client, a result type of the extension's own is followed
+methods report it; in the client, a result type of the extension's own is followed
 until the task's end (Client(result_types=)), so that client.call() works as ever.
 The rules: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
 
 Run: python3 examples/tasks.py           a client, a server, a task that asks
      python3 examples/tasks.py --serve   its server alone, on stdio
+     python3 examples/tasks.py --http 8000   the same, at a URL
 For a program of yours, copy Tasks for a server, and task_options() for a client.
 """
 
+import argparse
 import contextlib
 import datetime
 import json
@@ -79,7 +81,7 @@ class Task:
         self.owner = owner
         self.until = time.monotonic() + ttl
         self.changed = threading.Condition()
-        # What follows is guarded by `changed`. What tasks/get tells:
+        # What follows is guarded by `changed`. What tasks/get returns:
         self.state = {
             "taskId": secrets.token_urlsafe(24),
             "status": "working",
@@ -112,10 +114,10 @@ class Task:
             self.set("cancelled")
         except McpError as error:
             data = {} if error.data is None else {"data": error.data}
-            told = {"code": error.code, "message": str(error), **data}
-            self.set("failed", error=told)
+            failure = {"code": error.code, "message": str(error), **data}
+            self.set("failed", error=failure)
         except Exception:
-            # The caller is told nothing of what went wrong inside.
+            # The caller learns nothing of what went wrong inside.
             LOG.error("a task failed: %s", printable(traceback.format_exc()))
             self.set("failed", error={"code": -32603, "message": "Internal error"})
 
@@ -160,7 +162,7 @@ class Task:
             self.changed.notify_all()
 
     def cancel(self):
-        """Ask the work to end. It is told by ctx.cancelled, and may end otherwise."""
+        """Ask the work to end. It sees ctx.cancelled, and may end otherwise."""
         with self.changed:
             self.is_cancelled = True
             self.changed.notify_all()
@@ -281,7 +283,7 @@ class Tasks:
 def task_options(on_task=None):
     """Return options for a Client that knows tasks: client.call() waits for their end.
 
-    on_task: on_task(task) hears of each state of a task, as it is on the wire. Keep
+    on_task: on_task(task) receives each state of a task, as it is on the wire. Keep
         its taskId, and follow_task() goes on after a crash.
     """
 
@@ -297,7 +299,7 @@ def task_options(on_task=None):
 def follow_task(client, task, on_task=None, check=lambda: None):
     """Poll until the task ends, and answer what it asks. Returns the call's result.
 
-    task: what the server told of it; of one that was begun before, {"taskId": ...}
+    task: what the server said of it; of one that was begun before, {"taskId": ...}
     check: called every now and then; what it raises ends the waiting, and the task
 
     Raises McpError for a task that failed, Cancelled for one that was cancelled.
@@ -367,8 +369,24 @@ def build_server(poll=0.2):
     return server
 
 
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
 def main():
-    if sys.argv[1:] == ["--serve"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    options = parser.parse_args()
+    if options.http is not None:
+        host, port = options.http
+        build_server().run("http", host=host, port=port)
+        return
+    if options.serve:
         build_server().run()
         return
 
@@ -376,11 +394,11 @@ def main():
         print("the user is asked:", params["message"])
         return {"action": "accept", "content": {"flour": "rye"}}
 
-    def tell(task):
+    def show(task):
         print(task["status"], task.get("statusMessage", ""))
 
     command = [sys.executable, os.path.abspath(__file__), "--serve"]
-    with Client(command, on_elicit=answer, **task_options(tell)) as client:
+    with Client(command, on_elicit=answer, **task_options(show)) as client:
         print(client.call("bake", loaves=5))
 
 

@@ -13,7 +13,7 @@ import sys
 
 
 def server():
-    """Be the server: a loop is all of it. It holds its first result back, until it has
+    """Act as the server, which is nothing but a loop. It holds its first result back, until it has
     sent another one."""
     held_back = None
     is_first = True
