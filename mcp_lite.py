@@ -413,14 +413,13 @@ MAX_SHOWN_NAME = 200  # characters of a name or a URI in an error, or in the log
 
 def add_given(wire: Json, **members: object) -> Json:
     """Add to a dict those members that are not None, and return it."""
-    given = {name: value for name, value in members.items() if value is not None}
-    wire.update(given)
+    wire.update({name: each for name, each in members.items() if each is not None})
     return wire
 
 
 def _pickled(error: BaseException) -> tuple[Any, ...]:
-    """Return what __reduce__() returns, so that pickle makes a copy without calling
-    __init__(), which takes other arguments than `error.args`."""
+    """The __reduce__() of an exception whose __init__() takes other arguments than
+    `error.args`: pickle makes a copy without calling __init__()."""
     return error.__new__, (type(error),), {**vars(error), "args": error.args}
 
 
@@ -449,8 +448,7 @@ class McpError(Exception):
     def __str__(self) -> str:
         return printable(str(self.message))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _pickled(self)
+    __reduce__ = _pickled
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
@@ -464,7 +462,7 @@ class McpError(Exception):
         data = error.get("data")
         if type(code) is not int:
             return InvalidResponse(f"an error whose code is {show(code)}", error)
-        kind: type[McpError] = ERRORS.get(code, McpError)
+        kind = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
             names_it or re.search(NOT_FOUND_TEXT, text[:500])
@@ -476,70 +474,88 @@ class McpError(Exception):
 
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
-        wire: Json = {"code": self.code, "message": sendable(str(self.message))}
-        return add_given(wire, data=self.data)
+        message = sendable(str(self.message))
+        return add_given({"code": self.code, "message": message}, data=self.data)
 
 
 class _CodedError(McpError):
     """An error whose class has a code, and the HTTP status that goes with it."""
 
+    http_status = 400
+
     def __init__(self, message: str, data: object = None) -> None:
         super().__init__(type(self).code, message, data)
 
-    def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
-        if code is not None:
-            cls.code = code
-            cls.http_status = status
 
-
-class ParseError(_CodedError, code=-32700, status=400):
+class ParseError(_CodedError):
     """The bytes that came are not JSON."""
 
+    code = -32700
 
-class InvalidRequest(_CodedError, code=-32600, status=400):
+
+class InvalidRequest(_CodedError):
     """The JSON that came is no message, or none that may be sent now."""
 
+    code = -32600
 
-class MethodNotFound(_CodedError, code=-32601, status=404):
+
+class MethodNotFound(_CodedError):
     """The method does not exist, or its capability was not declared."""
 
+    code = -32601
+    http_status = 404
 
-class InvalidParams(_CodedError, code=-32602, status=400):
+
+class InvalidParams(_CodedError):
     """The parameters are wrong; the message names which."""
 
+    code = -32602
 
-class InvalidResponse(_CodedError, code=-32603):
+
+class InvalidResponse(_CodedError):
     """In a client: the server's answer breaks the protocol, or its own outputSchema.
 
     data: the whole result, if there is one: the tool has run
     """
 
+    http_status = 200
     is_received = True
 
 
-class InternalError(_CodedError, code=-32603, status=500):
+class InternalError(_CodedError):
     """The receiver failed; its log says why. This is what a received -32603 becomes."""
+
+    http_status = 500
 
 
 class NotFound(InvalidParams):
     """Nothing has this name, or URI. Of a resource, legacy revisions say -32002."""
 
 
-class HeaderMismatch(_CodedError, code=-32020, status=400):
+class HeaderMismatch(_CodedError):
     """A header contradicts the body. To a legacy session its code is -32001."""
 
+    code = -32020
 
-class MissingCapability(_CodedError, code=-32021, status=400):
+
+class MissingCapability(_CodedError):
     """The client did not declare what is needed: `data` has "requiredCapabilities"."""
 
+    code = -32021
 
-class UnsupportedVersion(_CodedError, code=-32022, status=400):
+
+class UnsupportedVersion(_CodedError):
     """The revision is not spoken here: `data` has "supported" and "requested"."""
 
+    code = -32022
 
-class RequestCancelled(_CodedError, code=-32800):
+
+class RequestCancelled(_CodedError):
     """The request was cancelled, and its sender expects an answer all the same. The
     code comes from the protocol of language servers, as `$/cancelRequest` does."""
+
+    code = -32800
+    http_status = 200
 
 
 ERRORS: dict[int, type[McpError]] = {
@@ -618,8 +634,7 @@ class ConnectionClosed(ConnectionError):
         self.command = command
         self.stderr = stderr
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _pickled(self)
+    __reduce__ = _pickled
 
 
 def child_details(
