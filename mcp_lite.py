@@ -927,8 +927,7 @@ def call_message(method: str, params: Any, request_id: Any = None) -> Json:
     """Make a request; without an id, a notification."""
     # The id comes first, so that a receiver that cannot read the rest can still refuse
     # the request by its id.
-    message = add_given({"jsonrpc": "2.0"}, id=request_id, method=method)
-    return add_given(message, params=params)
+    return add_given({"jsonrpc": "2.0"}, id=request_id, method=method, params=params)
 
 
 def result_message(request_id: Any, result: Json) -> Json:
@@ -948,10 +947,9 @@ class CutLine(bytes):
 
 
 class LineFramer:
-    """Cuts bytes, which arrive in any pieces, into lines."""
+    """Cuts bytes, which arrive in any pieces, into lines of up to MAX_MESSAGE bytes."""
 
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         # The unfinished line; once it is cut, only its beginning.
         self._line = bytearray()
         self._is_cut = False
@@ -965,7 +963,7 @@ class LineFramer:
         for line in ended:
             if self._line:
                 line = self._complete(line)
-            elif len(line) > self.limit:
+            elif len(line) > MAX_MESSAGE:
                 line = CutLine(line[:MAX_BEGINNING])
             if line.strip() or isinstance(line, CutLine):
                 lines.append(line)
@@ -977,7 +975,7 @@ class LineFramer:
         try:
             if not self._is_cut:
                 self._line += piece
-                self._is_cut = len(self._line) > self.limit
+                self._is_cut = len(self._line) > MAX_MESSAGE
         except MemoryError:
             self._is_cut = True
         if self._is_cut:
@@ -2557,7 +2555,7 @@ class Connection:
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
         self._sends, self._receives = _DIRECTIONS[protocol.role]
-        self._framer = LineFramer(MAX_MESSAGE)
+        self._framer = LineFramer()
         # For ctx.on_cancel(): all workers may be busy.
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
