@@ -1006,13 +1006,6 @@ class LineFramer:
 # hardly ever at the name. (examples/explain.py has each method in words.)
 
 
-def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
-    """Make the rules of check_members() from {"name": type}; "name?" is optional."""
-    return tuple(
-        (name.rstrip("?"), not name.endswith("?"), kind) for name, kind in kinds.items()
-    )
-
-
 class Method:
     """A row of the table: a method, and the rules for it.
 
@@ -1032,7 +1025,7 @@ class Method:
     # The extension that its sender must have declared, too.
     extension = ""
     # The members of its params, as check_members() takes them.
-    params: tuple[tuple[str, bool, type], ...] = ()
+    params: dict[str, type] = {}
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
@@ -1076,9 +1069,9 @@ class Method:
         return self.since <= version <= self.until
 
 
-_PAGE = _typed_members({"cursor?": str})
-_URI = _typed_members({"uri": str})
-_CALL = _typed_members({"name": str, "arguments?": dict})
+_PAGE = {"cursor?": str}
+_URI = {"uri": str}
+_CALL = {"name": str, "arguments?": dict}
 _SUBSCRIBE = ("resources", "subscribe")
 
 METHODS: dict[str, Method] = {
@@ -1089,9 +1082,7 @@ METHODS: dict[str, Method] = {
             "client",
             "initialize",
             handler="_initialize",
-            params=_typed_members(
-                {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
-            ),
+            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
             until=LAST_LEGACY,
             early=True,
             handshake=True,
@@ -1223,14 +1214,14 @@ METHODS: dict[str, Method] = {
             "completion/complete",
             handler="_completion_complete",
             capability=("completions",),
-            params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
+            params={"ref": dict, "argument": dict, "context?": dict},
         ),
         Method(
             "client",
             "logging/setLevel",
             handler="_logging_set_level",
             capability=("logging",),
-            params=_typed_members({"level": str}),
+            params={"level": str},
             until=LAST_LEGACY,
             inline=True,
         ),
@@ -1238,7 +1229,7 @@ METHODS: dict[str, Method] = {
             "client",
             "subscriptions/listen",
             handler="_subscriptions_listen",
-            params=_typed_members({"notifications": dict}),
+            params={"notifications": dict},
             since=FIRST_MODERN,
             inline=True,
             stays_open=True,
@@ -1259,7 +1250,7 @@ METHODS: dict[str, Method] = {
             "sampling/createMessage",
             handler="_sampling_create_message",
             capability=("sampling",),
-            params=_typed_members({"messages": list, "maxTokens": int}),
+            params={"messages": list, "maxTokens": int},
             until=LAST_LEGACY,
         ),
         Method(
@@ -1269,7 +1260,7 @@ METHODS: dict[str, Method] = {
             capability=("elicitation",),
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
-            params=_typed_members({"message": str}),
+            params={"message": str},
             since="2025-06-18",
             until=LAST_LEGACY,
         ),
@@ -1370,14 +1361,15 @@ def method_row(name: object) -> Method:
     return METHODS.get(str(name), UNKNOWN)
 
 
-def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
-    """Check members against rules, (name, required, type) each. Raises InvalidParams
-    for the first that is wrong."""
-    for name, required, kind in rules:
+def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> None:
+    """Check members against rules, {"name": type}; "name?" is optional. Raises
+    InvalidParams for the first that is wrong."""
+    for rule, kind in rules.items():
+        name, is_optional, _ = rule.partition("?")
         value = members.get(name)
         # True is an int to Python, but no integer to JSON.
         fits = isinstance(value, kind) and type(value) is not bool
-        if fits or (value is None and not required):
+        if fits or (value is None and is_optional):
             continue
         came = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
@@ -1494,9 +1486,11 @@ Refusal = namedtuple(
 
 # A modern request has the first two in its `_meta`, and may have the third:
 # basic/index.md#meta.
-MODERN_META = _typed_members(
-    {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
-)
+MODERN_META = {
+    META_VERSION: str,
+    META_CAPABILITIES: dict,
+    META_CLIENT_INFO + "?": dict,
+}
 
 
 def check_modern_version(version: object) -> None:
@@ -7631,7 +7625,7 @@ REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
-_ARGUMENT = _typed_members({"name": str, "value": str})
+_ARGUMENT = {"name": str, "value": str}
 
 
 class Subscription(namedtuple("Subscription", "connection request granted")):
