@@ -1069,6 +1069,12 @@ class Method:
         return self.since <= version <= self.until
 
 
+class Notice(Method):
+    """The row of a notification."""
+
+    kind = "notification"
+
+
 _PAGE = {"cursor?": str}
 _URI = {"uri": str}
 _CALL = {"name": str, "arguments?": dict}
@@ -1088,21 +1094,14 @@ METHODS: dict[str, Method] = {
             handshake=True,
             inline=True,
         ),
-        Method(
+        Notice(
             "client",
             "notifications/initialized",
-            kind="notification",
             until=LAST_LEGACY,
             handshake=True,
         ),
         # In no revision; some tutorials have it for the one above.
-        Method(
-            "client",
-            "initialized",
-            kind="notification",
-            until=LAST_LEGACY,
-            handshake=True,
-        ),
+        Notice("client", "initialized", until=LAST_LEGACY, handshake=True),
         Method(
             "both",
             "ping",
@@ -1265,79 +1264,40 @@ METHODS: dict[str, Method] = {
             until=LAST_LEGACY,
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
-        Method(
-            "both",
-            "notifications/cancelled",
-            kind="notification",
-            handler="_cancelled",
-            cancels=True,
-        ),
+        Notice("both", "notifications/cancelled", handler="_cancelled", cancels=True),
         # In no revision; language servers have it for the one above.
-        Method(
+        Notice(
             "both",
             "$/cancelRequest",
-            kind="notification",
             handler="_cancelled",
             subject="id",
             expects_answer=True,
         ),
-        Method(
-            "both",
-            "notifications/progress",
-            kind="notification",
-            handler="_progress",
-        ),
-        Method(
-            "server",
-            "notifications/message",
-            kind="notification",
-            logs=True,
-        ),
+        Notice("both", "notifications/progress", handler="_progress"),
+        Notice("server", "notifications/message", logs=True),
         # About the server's state, and the client's.
-        Method(
-            "server",
-            "notifications/tools/list_changed",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/resources/list_changed",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/resources/updated",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/prompts/list_changed",
-            kind="notification",
-        ),
-        Method(
+        Notice("server", "notifications/tools/list_changed"),
+        Notice("server", "notifications/resources/list_changed"),
+        Notice("server", "notifications/resources/updated"),
+        Notice("server", "notifications/prompts/list_changed"),
+        Notice(
             "server",
             "notifications/elicitation/complete",
-            kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
         ),
-        Method(
+        Notice(
             "server",
             "notifications/subscriptions/acknowledged",
-            kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
         ),
-        Method(
-            "client",
-            "notifications/roots/list_changed",
-            kind="notification",
-            until=LAST_LEGACY,
-        ),
+        Notice("client", "notifications/roots/list_changed", until=LAST_LEGACY),
     )
 }
-# The row of what is not in the table.
-UNKNOWN = Method("neither", "", kind="nothing")
+# The row of what is not in the table: such a request is refused, such a notification
+# passed on.
+UNKNOWN = Notice("neither", "")
 
 # The changes that a client may ask to hear of: the parameter of subscriptions/listen
 # that asks, the notification that reports the change, and the capability that promises
@@ -1615,8 +1575,7 @@ class Protocol:
 
         # Before there is a revision, `ping` and `initialize` may come: each has them.
         version = request.version or OLDEST
-        is_request = row.kind in ("request", "either")
-        is_known = is_request and row.sender != self.role
+        is_known = row.kind != "notification" and row.sender != self.role
         if not is_known or not row.is_in(version):
             raise MethodNotFound(
                 f"{show(request.method)}: no request to a {self.role} in {version}"
