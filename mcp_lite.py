@@ -1013,7 +1013,8 @@ class Method:
     method, with their defaults.
     """
 
-    # "request" or "notification"; "either" for a method of an extension.
+    # "request" or "notification"; "either" for a method of an extension, whose sender
+    # must have declared the capability, too.
     kind = "request"
     # The method that serves it: of the receiver's Endpoint, for a request; of
     # Connection, for a notification about an open request.
@@ -1022,8 +1023,6 @@ class Method:
     # answer if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
-    # The extension that its sender must have declared, too.
-    extension = ""
     # The members of its params, as check_members() takes them.
     params: dict[str, type] = {}
     # The revisions that have it.
@@ -1337,7 +1336,7 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Return whether a path such as ("resources", "subscribe") was declared: as true,
-    or as an object."""
+    or as an object. The empty path needs no declaration."""
     declared = member_at(capabilities, path)
     return declared is True or isinstance(declared, dict)
 
@@ -1580,20 +1579,21 @@ class Protocol:
             raise MethodNotFound(
                 f"{show(request.method)}: no request to a {self.role} in {version}"
             )
-        if row.capability and not has_capability(self.capabilities(), row.capability):
-            needed = ".".join(row.capability)
+        if not has_capability(self.capabilities(), row.capability):
             raise row.undeclared(
-                f"{request.method}: this {self.role} did not declare {needed}"
+                f"{request.method}: this {self.role} did not declare "
+                f"{'.'.join(row.capability)}"
             )
 
         # "Extensions are advertised in the `extensions` field": basic/versioning.md.
         # Legacy revisions leave their list of capabilities open, so it may stand there.
-        extension = ("extensions", row.extension)
-        if row.extension and not has_capability(request.capabilities, extension):
+        is_of_extension = row.kind == "either"
+        if is_of_extension and not has_capability(request.capabilities, row.capability):
+            extension = row.capability[1]
             raise MissingCapability(
-                f"{request.method} is of the extension {row.extension}, which the "
-                "client did not declare",
-                {"requiredCapabilities": {"extensions": {row.extension: {}}}},
+                f"{request.method} is of the extension {extension}, which the client "
+                "did not declare",
+                {"requiredCapabilities": {"extensions": {extension: {}}}},
             )
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
@@ -8479,7 +8479,6 @@ class Server:
             raise ValueError(f"method: expected a new one, got {show(name)}")
         row = Method("client", name, kind="either", handler="_extension")
         if extension is not None:
-            row.extension = extension
             row.capability = ("extensions", extension)
 
         def register(fn: Function) -> Function:
