@@ -1074,7 +1074,8 @@ class Notice(Method):
     kind = "notification"
 
 
-_PAGE = {"cursor?": str}
+# The traits of a list that comes in pages.
+_LIST = {"handler": "_list", "params": {"cursor?": str}, "cached": True}
 _URI = {"uri": str}
 _CALL = {"name": str, "arguments?": dict}
 _SUBSCRIBE = ("resources", "subscribe")
@@ -1122,11 +1123,9 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "tools/list",
-            handler="_list",
             capability=("tools",),
-            params=_PAGE,
             paged="tools",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1143,20 +1142,16 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "resources/list",
-            handler="_list",
             capability=("resources",),
-            params=_PAGE,
             paged="resources",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
             "resources/templates/list",
-            handler="_list",
             capability=("resources",),
-            params=_PAGE,
             paged="resourceTemplates",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1190,11 +1185,9 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "prompts/list",
-            handler="_list",
             capability=("prompts",),
-            params=_PAGE,
             paged="prompts",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1406,12 +1399,6 @@ class Request:
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
         self.callbacks: list[Job] = []
-
-    def failure(self, error: McpError) -> Json | None:
-        """Return the error to answer with, if this is to be answered at all."""
-        if self.is_notification:
-            return None
-        return error_message(self.id, error)
 
     def cancel(self) -> None:
         """Have its work stop: call each callback once, on the thread that pops it.
@@ -2665,7 +2652,7 @@ class Connection:
             why = "there is no thread for this request, or the server is closing"
         error = InternalError(why)
         for request in requests:
-            self.cancel_request(request, request.failure(error))
+            self.cancel_request(request, error_message(request.id, error))
         return False
 
     def serve(self, request: Request) -> None:
@@ -2688,7 +2675,7 @@ class Connection:
             return False
         answer = None
         if notification.row.expects_answer:
-            answer = request.failure(RequestCancelled("request cancelled"))
+            answer = error_message(request.id, RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
         log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
@@ -2710,6 +2697,8 @@ class Connection:
     def respond(self, request: Request, answer: Json | None) -> bool:
         """End a request of the peer's, and queue its answer, if it gets one. Never
         blocks. False if it has ended before."""
+        if request.is_notification:
+            answer = None
         with self._lock:
             # basic/transports/stdio.md: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
@@ -7819,7 +7808,7 @@ class ServerEndpoint(Endpoint):
                 self.disconnected(connection)
             elif request.row.stays_open:
                 request.cancel()
-        connection.respond(request, None if request.is_notification else message)
+        connection.respond(request, message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; after the last one, call the handler."""
