@@ -1409,13 +1409,6 @@ class Request:
             with suppress(IndexError, RuntimeError):
                 self.callbacks.pop()()
 
-    def advance(self, progress: float) -> bool:
-        """Record its progress. Returns False for a value that does not increase."""
-        if not progress > self.progress:
-            return False
-        self.progress = progress
-        return True
-
 
 # A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. A
 # server with an extension makes a Request of that extension's notifications.
@@ -1630,11 +1623,8 @@ class Protocol:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
         if row.kind == "either":
             # An extension's. It has no id, so a new object serves as its key.
-            request = Request({**message, "id": object()}, self)
+            request = self._receive_request({**message, "id": object()}, outbox)
             request.is_notification = True
-            request.outbox = outbox
-            self._admit(request)
-            self.in_flight[request.id] = request
             return request
         if row.handshake:
             self.initialized = bool(self.version)
@@ -1655,9 +1645,10 @@ class Protocol:
         """Take a request out of flight. Rule 1: only the caller that gets True may
         still speak about it."""
         # Its id may be another request's by now.
-        if self.in_flight.get(request.id) is not request:
-            return False
-        return self.in_flight.pop(request.id, None) is request
+        is_open = self.in_flight.get(request.id) is request
+        if is_open:
+            del self.in_flight[request.id]
+        return is_open
 
 
 ###############################################################################
@@ -2745,8 +2736,10 @@ class Connection:
                 if not self.is_in_flight(about):
                     return self.dropped
                 # "The `progress` value MUST increase with each notification".
-                if progress is not None and not about.advance(progress):
-                    return self.dropped
+                if progress is not None:
+                    if not progress > about.progress:
+                        return self.dropped
+                    about.progress = progress
             if pending is not None:
                 if pending.id not in self.protocol.pending:
                     return self.dropped
