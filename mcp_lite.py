@@ -241,6 +241,7 @@ import time
 from collections import ChainMap, deque, namedtuple
 from collections.abc import (
     Callable,
+    Collection,
     ItemsView,
     Iterable,
     Iterator,
@@ -706,13 +707,13 @@ def unwrapped(error: BaseException) -> BaseException:
     asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
     exception unchanged."""
     ours = (_InputRequired, _Unanswered, ToolError, McpError)
-    leaves = [error]
-    while groups := [each for each in leaves if hasattr(each, "exceptions")]:
-        leaves.remove(groups[0])
-        leaves.extend(groups[0].exceptions)
-    for each in leaves:
+    errors = [error]
+    # The list grows as it is read: groups may be nested.
+    for each in errors:
         if isinstance(each, ours):
             return each
+        errors += getattr(each, "exceptions", ())
+    leaves = [each for each in errors if not hasattr(each, "exceptions")]
     return leaves[0] if len(leaves) == 1 else error
 
 
@@ -1775,21 +1776,17 @@ def start_thread(
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
     RuntimeError if the system has no thread to give."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        raise RuntimeError(f"{name}: {error}") from None
+    thread.start()
     return thread
 
 
-def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
+def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
     """Block until these threads have ended, for `seconds` in all; return whether they
     have."""
     until = time.monotonic() + seconds
-    joined = list(threads)
-    for thread in joined:
+    for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return not any(map(threading.Thread.is_alive, joined))
+    return not any(map(threading.Thread.is_alive, threads))
 
 
 def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
@@ -1975,10 +1972,9 @@ def print_to_stderr(text: str) -> None:
     # In the child of a fork, the lock may be held by a thread that is not there.
     if stream is not None and _PRINTING.acquire(timeout=PRINT_SECONDS):
         try:
-            if is_ready(2, writing=True):
-                print(data.decode("utf-8", "ignore"), file=stream, flush=True)
-        except (OSError, ValueError):
-            pass
+            with suppress(OSError, ValueError):
+                if is_ready(2, writing=True):
+                    print(data.decode("utf-8", "ignore"), file=stream, flush=True)
         finally:
             _PRINTING.release()
 
@@ -6798,13 +6794,6 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    # A TaskGroup wraps the exceptions of its tasks, including _InputRequired. Groups
-    # may be nested.
-    errors = [raised]
-    for each in errors:
-        if isinstance(each, _InputRequired):
-            raise each from None
-        errors += getattr(each, "exceptions", ())
     if raised is not None:
         raise raised
     return value
