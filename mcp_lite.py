@@ -6717,13 +6717,13 @@ def run_job(
             value = begin(job)
             if is_awaitable(value):
                 value = await_value(ctx, value, ctx._connection.loop.run)
-            return collected(value)
+            return value
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
-    def await_there(value: Any, run: Callable[[Any], Any]) -> Any:
+    def await_there(value: Any, loop: Any) -> Any:
         with limit():
-            return await_value(ctx, value, run)
+            return await_value(ctx, value, partial(run_in_loop, loop))
 
     def call() -> Job:
         """Return a function that the waiting thread calls for the value. That thread
@@ -6736,9 +6736,8 @@ def run_job(
 
                 loop: Any = asyncio._get_running_loop()
                 if loop is not None:
-                    return partial(await_there, value, partial(run_in_loop, loop))
+                    return partial(await_there, value, loop)
                 value = await_value(ctx, value, asyncio.run)
-            value = collected(value)
         return lambda: value
 
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
@@ -6746,22 +6745,20 @@ def run_job(
     return finish()
 
 
-def collected(value: Any) -> Any:
-    """Return the items of an iterator as a list, and any other value unchanged. The
-    body of a generator function runs only here, so call this where it must run."""
-    is_iterator = hasattr(type(value), "__next__") and not hasattr(value, "read")
-    return list(value) if is_iterator else value
-
-
 def begin(job: Job) -> Any:
-    """Call a user's function. An asynchronous generator becomes a coroutine that
-    returns the list of its items."""
+    """Call a user's function. An iterator becomes the list of its items, as the body of
+    a generator function runs only with that. An asynchronous one becomes a coroutine
+    that returns such a list."""
 
     async def collect() -> list[Any]:
         return [item async for item in value]
 
     value = job()
-    return collect() if hasattr(type(value), "__anext__") else value
+    kind = type(value)
+    if hasattr(kind, "__anext__"):
+        return collect()
+    is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
+    return list(value) if is_iterator else value
 
 
 def is_awaitable(value: object) -> bool:
