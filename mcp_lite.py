@@ -388,6 +388,7 @@ MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a 
 MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs take
 
 # Times, in seconds.
+INFINITY = float("inf")  # of a wait without a deadline
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
 # For handlers that were cancelled, to tidy up. It is shorter, as a client that sends
 # SIGTERM kills this process a moment later.
@@ -1367,7 +1368,7 @@ class Request:
     log_level = ""
     # The token for progress notifications, and the last value sent: it must increase.
     progress_token: RequestId | None = None
-    progress = float("-inf")
+    progress = -INFINITY
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
     # case.
     auth: Json | None = None
@@ -1754,7 +1755,7 @@ def do_nothing(*ignored: object, **options: object) -> None:
     """A no-op callback."""
 
 
-def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
+def get_within(inbox: SimpleQueue[Any], seconds: float = INFINITY) -> Any:
     """Block for the next item. Raises Empty after `seconds`. Between slices of the
     wait, Python runs signal handlers."""
     until = time.monotonic() + seconds
@@ -2021,7 +2022,7 @@ class BurstLog:
         self.count = 0
         self._logged = 0
         # When the next one is logged, by time.monotonic().
-        self._next = float("-inf")
+        self._next = -INFINITY
 
     def add(self, text: str) -> None:
         """Log the warning, or count it."""
@@ -2069,7 +2070,7 @@ class Inbox:
         with self._lock:
             self._size += size
 
-    def get(self, seconds: float = float("inf")) -> Any:
+    def get(self, seconds: float = INFINITY) -> Any:
         """Block for the next item; None at the end. Raises Empty after `seconds`."""
         item, size = get_within(self._items, seconds)
         self._count(-size)
@@ -2385,9 +2386,7 @@ class PendingRequest:
             self._connection.notify("notifications/cancelled", params)
         return True
 
-    def take(
-        self, seconds: float = float("inf"), deadline: float = float("inf")
-    ) -> Any:
+    def take(self, seconds: float = INFINITY, deadline: float = INFINITY) -> Any:
         """Block for the next item before the end; return None at the end.
 
         Raises Timeout after `seconds`, but not while another thread answers a question
@@ -2409,7 +2408,7 @@ class PendingRequest:
         self,
         seconds: float,
         on_progress: Callback = None,
-        deadline: float = float("inf"),
+        deadline: float = INFINITY,
     ) -> Json:
         """Block for the answer; on_progress(progress, total, message) runs here. Each
         progress notification starts the `seconds` anew.
@@ -3854,7 +3853,6 @@ def _members(value: Any) -> Json | None:
 # The values of these classes are JSON already. So are floats below infinity, which NaN
 # is not.
 _PLAIN = {str, int, bool, type(None)}
-_INFINITY = float("inf")
 BYTES = (bytes, bytearray, memoryview)
 # What becomes an array. Anything else that can be iterated may be more than its items.
 _ARRAYS = (tuple, deque, range, list, KeysView, ValuesView, ItemsView, Iterator)
@@ -3868,7 +3866,7 @@ def to_plain(value: Any, path: Any = None) -> Any:
     has no form in JSON. `path` is the place of the value, as in a _Failure.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind is float and abs(value) < _INFINITY):
+    if kind in _PLAIN or (kind is float and abs(value) < INFINITY):
         return value
     if kind is dict:
         plain = {}
@@ -3879,10 +3877,10 @@ def to_plain(value: Any, path: Any = None) -> Any:
     if kind is list:
         kinds = set(map(type, value))
         # A long list of numbers, or of texts, needs no further look.
-        if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < _INFINITY):
+        if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
-    if isinstance(value, float) and not abs(value) < _INFINITY:
+    if isinstance(value, float) and not abs(value) < INFINITY:
         raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
@@ -6607,7 +6605,7 @@ class MainThread:
             return 0
         self._thread = threading.current_thread()
         count = 0
-        until = float("inf")
+        until = INFINITY
         try:
             while time.monotonic() < until:
                 job = get_within(self._jobs, 0.0 if count else wait)
@@ -6645,7 +6643,7 @@ class Signals:
         self.put = self._queue.put
         self.is_at_work = False
 
-    def wait(self, seconds: float = float("inf")) -> str:
+    def wait(self, seconds: float = INFINITY) -> str:
         """Block for the next signal, and return it; run jobs meanwhile. Raises Empty
         after `seconds`."""
         until = time.monotonic() + seconds
@@ -6888,7 +6886,7 @@ class StreamTransport(Transport):
     files of a socket."""
 
     # The deadline of the current write, by time.monotonic().
-    write_until = float("inf")
+    write_until = INFINITY
 
     def __init__(self, reader: Any, writer: Any) -> None:
         for stream in (reader, writer):
@@ -6920,7 +6918,7 @@ class StreamTransport(Transport):
                 left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
-            self.write_until = float("inf")
+            self.write_until = INFINITY
 
     def close(self) -> None:
         # Closing the files of a socket neither closes the socket nor wakes a thread
@@ -6972,7 +6970,7 @@ class LineOutbox(Outbox):
     def flush(self) -> None:
         self._flush(MAX_LINES)
 
-    def _flush(self, patience: float = float("inf")) -> None:
+    def _flush(self, patience: float = INFINITY) -> None:
         while self._lines and (lines := self._take(patience)):
             try:
                 self._write(lines)
@@ -8806,7 +8804,7 @@ class Call:
         # check(result) returns the final result, or raises InvalidResponse.
         self._check = check
         # The deadline for all rounds, by time.monotonic().
-        self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
+        self._deadline = time.monotonic() + (client.total_timeout or INFINITY)
         self._is_cancelled = False
         # The final result, or the exception; None until result() has ended once.
         self._outcome: Json | BaseException | None = None
@@ -10574,7 +10572,7 @@ class Exchange:
     # Whether the answer to a request will end the response.
     awaits_answer = False
     # When the client left, by time.monotonic().
-    left_at = float("inf")
+    left_at = INFINITY
     # The claims of the request's token.
     auth: Json | None = None
     # The decoded body, until it is served.
@@ -11889,8 +11887,8 @@ class _Handler(BaseHTTPRequestHandler):
     is_serving = False
     # The server cuts the connection off at the earlier of these two, by
     # time.monotonic(). `limit` is set when the server closes.
-    deadline = float("inf")
-    limit = float("inf")
+    deadline = INFINITY
+    limit = INFINITY
 
     def setup(self) -> None:
         self.thread = threading.current_thread()
@@ -11911,7 +11909,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.request.do_handshake()
         super().setup()
 
-    def set_deadline(self, seconds: float = float("inf")) -> None:
+    def set_deadline(self, seconds: float = INFINITY) -> None:
         """Set the deadline to this many seconds from now."""
         self.deadline = time.monotonic() + seconds
 
