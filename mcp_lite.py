@@ -241,6 +241,7 @@ import time
 from collections import ChainMap, deque, namedtuple
 from collections.abc import (
     Callable,
+    Collection,
     ItemsView,
     Iterable,
     Iterator,
@@ -399,6 +400,7 @@ MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a 
 MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs take
 
 # Times, in seconds.
+INFINITY = float("inf")  # of a wait without a deadline
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
 # For handlers that were cancelled, to tidy up. It is shorter, as a client that sends
 # SIGTERM kills this process a moment later.
@@ -425,14 +427,13 @@ MAX_SHOWN_NAME = 200  # characters of a name or a URI in an error, or in the log
 
 def add_given(wire: Json, **members: object) -> Json:
     """Add to a dict those members that are not None, and return it."""
-    given = {name: value for name, value in members.items() if value is not None}
-    wire.update(given)
+    wire.update({name: each for name, each in members.items() if each is not None})
     return wire
 
 
 def _pickled(error: BaseException) -> tuple[Any, ...]:
-    """Return what __reduce__() returns, so that pickle makes a copy without calling
-    __init__(), which takes other arguments than `error.args`."""
+    """The __reduce__() of an exception whose __init__() takes other arguments than
+    `error.args`: pickle makes a copy without calling __init__()."""
     return error.__new__, (type(error),), {**vars(error), "args": error.args}
 
 
@@ -467,8 +468,7 @@ class McpError(Exception):
     def __str__(self) -> str:
         return printable(str(self.message))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _pickled(self)
+    __reduce__ = _pickled
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
@@ -484,7 +484,7 @@ class McpError(Exception):
             return InvalidResponse(
                 f"an error whose code is {show(code)}: {text}", error
             )
-        kind: type[McpError] = ERRORS.get(code, McpError)
+        kind = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
             names_it or re.search(NOT_FOUND_TEXT, text[:500])
@@ -496,70 +496,88 @@ class McpError(Exception):
 
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
-        wire: Json = {"code": self.code, "message": sendable(str(self.message))}
-        return add_given(wire, data=self.data)
+        message = sendable(str(self.message))
+        return add_given({"code": self.code, "message": message}, data=self.data)
 
 
 class _CodedError(McpError):
     """An error whose class has a code, and the HTTP status that goes with it."""
 
+    http_status = 400
+
     def __init__(self, message: str, data: object = None) -> None:
         super().__init__(type(self).code, message, data)
 
-    def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
-        if code is not None:
-            cls.code = code
-            cls.http_status = status
 
-
-class ParseError(_CodedError, code=-32700, status=400):
+class ParseError(_CodedError):
     """The bytes that came are not JSON."""
 
+    code = -32700
 
-class InvalidRequest(_CodedError, code=-32600, status=400):
+
+class InvalidRequest(_CodedError):
     """The JSON that came is no message, or none that may be sent now."""
 
+    code = -32600
 
-class MethodNotFound(_CodedError, code=-32601, status=404):
+
+class MethodNotFound(_CodedError):
     """The method does not exist, or its capability was not declared."""
 
+    code = -32601
+    http_status = 404
 
-class InvalidParams(_CodedError, code=-32602, status=400):
+
+class InvalidParams(_CodedError):
     """The parameters are wrong; the message names which."""
 
+    code = -32602
 
-class InvalidResponse(_CodedError, code=-32603):
+
+class InvalidResponse(_CodedError):
     """In a client: the server's answer breaks the protocol, or its own outputSchema.
 
     data: the whole result, if there is one: the tool has run
     """
 
+    http_status = 200
     is_received = True
 
 
-class InternalError(_CodedError, code=-32603, status=500):
+class InternalError(_CodedError):
     """The receiver failed; its log says why. This is what a received -32603 becomes."""
+
+    http_status = 500
 
 
 class NotFound(InvalidParams):
     """Nothing has this name, or URI. Of a resource, legacy revisions say -32002."""
 
 
-class HeaderMismatch(_CodedError, code=-32020, status=400):
+class HeaderMismatch(_CodedError):
     """A header contradicts the body. To a legacy session its code is -32001."""
 
+    code = -32020
 
-class MissingCapability(_CodedError, code=-32021, status=400):
+
+class MissingCapability(_CodedError):
     """The client did not declare what is needed: `data` has "requiredCapabilities"."""
 
+    code = -32021
 
-class UnsupportedVersion(_CodedError, code=-32022, status=400):
+
+class UnsupportedVersion(_CodedError):
     """The revision is not spoken here: `data` has "supported" and "requested"."""
 
+    code = -32022
 
-class RequestCancelled(_CodedError, code=-32800):
+
+class RequestCancelled(_CodedError):
     """The request was cancelled, and its sender expects an answer all the same. The
     code comes from the protocol of language servers, as `$/cancelRequest` does."""
+
+    code = -32800
+    http_status = 200
 
 
 ERRORS: dict[int, type[McpError]] = {
@@ -638,8 +656,7 @@ class ConnectionClosed(ConnectionError):
         self.command = command
         self.stderr = stderr
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _pickled(self)
+    __reduce__ = _pickled
 
 
 def child_details(
@@ -711,13 +728,13 @@ def unwrapped(error: BaseException) -> BaseException:
     asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
     exception unchanged."""
     ours = (_InputRequired, _Unanswered, ToolError, McpError)
-    leaves = [error]
-    while groups := [each for each in leaves if hasattr(each, "exceptions")]:
-        leaves.remove(groups[0])
-        leaves.extend(groups[0].exceptions)
-    for each in leaves:
+    errors = [error]
+    # The list grows as it is read: groups may be nested.
+    for each in errors:
         if isinstance(each, ours):
             return each
+        errors += getattr(each, "exceptions", ())
+    leaves = [each for each in errors if not hasattr(each, "exceptions")]
     return leaves[0] if len(leaves) == 1 else error
 
 
@@ -971,8 +988,7 @@ def call_message(method: str, params: Any, request_id: Any = None) -> Json:
     """Make a request; without an id, a notification."""
     # The id comes first, so that a receiver that cannot read the rest can still refuse
     # the request by its id.
-    message = add_given({"jsonrpc": "2.0"}, id=request_id, method=method)
-    return add_given(message, params=params)
+    return add_given({"jsonrpc": "2.0"}, id=request_id, method=method, params=params)
 
 
 def result_message(request_id: Any, result: Json) -> Json:
@@ -992,10 +1008,9 @@ class CutLine(bytes):
 
 
 class LineFramer:
-    """Cuts bytes, which arrive in any pieces, into lines."""
+    """Cuts bytes, which arrive in any pieces, into lines of up to MAX_MESSAGE bytes."""
 
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         # The unfinished line; once it is cut, only its beginning.
         self._line = bytearray()
         self._is_cut = False
@@ -1009,7 +1024,7 @@ class LineFramer:
         for line in ended:
             if self._line:
                 line = self._complete(line)
-            elif len(line) > self.limit:
+            elif len(line) > MAX_MESSAGE:
                 line = CutLine(line[:MAX_BEGINNING])
             if line.strip() or isinstance(line, CutLine):
                 lines.append(line)
@@ -1021,7 +1036,7 @@ class LineFramer:
         try:
             if not self._is_cut:
                 self._line += piece
-                self._is_cut = len(self._line) > self.limit
+                self._is_cut = len(self._line) > MAX_MESSAGE
         except MemoryError:
             self._is_cut = True
         if self._is_cut:
@@ -1052,13 +1067,6 @@ class LineFramer:
 # hardly ever at the name. (examples/explain.py has each method in words.)
 
 
-def _typed_members(kinds: dict[str, type]) -> tuple[tuple[str, bool, type], ...]:
-    """Make the rules of check_members() from {"name": type}; "name?" is optional."""
-    return tuple(
-        (name.rstrip("?"), not name.endswith("?"), kind) for name, kind in kinds.items()
-    )
-
-
 class Method:
     """A row of the table: a method, and the rules for it.
 
@@ -1066,7 +1074,8 @@ class Method:
     method, with their defaults.
     """
 
-    # "request" or "notification"; "either" for a method of an extension.
+    # "request" or "notification"; "either" for a method of an extension, whose sender
+    # must have declared the capability, too.
     kind = "request"
     # The method that serves it: of the receiver's Endpoint, for a request; of
     # Connection, for a notification about an open request.
@@ -1075,10 +1084,8 @@ class Method:
     # answer if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
-    # The extension that its sender must have declared, too.
-    extension = ""
     # The members of its params, as check_members() takes them.
-    params: tuple[tuple[str, bool, type], ...] = ()
+    params: dict[str, type] = {}
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
@@ -1124,9 +1131,16 @@ class Method:
         return self.since <= version <= self.until
 
 
-_PAGE = _typed_members({"cursor?": str})
-_URI = _typed_members({"uri": str})
-_CALL = _typed_members({"name": str, "arguments?": dict})
+class Notice(Method):
+    """The row of a notification."""
+
+    kind = "notification"
+
+
+# The traits of a list that comes in pages.
+_LIST = {"handler": "_list", "params": {"cursor?": str}, "cached": True}
+_URI = {"uri": str}
+_CALL = {"name": str, "arguments?": dict}
 _SUBSCRIBE = ("resources", "subscribe")
 
 METHODS: dict[str, Method] = {
@@ -1137,29 +1151,20 @@ METHODS: dict[str, Method] = {
             "client",
             "initialize",
             handler="_initialize",
-            params=_typed_members(
-                {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
-            ),
+            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
             until=LAST_LEGACY,
             early=True,
             handshake=True,
             inline=True,
         ),
-        Method(
+        Notice(
             "client",
             "notifications/initialized",
-            kind="notification",
             until=LAST_LEGACY,
             completes=True,
         ),
         # In no revision; some tutorials have it for the one above.
-        Method(
-            "client",
-            "initialized",
-            kind="notification",
-            until=LAST_LEGACY,
-            completes=True,
-        ),
+        Notice("client", "initialized", until=LAST_LEGACY, completes=True),
         Method(
             "both",
             "ping",
@@ -1181,11 +1186,9 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "tools/list",
-            handler="_list",
             capability=("tools",),
-            params=_PAGE,
             paged="tools",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1202,20 +1205,16 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "resources/list",
-            handler="_list",
             capability=("resources",),
-            params=_PAGE,
             paged="resources",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
             "resources/templates/list",
-            handler="_list",
             capability=("resources",),
-            params=_PAGE,
             paged="resourceTemplates",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1249,11 +1248,9 @@ METHODS: dict[str, Method] = {
         Method(
             "client",
             "prompts/list",
-            handler="_list",
             capability=("prompts",),
-            params=_PAGE,
             paged="prompts",
-            cached=True,
+            **_LIST,
         ),
         Method(
             "client",
@@ -1271,14 +1268,14 @@ METHODS: dict[str, Method] = {
             "completion/complete",
             handler="_completion_complete",
             capability=("completions",),
-            params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
+            params={"ref": dict, "argument": dict, "context?": dict},
         ),
         Method(
             "client",
             "logging/setLevel",
             handler="_logging_set_level",
             capability=("logging",),
-            params=_typed_members({"level": str}),
+            params={"level": str},
             until=LAST_LEGACY,
             inline=True,
         ),
@@ -1286,7 +1283,7 @@ METHODS: dict[str, Method] = {
             "client",
             "subscriptions/listen",
             handler="_subscriptions_listen",
-            params=_typed_members({"notifications": dict}),
+            params={"notifications": dict},
             since=FIRST_MODERN,
             inline=True,
             stays_open=True,
@@ -1307,7 +1304,7 @@ METHODS: dict[str, Method] = {
             "sampling/createMessage",
             handler="_sampling_create_message",
             capability=("sampling",),
-            params=_typed_members({"messages": list, "maxTokens": int}),
+            params={"messages": list, "maxTokens": int},
             until=LAST_LEGACY,
         ),
         Method(
@@ -1317,84 +1314,45 @@ METHODS: dict[str, Method] = {
             capability=("elicitation",),
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
-            params=_typed_members({"message": str}),
+            params={"message": str},
             since="2025-06-18",
             until=LAST_LEGACY,
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
-        Method(
-            "both",
-            "notifications/cancelled",
-            kind="notification",
-            handler="_cancelled",
-            cancels=True,
-        ),
+        Notice("both", "notifications/cancelled", handler="_cancelled", cancels=True),
         # In no revision; language servers have it for the one above.
-        Method(
+        Notice(
             "both",
             "$/cancelRequest",
-            kind="notification",
             handler="_cancelled",
             subject="id",
             expects_answer=True,
         ),
-        Method(
-            "both",
-            "notifications/progress",
-            kind="notification",
-            handler="_progress",
-        ),
-        Method(
-            "server",
-            "notifications/message",
-            kind="notification",
-            logs=True,
-        ),
+        Notice("both", "notifications/progress", handler="_progress"),
+        Notice("server", "notifications/message", logs=True),
         # About the server's state, and the client's.
-        Method(
-            "server",
-            "notifications/tools/list_changed",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/resources/list_changed",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/resources/updated",
-            kind="notification",
-        ),
-        Method(
-            "server",
-            "notifications/prompts/list_changed",
-            kind="notification",
-        ),
-        Method(
+        Notice("server", "notifications/tools/list_changed"),
+        Notice("server", "notifications/resources/list_changed"),
+        Notice("server", "notifications/resources/updated"),
+        Notice("server", "notifications/prompts/list_changed"),
+        Notice(
             "server",
             "notifications/elicitation/complete",
-            kind="notification",
             since="2025-11-25",
             until=LAST_LEGACY,
         ),
-        Method(
+        Notice(
             "server",
             "notifications/subscriptions/acknowledged",
-            kind="notification",
             since=FIRST_MODERN,
             acknowledges=True,
         ),
-        Method(
-            "client",
-            "notifications/roots/list_changed",
-            kind="notification",
-            until=LAST_LEGACY,
-        ),
+        Notice("client", "notifications/roots/list_changed", until=LAST_LEGACY),
     )
 }
-# The row of what is not in the table.
-UNKNOWN = Method("neither", "", kind="nothing")
+# The row of what is not in the table: such a request is refused, such a notification
+# passed on.
+UNKNOWN = Notice("neither", "")
 
 # The changes that a client may ask to hear of: the parameter of subscriptions/listen
 # that asks, the notification that reports the change, and the capability that promises
@@ -1418,11 +1376,12 @@ def method_row(name: object) -> Method:
     return METHODS.get(str(name), UNKNOWN)
 
 
-def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
-    """Check members against rules, (name, required, type) each. Raises InvalidParams
-    for the first that is wrong. Makes 1 of 1.0 where an integer is meant, and {} of []
-    for an object: PHP writes an empty one so."""
-    for name, required, kind in rules:
+def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> None:
+    """Check members against rules, {"name": type}; "name?" is optional. Raises
+    InvalidParams for the first that is wrong. Makes 1 of 1.0 where an integer is meant,
+    and {} of [] for an object: PHP writes an empty one so."""
+    for rule, kind in rules.items():
+        name, is_optional, _ = rule.partition("?")
         value: Any = members.get(name)
         if kind is int and is_integer(value):
             value = members[name] = int(value)
@@ -1430,7 +1389,7 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
             value = members[name] = {}
         # True is an int to Python, but no integer to JSON.
         fits = isinstance(value, kind) and type(value) is not bool
-        if fits or (value is None and not required):
+        if fits or (value is None and is_optional):
             continue
         came = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
@@ -1438,7 +1397,8 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Return whether a path such as ("resources", "subscribe") was declared: as true,
-    or as an object, for which PHP may write []."""
+    or as an object, for which PHP may write []. The empty path needs no
+    declaration."""
     declared = member_at(capabilities, path)
     return declared is True or declared == [] or isinstance(declared, dict)
 
@@ -1475,7 +1435,7 @@ class Request:
     log_level = ""
     # The token for progress notifications, and the last value sent: it must increase.
     progress_token: RequestId | None = None
-    progress = float("-inf")
+    progress = -INFINITY
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
     # case.
     auth: Json | None = None
@@ -1509,12 +1469,6 @@ class Request:
         self.client_info = session.peer_info
         self.callbacks: list[Job] = []
 
-    def failure(self, error: McpError) -> Json | None:
-        """Return the error to answer with, if this is to be answered at all."""
-        if self.is_notification:
-            return None
-        return error_message(self.id, error)
-
     def cancel(self) -> None:
         """Have its work stop: call each callback once, on the thread that pops it.
         Never blocks."""
@@ -1523,13 +1477,6 @@ class Request:
             # RuntimeError: there is no thread to be had, or an event loop has ended.
             with suppress(IndexError, RuntimeError):
                 self.callbacks.pop()()
-
-    def advance(self, progress: float) -> bool:
-        """Record its progress. Returns False for a value that does not increase."""
-        if not progress > self.progress:
-            return False
-        self.progress = progress
-        return True
 
 
 # A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. A
@@ -1547,9 +1494,11 @@ Refusal = namedtuple(
 
 # A modern request has the first two in its `_meta`, and may have the third:
 # basic/index.md#meta.
-MODERN_META = _typed_members(
-    {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
-)
+MODERN_META = {
+    META_VERSION: str,
+    META_CAPABILITIES: dict,
+    META_CLIENT_INFO + "?": dict,
+}
 
 
 def check_modern_version(version: object) -> None:
@@ -1686,26 +1635,26 @@ class Protocol:
 
         # Before there is a revision, `ping` and `initialize` may come: each has them.
         version = request.version or OLDEST
-        is_request = row.kind in ("request", "either")
-        is_known = is_request and row.sender != self.role
+        is_known = row.kind != "notification" and row.sender != self.role
         if not is_known or not row.is_in(version):
             raise MethodNotFound(
                 f"{show(request.method)}: no request to a {self.role} in {version}"
             )
-        if row.capability and not has_capability(self.capabilities(), row.capability):
-            needed = ".".join(row.capability)
+        if not has_capability(self.capabilities(), row.capability):
             raise row.undeclared(
-                f"{request.method}: this {self.role} did not declare {needed}"
+                f"{request.method}: this {self.role} did not declare "
+                f"{'.'.join(row.capability)}"
             )
 
         # "Extensions are advertised in the `extensions` field": basic/versioning.md.
         # Legacy revisions leave their list of capabilities open, so it may stand there.
-        extension = ("extensions", row.extension)
-        if row.extension and not has_capability(request.capabilities, extension):
+        is_of_extension = row.kind == "either"
+        if is_of_extension and not has_capability(request.capabilities, row.capability):
+            extension = row.capability[1]
             raise MissingCapability(
-                f"{request.method} is of the extension {row.extension}, which the "
-                "client did not declare",
-                {"requiredCapabilities": {"extensions": {row.extension: {}}}},
+                f"{request.method} is of the extension {extension}, which the client "
+                "did not declare",
+                {"requiredCapabilities": {"extensions": {extension: {}}}},
             )
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
@@ -1755,11 +1704,8 @@ class Protocol:
             raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
         if row.kind == "either":
             # An extension's. It has no id, so a new object serves as its key.
-            request = Request({**message, "id": object()}, self)
+            request = self._receive_request({**message, "id": object()}, outbox)
             request.is_notification = True
-            request.outbox = outbox
-            self._admit(request)
-            self.in_flight[request.id] = request
             return request
         if row.completes:
             self.initialized = bool(self.version)
@@ -1780,9 +1726,10 @@ class Protocol:
         """Take a request out of flight. Rule 1: only the caller that gets True may
         still speak about it."""
         # Its id may be another request's by now.
-        if self.in_flight.get(request.id) is not request:
-            return False
-        return self.in_flight.pop(request.id, None) is request
+        is_open = self.in_flight.get(request.id) is request
+        if is_open:
+            del self.in_flight[request.id]
+        return is_open
 
 
 ###############################################################################
@@ -1887,7 +1834,7 @@ def do_nothing(*ignored: object, **options: object) -> None:
     """A no-op callback."""
 
 
-def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
+def get_within(inbox: SimpleQueue[Any], seconds: float = INFINITY) -> Any:
     """Block for the next item. Raises Empty after `seconds`. Between slices of the
     wait, Python runs signal handlers."""
     until = time.monotonic() + seconds
@@ -1909,21 +1856,17 @@ def start_thread(
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
     RuntimeError if the system has no thread to give."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        raise RuntimeError(f"{name}: {error}") from None
+    thread.start()
     return thread
 
 
-def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
+def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
     """Block until these threads have ended, for `seconds` in all; return whether they
     have."""
     until = time.monotonic() + seconds
-    joined = list(threads)
-    for thread in joined:
+    for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return not any(map(threading.Thread.is_alive, joined))
+    return not any(map(threading.Thread.is_alive, threads))
 
 
 def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
@@ -2109,10 +2052,9 @@ def print_to_stderr(text: str) -> None:
     # In the child of a fork, the lock may be held by a thread that is not there.
     if stream is not None and _PRINTING.acquire(timeout=PRINT_SECONDS):
         try:
-            if is_ready(2, writing=True):
-                print(data.decode("utf-8", "ignore"), file=stream, flush=True)
-        except (OSError, ValueError):
-            pass
+            with suppress(OSError, ValueError):
+                if is_ready(2, writing=True):
+                    print(data.decode("utf-8", "ignore"), file=stream, flush=True)
         finally:
             _PRINTING.release()
 
@@ -2159,7 +2101,7 @@ class BurstLog:
         self.count = 0
         self._logged = 0
         # When the next one is logged, by time.monotonic().
-        self._next = float("-inf")
+        self._next = -INFINITY
 
     def add(self, text: str) -> None:
         """Log the warning, or count it."""
@@ -2207,7 +2149,7 @@ class Inbox:
         with self._lock:
             self._size += size
 
-    def get(self, seconds: float = float("inf")) -> Any:
+    def get(self, seconds: float = INFINITY) -> Any:
         """Block for the next item; None at the end. Raises Empty after `seconds`."""
         item, size = get_within(self._items, seconds)
         self._count(-size)
@@ -2534,9 +2476,7 @@ class PendingRequest:
             self._connection.notify("notifications/cancelled", params)
         return True
 
-    def take(
-        self, seconds: float = float("inf"), deadline: float = float("inf")
-    ) -> Any:
+    def take(self, seconds: float = INFINITY, deadline: float = INFINITY) -> Any:
         """Block for the next item before the end; return None at the end.
 
         Raises Timeout after `seconds`, but not while another thread answers a question
@@ -2558,7 +2498,7 @@ class PendingRequest:
         self,
         seconds: float,
         on_progress: Callback = None,
-        deadline: float = float("inf"),
+        deadline: float = INFINITY,
     ) -> Json:
         """Block for the answer; on_progress(progress, total, message) runs here. Each
         progress notification starts the `seconds` anew.
@@ -2631,7 +2571,7 @@ class Connection:
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
         self._sends, self._receives = _DIRECTIONS[protocol.role]
-        self._framer = LineFramer(MAX_MESSAGE)
+        self._framer = LineFramer()
         # For ctx.on_cancel(): all workers may be busy.
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
@@ -2791,7 +2731,7 @@ class Connection:
             why = "there is no thread for this request, or the server is closing"
         error = InternalError(why)
         for request in requests:
-            self.cancel_request(request, request.failure(error))
+            self.cancel_request(request, error_message(request.id, error))
         return False
 
     def serve(self, request: Request) -> None:
@@ -2814,7 +2754,7 @@ class Connection:
             return False
         answer = None
         if notification.row.expects_answer:
-            answer = request.failure(RequestCancelled("request cancelled"))
+            answer = error_message(request.id, RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
         log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
@@ -2836,6 +2776,8 @@ class Connection:
     def respond(self, request: Request, answer: Json | None) -> bool:
         """End a request of the peer's, and queue its answer, if it gets one. Never
         blocks. False if it has ended before."""
+        if request.is_notification:
+            answer = None
         with self._lock:
             # basic/transports/stdio.md: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
@@ -2882,8 +2824,10 @@ class Connection:
                 if not self.is_in_flight(about):
                     return self.dropped
                 # "The `progress` value MUST increase with each notification".
-                if progress is not None and not about.advance(progress):
-                    return self.dropped
+                if progress is not None:
+                    if not progress > about.progress:
+                        return self.dropped
+                    about.progress = progress
             if pending is not None:
                 if pending.id not in self.protocol.pending:
                     return self.dropped
@@ -4008,7 +3952,6 @@ def _members(value: Any) -> Json | None:
 # The values of these classes are JSON already. So are floats below infinity, which NaN
 # is not.
 _PLAIN = {str, int, bool, type(None)}
-_INFINITY = float("inf")
 BYTES = (bytes, bytearray, memoryview)
 # What becomes an array. Anything else that can be iterated may be more than its items.
 _ARRAYS = (tuple, deque, range, list, KeysView, ValuesView, ItemsView, Iterator)
@@ -4022,7 +3965,7 @@ def to_plain(value: Any, path: Any = None) -> Any:
     has no form in JSON. `path` is the place of the value, as in a _Failure.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind is float and abs(value) < _INFINITY):
+    if kind in _PLAIN or (kind is float and abs(value) < INFINITY):
         return value
     if kind is dict:
         plain = {}
@@ -4033,12 +3976,12 @@ def to_plain(value: Any, path: Any = None) -> Any:
     if kind is list:
         kinds = set(map(type, value))
         # A long list of numbers, or of texts, needs no further look.
-        if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < _INFINITY):
+        if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, float) and not abs(value) < _INFINITY:
+    if isinstance(value, float) and not abs(value) < INFINITY:
         raise ValueError(f"{at_place(path)}{value} is no number in JSON")
     if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
         return value
@@ -6784,7 +6727,7 @@ class MainThread:
             return 0
         self._thread = threading.current_thread()
         count = 0
-        until = float("inf")
+        until = INFINITY
         try:
             while time.monotonic() < until:
                 job = get_within(self._jobs, 0.0 if count else wait)
@@ -6822,7 +6765,7 @@ class Signals:
         self.put = self._queue.put
         self.is_at_work = False
 
-    def wait(self, seconds: float = float("inf")) -> str:
+    def wait(self, seconds: float = INFINITY) -> str:
         """Block for the next signal, and return it; run jobs meanwhile. Raises Empty
         after `seconds`."""
         until = time.monotonic() + seconds
@@ -6894,13 +6837,13 @@ def run_job(
             value = begin(job)
             if is_awaitable(value):
                 value = await_value(ctx, value, ctx._connection.loop.run)
-            return collected(value)
+            return value
     outcome: SimpleQueue[Any] = SimpleQueue()
     cancelled = (None, Cancelled("the request was cancelled"))
 
-    def await_there(value: Any, run: Callable[[Any], Any]) -> Any:
+    def await_there(value: Any, loop: Any) -> Any:
         with limit():
-            return await_value(ctx, value, run)
+            return await_value(ctx, value, partial(run_in_loop, loop))
 
     def call() -> Job:
         """Return a function that the waiting thread calls for the value. That thread
@@ -6913,9 +6856,8 @@ def run_job(
 
                 loop: Any = asyncio._get_running_loop()
                 if loop is not None:
-                    return partial(await_there, value, partial(run_in_loop, loop))
+                    return partial(await_there, value, loop)
                 value = await_value(ctx, value, asyncio.run)
-            value = collected(value)
         return lambda: value
 
     with ctx.when_cancelled(partial(outcome.put, cancelled)):
@@ -6923,22 +6865,20 @@ def run_job(
     return finish()
 
 
-def collected(value: Any) -> Any:
-    """Return the items of an iterator as a list, and any other value unchanged. The
-    body of a generator function runs only here, so call this where it must run."""
-    is_iterator = hasattr(type(value), "__next__") and not hasattr(value, "read")
-    return list(value) if is_iterator else value
-
-
 def begin(job: Job) -> Any:
-    """Call a user's function. An asynchronous generator becomes a coroutine that
-    returns the list of its items."""
+    """Call a user's function. An iterator becomes the list of its items, as the body of
+    a generator function runs only with that. An asynchronous one becomes a coroutine
+    that returns such a list."""
 
     async def collect() -> list[Any]:
         return [item async for item in value]
 
     value = job()
-    return collect() if hasattr(type(value), "__anext__") else value
+    kind = type(value)
+    if hasattr(kind, "__anext__"):
+        return collect()
+    is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
+    return list(value) if is_iterator else value
 
 
 def is_awaitable(value: object) -> bool:
@@ -6971,13 +6911,6 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    # A TaskGroup wraps the exceptions of its tasks, including _InputRequired. Groups
-    # may be nested.
-    errors = [raised]
-    for each in errors:
-        if isinstance(each, _InputRequired):
-            raise each from None
-        errors += getattr(each, "exceptions", ())
     if raised is not None:
         raise raised
     return value
@@ -7075,7 +7008,7 @@ class StreamTransport(Transport):
     files of a socket."""
 
     # The deadline of the current write, by time.monotonic().
-    write_until = float("inf")
+    write_until = INFINITY
 
     def __init__(self, reader: Any, writer: Any) -> None:
         for stream in (reader, writer):
@@ -7107,7 +7040,7 @@ class StreamTransport(Transport):
                 left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
-            self.write_until = float("inf")
+            self.write_until = INFINITY
 
     def close(self) -> None:
         # Closing the files of a socket neither closes the socket nor wakes a thread
@@ -7159,7 +7092,7 @@ class LineOutbox(Outbox):
     def flush(self) -> None:
         self._flush(MAX_LINES)
 
-    def _flush(self, patience: float = float("inf")) -> None:
+    def _flush(self, patience: float = INFINITY) -> None:
         while self._lines and (lines := self._take(patience)):
             try:
                 self._write(lines)
@@ -7739,7 +7672,7 @@ REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
-_ARGUMENT = _typed_members({"name": str, "value": str})
+_ARGUMENT = {"name": str, "value": str}
 
 
 class Subscription(namedtuple("Subscription", "connection request granted")):
@@ -7974,7 +7907,7 @@ class ServerEndpoint(Endpoint):
                 self.disconnected(connection)
             elif request.row.stays_open:
                 request.cancel()
-        connection.respond(request, None if request.is_notification else message)
+        connection.respond(request, message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; after the last one, call the handler."""
@@ -8641,7 +8574,6 @@ class Server:
             raise ValueError(f"method: expected a new one, got {show(name)}")
         row = Method("client", name, kind="either", handler="_extension")
         if extension is not None:
-            row.extension = extension
             row.capability = ("extensions", extension)
 
         def register(fn: Function) -> Function:
@@ -9010,7 +8942,7 @@ class Call:
         # check(result) returns the final result, or raises InvalidResponse.
         self._check = check
         # The deadline for all rounds, by time.monotonic().
-        self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
+        self._deadline = time.monotonic() + (client.total_timeout or INFINITY)
         self._is_cancelled = False
         # The final result, or the exception; None until result() has ended once.
         self._outcome: Json | BaseException | None = None
@@ -10877,7 +10809,7 @@ class Exchange:
     # Whether the answer to a request will end the response.
     awaits_answer = False
     # When the client left, by time.monotonic().
-    left_at = float("inf")
+    left_at = INFINITY
     # The claims of the request's token.
     auth: Json | None = None
     # The decoded body, until it is served.
@@ -12206,8 +12138,8 @@ class _Handler(BaseHTTPRequestHandler):
     is_serving = False
     # The server cuts the connection off at the earlier of these two, by
     # time.monotonic(). `limit` is set when the server closes.
-    deadline = float("inf")
-    limit = float("inf")
+    deadline = INFINITY
+    limit = INFINITY
 
     def setup(self) -> None:
         self.thread = threading.current_thread()
@@ -12228,7 +12160,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.request.do_handshake()
         super().setup()
 
-    def set_deadline(self, seconds: float = float("inf")) -> None:
+    def set_deadline(self, seconds: float = INFINITY) -> None:
         """Set the deadline to this many seconds from now."""
         self.deadline = time.monotonic() + seconds
 
