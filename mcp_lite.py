@@ -233,6 +233,7 @@ from __future__ import annotations  # Python 3.8 or newer
 import io
 import itertools
 import json
+import operator
 import os
 import re
 import sys
@@ -3062,7 +3063,7 @@ class Schema:
         for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
-            if not _ARGUMENTS[row.argument](argument):
+            if not _is_argument(argument, _ARGUMENTS[row.argument]):
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
                 )
@@ -3638,30 +3639,48 @@ _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/s
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
 # The kinds of arguments that keywords take: the name of each, as error texts have it ->
-# a function that returns whether an argument is of that kind. The function ignores the
-# schemas inside the argument, since the survey checks each of them.
-_ARGUMENTS: dict[str, Callable[[Any], bool]] = {
-    "anything": lambda value: True,
-    "a text": lambda value: isinstance(value, str),
+# its types, or a function that returns whether an argument is of that kind. Schemas
+# inside the argument are ignored, since the survey checks each of them.
+_ARGUMENTS: dict[str, Any] = {
+    "anything": object,
+    "a text": str,
     "a URI": lambda value: isinstance(value, str) and len(value) <= MAX_URI_TEXT,
-    "draft 2020-12, 2019-09 or draft-07": lambda value: bool(
-        re.fullmatch(_DIALECTS, str(value))
+    "draft 2020-12, 2019-09 or draft-07": lambda value: re.fullmatch(
+        _DIALECTS, str(value)
     ),
-    "true or false": lambda value: isinstance(value, bool),
+    "true or false": bool,
     "a number": lambda value: json_type(value) in _NUMBERS,
     "a number over 0": lambda value: json_type(value) in _NUMBERS and value > 0,
     "a count": lambda value: json_type(value) == "integer" and value >= 0,
-    "a list": lambda value: isinstance(value, list),
+    "a list": list,
     "a list of names": _is_names,
     "a type, or a list of types": lambda value: (
         value in _ALL or (_is_names(value) and set(value) <= set(_ALL))
     ),
-    "a schema": lambda value: isinstance(value, (dict, bool)),
-    "a list of schemas": lambda value: isinstance(value, list) and value != [],
-    "a schema, or a list of them": lambda value: isinstance(value, (dict, bool, list)),
-    "schemas by name": lambda value: isinstance(value, dict),
-    "names or schemas by name": lambda value: isinstance(value, dict),
+    "a schema": (dict, bool),
+    "a list of schemas": lambda value: isinstance(value, list) and value,
+    "a schema, or a list of them": (dict, bool, list),
+    "schemas by name": dict,
+    "names or schemas by name": dict,
 }
+
+
+def _is_argument(value: object, kind: Any) -> bool:
+    """Return whether a value is of a kind in _ARGUMENTS."""
+    if isinstance(kind, (type, tuple)):
+        return isinstance(value, kind)
+    return bool(kind(value))
+
+
+def _limit(
+    kind: str, concerns: tuple[str, ...], compare: Callable[[Any, Any], bool], text: str
+) -> Any:
+    """Return the row of a keyword that limits a number, or the length of a value."""
+
+    def check(run: object, value: Any, limit: Any) -> bool:
+        return compare(value if concerns is _NUMBERS else len(value), limit)
+
+    return _Keyword(kind, concerns, check, f"expected {text}")
 
 
 # `argument` is the kind of the keyword's argument. `concerns` lists the types of values
@@ -3696,60 +3715,20 @@ _KEYWORDS = {
         lambda run, value, wanted: run.is_among(value, [wanted]),
         "expected {}",
     ),
-    "minimum": _Keyword(
-        "a number",
-        _NUMBERS,
-        lambda run, value, limit: value >= limit,
-        "expected at least {}",
-    ),
-    "maximum": _Keyword(
-        "a number",
-        _NUMBERS,
-        lambda run, value, limit: value <= limit,
-        "expected at most {}",
-    ),
-    "exclusiveMinimum": _Keyword(
-        "a number",
-        _NUMBERS,
-        lambda run, value, limit: value > limit,
-        "expected more than {}",
-    ),
-    "exclusiveMaximum": _Keyword(
-        "a number",
-        _NUMBERS,
-        lambda run, value, limit: value < limit,
-        "expected less than {}",
-    ),
+    "minimum": _limit("a number", _NUMBERS, operator.ge, "at least {}"),
+    "maximum": _limit("a number", _NUMBERS, operator.le, "at most {}"),
+    "exclusiveMinimum": _limit("a number", _NUMBERS, operator.gt, "more than {}"),
+    "exclusiveMaximum": _limit("a number", _NUMBERS, operator.lt, "less than {}"),
     "multipleOf": _Keyword(
         "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
-    "minLength": _Keyword(
-        "a count",
-        ("string",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} characters",
-    ),
-    "maxLength": _Keyword(
-        "a count",
-        ("string",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} characters",
-    ),
+    "minLength": _limit("a count", ("string",), operator.ge, "at least {} characters"),
+    "maxLength": _limit("a count", ("string",), operator.le, "at most {} characters"),
     "pattern": _Keyword(
         "a text", ("string",), _Validator.matches, "expected text that matches {}"
     ),
-    "minItems": _Keyword(
-        "a count",
-        ("array",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} items",
-    ),
-    "maxItems": _Keyword(
-        "a count",
-        ("array",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} items",
-    ),
+    "minItems": _limit("a count", ("array",), operator.ge, "at least {} items"),
+    "maxItems": _limit("a count", ("array",), operator.le, "at most {} items"),
     "uniqueItems": _Keyword(
         "true or false",
         ("array",),
@@ -3761,18 +3740,8 @@ _KEYWORDS = {
     "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
     "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
     "contains": _Keyword("a schema", ("array",), _Validator.contains),
-    "minProperties": _Keyword(
-        "a count",
-        ("object",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} members",
-    ),
-    "maxProperties": _Keyword(
-        "a count",
-        ("object",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} members",
-    ),
+    "minProperties": _limit("a count", ("object",), operator.ge, "at least {} members"),
+    "maxProperties": _limit("a count", ("object",), operator.le, "at most {} members"),
     "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
     "patternProperties": _Keyword(
         "schemas by name", ("object",), _Validator.pattern_properties
