@@ -2260,6 +2260,8 @@ class Transport:
     """
 
     feeds = False
+    # The deadline of the current write, by time.monotonic(): a server gives up then.
+    write_until = INFINITY
     # Headers mirror arguments of tools. The client then reads the list of tools, which
     # says which, before the first call.
     mirrors = False
@@ -2596,22 +2598,17 @@ class Connection:
         """Read once, and take what came. Returns False at the end of the input."""
         data = b""
         try:
-            data = self.transport.read()
-        except (OSError, ValueError) as error:
-            # ValueError: the file was closed.
-            log_line(DEBUG, f"the input ended: {error_text(error)}")
-        except Exception as error:
-            self._give_up_reading(error)
-        try:
+            try:
+                data = self.transport.read()
+            except (OSError, ValueError) as error:
+                # ValueError: the file was closed.
+                log_line(DEBUG, f"the input ended: {error_text(error)}")
             self.feed(data)
+            return bool(data)
         except Exception as error:
-            self._give_up_reading(error)
+            self.why_ended = f"cannot read: {error_text(error)}"
+            log_line(ERROR, self.why_ended, error)
             return False
-        return bool(data)
-
-    def _give_up_reading(self, error: Exception) -> None:
-        self.why_ended = f"cannot read: {error_text(error)}"
-        log_line(ERROR, self.why_ended, error)
 
     def feed(self, data: bytes) -> None:
         """Take bytes that came in, b"" at their end; workers serve the requests."""
@@ -6976,9 +6973,6 @@ class StreamTransport(Transport):
     """Carries messages over a pair of binary streams, such as standard streams or the
     files of a socket."""
 
-    # The deadline of the current write, by time.monotonic().
-    write_until = INFINITY
-
     def __init__(self, reader: Any, writer: Any) -> None:
         for stream in (reader, writer):
             if isinstance(stream, io.TextIOBase):
@@ -7120,10 +7114,8 @@ BURST = "the reading thread serves"
 def next_signal(connection: Connection, signals: Signals) -> str:
     """Block for the next signal, and return it. Returns PEER_STUCK when a write has
     passed its deadline."""
-    transport = connection.transport
-    assert isinstance(transport, StreamTransport)
     while True:
-        seconds = transport.write_until - time.monotonic()
+        seconds = connection.transport.write_until - time.monotonic()
         if seconds <= 0.0:
             return PEER_STUCK
         with suppress(Empty):
@@ -7337,12 +7329,6 @@ def lenient_stdout() -> Iterator[None]:
             stdout.reconfigure(errors=errors)
 
 
-def same_file(one: int, other: int) -> bool:
-    """Return whether two descriptors are of the same open file. On Windows, pipes have
-    no number by which to tell."""
-    return os.fstat(one).st_ino != 0 and os.path.sameopenfile(one, other)
-
-
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
     """Reserve stdin and stdout for the protocol, and yield two private files for them.
@@ -7362,8 +7348,14 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
     # With 2>&1, and under inetd, stderr is the wire as well. Then it is the null device
-    # inside the block. A terminal may show both.
-    is_shared = sys.__stderr__ and not os.isatty(1) and same_file(1, 2)
+    # inside the block. A terminal may show both. On Windows, pipes have no number by
+    # which to tell.
+    is_shared = (
+        sys.__stderr__
+        and not os.isatty(1)
+        and os.fstat(1).st_ino != 0
+        and os.path.sameopenfile(1, 2)
+    )
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
         if is_shared:
