@@ -6126,12 +6126,7 @@ class Context:
     _on_progress: Callback = None
     _on_ask: Callback = None
 
-    def __init__(
-        self,
-        connection: Connection,
-        request: Request,
-        signer: Signer,
-    ) -> None:
+    def __init__(self, connection: Connection, request: Request) -> None:
         self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
         self.protocol_version = request.version
@@ -6141,8 +6136,8 @@ class Context:
         self.auth = request.auth
         self.headers = dict(request.headers)
         self._connection = connection
+        self._endpoint: Any = connection.endpoint
         self._request = request
-        self._signer = signer
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
         # The keys of the questions in this run of the handler.
@@ -6197,9 +6192,8 @@ class Context:
         """Send a notification. A handler waits here for a slow client."""
         message = call_message(method, params)
         outbox = self._connection.send(message, self._request, progress)
-        endpoint: Any = self._connection.endpoint
         may_wait = outbox.may_wait()
-        with endpoint.lent_slot(self._connection, self._request, may_wait):
+        with self._endpoint.lent_slot(self._connection, self._request, may_wait):
             outbox.flush()
 
     def debug(self, data: object, logger: str | None = None) -> None:
@@ -6476,8 +6470,7 @@ class Context:
             for pending in list(asked.values()):
                 pending.cancel("no longer needed")
 
-        endpoint: Any = self._connection.endpoint
-        lent = endpoint.lent_slot(self._connection, self._request)
+        lent = self._endpoint.lent_slot(self._connection, self._request)
         with lent, self.when_cancelled(give_up):
             try:
                 for key, (method, params) in questions.items():
@@ -6514,7 +6507,7 @@ class Context:
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
         record = {**self._record, "asked": {key: prints[key] for key in missing}}
-        state = self._signer.seal(record, self._binding())
+        state = self._endpoint.signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
     @cached_property
@@ -6535,8 +6528,9 @@ class Context:
         # A client that knows this tool may send answers in its first request, before
         # any question. Such an answer fits any question with its key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
-        if params.get("requestState") is not None:
-            record = self._signer.open(params["requestState"], self._binding())
+        sealed = params.get("requestState")
+        if sealed is not None:
+            record = self._endpoint.signer.open(sealed, self._binding())
         for key, asked in record["asked"].items():
             if key in fresh:
                 record["answers"][key] = [asked, fresh[key]]
@@ -6546,11 +6540,9 @@ class Context:
         """Return what a requestState is bound to: the server's name, this method, its
         arguments and the caller."""
         request = self._request
-        endpoint: Any = self._connection.endpoint
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
-        return fingerprint(
-            [endpoint.info["name"], request.method, salient, principal(self.auth)]
-        )
+        name = self._endpoint.info["name"]
+        return fingerprint([name, request.method, salient, principal(self.auth)])
 
 
 def at_exit(fn: Job) -> ExitStack:
@@ -6801,7 +6793,7 @@ def run_job(
     if run_on is None:
         with limit():
             value = begin(job)
-            if is_awaitable(value):
+            if hasattr(type(value), "__await__"):
                 value = await_value(ctx, value, ctx._connection.loop.run)
             return value
     outcome: SimpleQueue[Any] = SimpleQueue()
@@ -6817,7 +6809,7 @@ def run_job(
         ctx.check_cancelled()
         with limit():
             value = begin(job)
-            if is_awaitable(value):
+            if hasattr(type(value), "__await__"):
                 import asyncio
 
                 loop: Any = asyncio._get_running_loop()
@@ -6845,11 +6837,6 @@ def begin(job: Job) -> Any:
         return collect()
     is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
     return list(value) if is_iterator else value
-
-
-def is_awaitable(value: object) -> bool:
-    """Return whether a value can be awaited."""
-    return hasattr(type(value), "__await__")
 
 
 def run_in_loop(loop: Any, coroutine: Any) -> Any:
@@ -7678,7 +7665,7 @@ class ServerEndpoint(Endpoint):
         # The options of Server.
         self.max_workers: int = options["max_workers"]
         self.trace: Trace | None = options["trace"]
-        self._signer: Signer = options["signer"]
+        self.signer: Signer = options["signer"]
         self._run_on: Callback = options["run_on"]
         self._mask_errors: bool | None = options["mask_errors"]
         self._page_size: int = options["page_size"]
@@ -7848,7 +7835,7 @@ class ServerEndpoint(Endpoint):
                 self._slots.get()
 
     def _serve(self, connection: Connection, request: Request) -> None:
-        ctx = Context(connection, request, self._signer)
+        ctx = Context(connection, request)
         try:
             result = self._go_through(ctx, request.params, 0)
             # Middleware may have answered without the handler.
