@@ -6876,7 +6876,8 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The loop, and the event that ends it; None while there is no loop.
+        # The loop, the event that ends it, and the futures of its coroutines; None
+        # while there is no loop.
         self._running: Any = None
 
     def run(self, coroutine: Any) -> Any:
@@ -6903,20 +6904,19 @@ class EventLoop:
         import asyncio
 
         futures: set[Any] = set()
+
+        async def main() -> None:
+            over = asyncio.Event()
+            started.put((asyncio.get_running_loop(), over, futures))
+            await over.wait()
+
         try:
-            asyncio.run(self._main(started, futures))
+            asyncio.run(main())
         finally:
             # The loop is closed. A coroutine that it has not begun would never end.
             with self._lock:
                 for future in futures.copy():
                     future.cancel()
-
-    async def _main(self, started: SimpleQueue[Any], futures: set[Any]) -> None:
-        import asyncio
-
-        over = asyncio.Event()
-        started.put((asyncio.get_running_loop(), over, futures))
-        await over.wait()
 
     def close(self) -> None:
         """End the loop. Running tasks are cancelled, and may clean up."""
