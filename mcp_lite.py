@@ -599,12 +599,6 @@ MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion
 RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 
 
-def fit_code(code: Any, version: str) -> Any:
-    """Return an error's code; for a modern revision, another in place of a retired
-    one."""
-    return code if version < FIRST_MODERN else RETIRED_CODES.get(code, code)
-
-
 class ToolError(Exception):
     """A failure that the caller of a tool can act on: a result with `isError`.
 
@@ -6449,11 +6443,11 @@ class Context:
         needed, since = needed_capability(method, params, declared)
         if self.protocol_version >= since and has_capability(declared, needed):
             return
-        required: Json = {needed[0]: {name: {} for name in needed[1:]}}
+        kind, *features = needed
         raise MissingCapability(
             f"{method} needs the client capability {'.'.join(needed)}, "
             "which was not declared",
-            {"requiredCapabilities": required},
+            {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
@@ -7884,7 +7878,7 @@ class ServerEndpoint(Endpoint):
                 request, tool_failure(str(error), error.content)
             )
         if isinstance(error, NotFound) and "uri" in request.params:
-            # "Resource not found"; fit_code() changes the code for a modern revision.
+            # "Resource not found"; a modern revision has another code in its place.
             error.code = -32002
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         elif isinstance(error, (ToolError, _Unanswered)):
@@ -7894,7 +7888,8 @@ class ServerEndpoint(Endpoint):
         elif not isinstance(error, McpError):
             error = InternalError(self._report(connection, request, error))
         message = error_message(request.id, error)
-        message["error"]["code"] = fit_code(error.code, request.version)
+        if request.modern:
+            message["error"]["code"] = RETIRED_CODES.get(error.code, error.code)
         return message
 
     def _report(
