@@ -654,11 +654,7 @@ class ConnectionClosed(ConnectionError):
     __reduce__ = _pickled
 
 
-def child_details(
-    command: list[str] | None,
-    exit_code: int | None,
-    stderr: str,
-) -> str:
+def child_details(command: list[str] | None, exit_code: int | None, stderr: str) -> str:
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
@@ -1153,20 +1149,12 @@ METHODS: dict[str, Method] = {
             inline=True,
         ),
         Notice(
-            "client",
-            "notifications/initialized",
-            until=LAST_LEGACY,
-            completes=True,
+            "client", "notifications/initialized", until=LAST_LEGACY, completes=True
         ),
         # In no revision; some tutorials have it for the one above.
         Notice("client", "initialized", until=LAST_LEGACY, completes=True),
         Method(
-            "both",
-            "ping",
-            handler="_ping",
-            until=LAST_LEGACY,
-            early=True,
-            inline=True,
+            "both", "ping", handler="_ping", until=LAST_LEGACY, early=True, inline=True
         ),
         # The modern era has no handshake: server/discover.md.
         Method(
@@ -1178,13 +1166,7 @@ METHODS: dict[str, Method] = {
             cached=True,
         ),
         # Tools: server/tools.md.
-        Method(
-            "client",
-            "tools/list",
-            capability=("tools",),
-            paged="tools",
-            **_LIST,
-        ),
+        Method("client", "tools/list", capability=("tools",), paged="tools", **_LIST),
         Method(
             "client",
             "tools/call",
@@ -1241,11 +1223,7 @@ METHODS: dict[str, Method] = {
         ),
         # Prompts: server/prompts.md.
         Method(
-            "client",
-            "prompts/list",
-            capability=("prompts",),
-            paged="prompts",
-            **_LIST,
+            "client", "prompts/list", capability=("prompts",), paged="prompts", **_LIST
         ),
         Method(
             "client",
@@ -1489,11 +1467,7 @@ Refusal = namedtuple(
 
 # A modern request has the first two in its `_meta`, and may have the third:
 # basic/index.md#meta.
-MODERN_META = {
-    META_VERSION: str,
-    META_CAPABILITIES: dict,
-    META_CLIENT_INFO + "?": dict,
-}
+MODERN_META = {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
 
 
 def check_modern_version(version: object) -> None:
@@ -2055,10 +2029,7 @@ def print_to_stderr(text: str) -> None:
 
 
 def log_line(
-    level: int,
-    text: str,
-    error: BaseException | None = None,
-    logger: str = "mcp_lite",
+    level: int, text: str, error: BaseException | None = None, logger: str = "mcp_lite"
 ) -> None:
     """Pass a line to one of Python's loggers, with the traceback of an error. Where the
     program has no handler for it, print warnings and errors to stderr."""
@@ -2492,10 +2463,7 @@ class PendingRequest:
             raise Timeout(f"{self._about}: {why}", details)
 
     def result(
-        self,
-        seconds: float,
-        on_progress: Callback = None,
-        deadline: float = INFINITY,
+        self, seconds: float, on_progress: Callback = None, deadline: float = INFINITY
     ) -> Json:
         """Block for the answer; on_progress(progress, total, message) runs here. Each
         progress notification starts the `seconds` anew.
@@ -2610,10 +2578,7 @@ class Connection:
             self.receive(line, is_whole=bool(data))
 
     def receive(
-        self,
-        line: bytes,
-        is_whole: bool = True,
-        subject: RequestId | None = None,
+        self, line: bytes, is_whole: bool = True, subject: RequestId | None = None
     ) -> None:
         """Take one line.
 
@@ -2864,10 +2829,7 @@ class Connection:
         return pending is not None
 
     def request(
-        self,
-        pending: PendingRequest,
-        params: Json | None,
-        about: Request | None = None,
+        self, pending: PendingRequest, params: Json | None, about: Request | None = None
     ) -> PendingRequest:
         """Send a request, and return `pending`, which gets the answer. Never blocks.
 
@@ -6140,10 +6102,7 @@ class Context:
     # Notifications
 
     def progress(
-        self,
-        done: float,
-        total: float | None = None,
-        message: str | None = None,
+        self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Report progress, if the client asked for it: basic/patterns/progress.md.
 
@@ -6420,13 +6379,7 @@ class Context:
 
     # How questions are asked
 
-    def _ask_one(
-        self,
-        key: str | None,
-        kind: str,
-        method: str,
-        params: Json,
-    ) -> Json:
+    def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
         if key is None:
             key = f"{kind}-{self._next_number()}"
         return self.ask({key: (method, params)})[key]
@@ -6564,10 +6517,7 @@ def time_limit(
 
 # Running functions on other threads
 def run_there(
-    run_on: Callable[..., Any],
-    call: Job,
-    outcome: SimpleQueue[Any],
-    name: str,
+    run_on: Callable[..., Any], call: Job, outcome: SimpleQueue[Any], name: str
 ) -> Any:
     """Have run_on() run call() on another thread. Block until it ends, and return its
     value or raise its exception.
@@ -6770,10 +6720,7 @@ def stop_signals(signals: Signals) -> Iterator[None]:
 
 
 def run_job(
-    ctx: Context,
-    job: Job,
-    run_on: Callback,
-    limit: Callable[[], Any] = nullcontext,
+    ctx: Context, job: Job, run_on: Callback, limit: Callable[[], Any] = nullcontext
 ) -> Any:
     """Call a user's function where `run_on` says, else on this thread, and return its
     result. The result of an `async def` function is awaited; without run_on, on the
@@ -7433,11 +7380,7 @@ class Child(StreamTransport):
     _patience = STARTING_SECONDS
 
     def __init__(
-        self,
-        command: list[str],
-        env: dict[str, str],
-        cwd: Any,
-        stderr: Any,
+        self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any
     ) -> None:
         """Start the child. Raises ConnectionClosed if the system cannot start it.
 
