@@ -645,8 +645,7 @@ class ConnectionClosed(ConnectionError):
         command: list[str] | None = None,
         stderr: str = "",
     ) -> None:
-        details = child_details(command, exit_code, stderr)
-        super().__init__(printable(message) + details)
+        super().__init__(printable(message) + child_details(command, exit_code, stderr))
         self.exit_code = exit_code
         self.command = command
         self.stderr = stderr
@@ -1681,8 +1680,7 @@ class Protocol:
         return Notification(method, params or {}, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
-        answer_id = message.get("id")
-        pending = self.pending.pop(answer_id, None)
+        pending = self.pending.pop(message.get("id"), None)
         if pending is None:
             return Refusal(
                 f"an answer to no open request: {show(message, 200)}", None, True
@@ -2154,8 +2152,9 @@ def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> 
         elif trace in (True, "1"):
             clock = time.strftime("%H:%M:%S")
             text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
-            shown = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
-            print_to_stderr(shown)
+            print_to_stderr(
+                f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
+            )
         else:
             # Messages may be anybody's data: a file made here is for this user only.
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
@@ -2417,12 +2416,10 @@ class PendingRequest:
         self._inbox = Inbox(method)
         self.put = self._inbox.put
 
-    def resolve(
-        self, answer: Json | None = None, error: BaseException | None = None
-    ) -> None:
+    def resolve(self, error: BaseException | None, answer: Json | None = None) -> None:
         """Set how it has ended, and wake those who wait. Never blocks."""
-        self.answer = answer
         self.error = error
+        self.answer = answer
         self._on_done()
         self._inbox.close()
 
@@ -2434,7 +2431,7 @@ class PendingRequest:
         """End it by `error`, and send the peer the reason, as described in
         basic/patterns/cancellation.md. Never blocks. False if it has ended before."""
         error = error or Cancelled("the request was cancelled")
-        if not self._connection.resolve(self.id, None, error):
+        if not self._connection.resolve(self.id, error):
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if self.sent and not method_row(self.method).handshake:
@@ -2459,8 +2456,7 @@ class PendingRequest:
                 why = "no answer by the deadline for all, total_timeout"
             elif self._connection.is_answering(self):
                 continue
-            details = self._connection.details()
-            raise Timeout(f"{self._about}: {why}", details)
+            raise Timeout(f"{self._about}: {why}", self._connection.details())
 
     def result(
         self, seconds: float, on_progress: Callback = None, deadline: float = INFINITY
@@ -2658,7 +2654,7 @@ class Connection:
         if isinstance(event, Request):
             self._serve_soon(event)
         elif isinstance(event, Answer):
-            event.pending.resolve(event.result, event.error)
+            event.pending.resolve(event.error, event.result)
         elif isinstance(event, Notification):
             handler = event.row.handler
             if not handler or not getattr(self, handler)(event):
@@ -2812,20 +2808,18 @@ class Connection:
             if reason is None:
                 self.protocol.pending[request_id] = pending
         if reason is not None:
-            pending.resolve(None, reason)
+            pending.resolve(reason)
             raise reason.with_traceback(None)
 
     def resolve(
-        self,
-        request_id: Any,
-        answer: Json | None = None,
-        error: BaseException | None = None,
+        self, request_id: Any, error: BaseException | None, answer: Json | None = None
     ) -> bool:
-        """End a request of ours. False if it has ended before."""
+        """End a request of ours by an error, or an answer. False if it has ended
+        before."""
         with self._lock:
             pending = self.protocol.pending.pop(request_id, None)
         if pending is not None:
-            pending.resolve(answer, error)
+            pending.resolve(error, answer)
         return pending is not None
 
     def request(
@@ -2848,7 +2842,7 @@ class Connection:
             message = call_message(pending.method, params, request_id)
             self.send(message, about, None, pending).flush_soon()
         except BaseException as error:
-            self.resolve(request_id, None, error)
+            self.resolve(request_id, error)
             raise
         if about is not None and not self.is_in_flight(about):
             pending.cancel("no longer needed")
@@ -6738,7 +6732,6 @@ def run_job(
                 value = await_value(ctx, value, ctx._connection.loop.run)
             return value
     outcome: SimpleQueue[Any] = SimpleQueue()
-    cancelled = (None, Cancelled("the request was cancelled"))
 
     def await_there(value: Any, loop: Any) -> Any:
         with limit():
@@ -6759,7 +6752,8 @@ def run_job(
                 value = await_value(ctx, value, asyncio.run)
         return lambda: value
 
-    with ctx.when_cancelled(partial(outcome.put, cancelled)):
+    cancelled = Cancelled("the request was cancelled")
+    with ctx.when_cancelled(partial(outcome.put, (None, cancelled))):
         finish = run_there(run_on, call, outcome, ctx._request.about)
     return finish()
 
@@ -9089,7 +9083,7 @@ class Listening:
         if is_ours and row.acknowledges:
             self._pending.put(params)
         elif is_ours and row.cancels:
-            self._connection.resolve(subscription, {})
+            self._connection.resolve(subscription, None, {})
         elif is_ours or (not self._is_modern and self._wants(method, params)):
             self._take({"method": method, "params": params}, size)
 
@@ -12951,7 +12945,7 @@ class HttpTransport(Transport, Outbox):
         if post.is_answer or post.request_id is not None:
             if not self.caller.workers.submit(partial(self._send, post)):
                 error = ConnectionClosed(_NO_THREAD)
-                self.connection.resolve(post.request_id, None, error)
+                self.connection.resolve(post.request_id, error)
         else:
             self.post_notification(post)
 
@@ -12967,7 +12961,7 @@ class HttpTransport(Transport, Outbox):
             self._post(post)
         except Exception as error:
             error.__context__ = None
-            if not self.connection.resolve(post.request_id, None, error):
+            if not self.connection.resolve(post.request_id, error):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
 
     def _post(self, post: _Post) -> None:
