@@ -13201,7 +13201,8 @@ class LegacyHttp(HttpTransport):
         """POST a message, in the session if there is one."""
         if post.opens_session:
             self._opening = post.message
-        if not self._opening:
+        # A server that was slow to start may turn out to be modern after `initialize`.
+        if not self._opening or self.connection.protocol.version >= FIRST_MODERN:
             super()._post(post)
             return
         if self._place is not None:
