@@ -11720,7 +11720,7 @@ class TestHttpServer:
             if version != "stateless":
                 web.open(version)
             for message in (
-                b'{"jsonrpc": "2.0", "method": "notifications/x", "params": []}',
+                b'{"jsonrpc": "2.0", "method": "notifications/x", "params": [1]}',
                 b'{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"}}',
                 notice("message"),
                 {"jsonrpc": "2.0", "id": None, "method": "ping"},
