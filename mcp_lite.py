@@ -2389,7 +2389,9 @@ class PendingRequest:
     id: RequestId = 0
     # Whether its request has been queued. The connection's lock guards it.
     sent = False
-    # The seconds that a Timeout names, where this request has only a part of them.
+    # What a Timeout names: the tool, say, in place of the method, and the seconds of
+    # which this request has only a part.
+    about = ""
     limit = 0.0
     # How it has ended: one of the two, or neither if it is not done.
     answer: Json | None = None
@@ -2400,13 +2402,10 @@ class PendingRequest:
         connection: Connection,
         method: str,
         *,
-        about: str = "",
         wants_progress: bool = False,
         on_done: Job = do_nothing,
     ) -> None:
         self.method = method
-        # Its name in errors: that of the tool, say.
-        self._about = about or method
         self.wants_progress = wants_progress
         self.began = time.monotonic()
         self._connection = connection
@@ -2456,7 +2455,8 @@ class PendingRequest:
                 why = "no answer by the deadline for all, total_timeout"
             elif self._connection.is_answering(self):
                 continue
-            raise Timeout(f"{self._about}: {why}", self._connection.details())
+            about = self.about or self.method
+            raise Timeout(f"{about}: {why}", self._connection.details())
 
     def result(
         self, seconds: float, on_progress: Callback = None, deadline: float = INFINITY
@@ -8836,10 +8836,10 @@ class Call:
         self._pending = PendingRequest(
             self._connection,
             self.method,
-            about=self._about,
             # Ask for progress, as each notification of it restarts the time-out.
             wants_progress=method_row(self.method).asks,
         )
+        self._pending.about = self._about
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
             # A concurrent cancel() may have cancelled only the previous request.
@@ -9703,16 +9703,15 @@ class Client:
             return Child(target["command"], env, cwd, self._stderr)
         from http.cookiejar import CookieJar
 
-        # Cookies last as long as this client.
-        jar = vars(self).setdefault("_jar", CookieJar())
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
             authorizer_for(self._auth),
             self._ssl_context,
             self.timeout,
-            jar,
         )
+        # Cookies last as long as this client.
+        caller.jar = vars(self).setdefault("_jar", CookieJar())
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
@@ -12619,6 +12618,8 @@ class HttpCaller:
     """
 
     connection: Connection
+    # The server's cookies.
+    jar: Any
 
     def __init__(
         self,
@@ -12627,7 +12628,6 @@ class HttpCaller:
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
-        jar: Any,
     ) -> None:
         # After a redirect, this is its target.
         self.url = parse_url(url)
@@ -12639,7 +12639,6 @@ class HttpCaller:
         self._headers = headers
         self._authorizer = authorizer
         self._ssl_context = ssl_context
-        self._jar = jar
         self._proxy, self._proxy_headers = find_proxy(self.url)
         # Guards `_idle` and `_busy`, so that no thread shuts a connection which the
         # next request already uses.
@@ -12722,14 +12721,14 @@ class HttpCaller:
 
         # The jar has the rules for cookies, by which load balancers know their clients.
         for_jar = Request(http_request.url.geturl())
-        self._jar.add_cookie_header(for_jar)
+        self.jar.add_cookie_header(for_jar)
         given = {**for_jar.unredirected_hdrs, **self._headers()}
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         values = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
         every = merge_headers(_USER_AGENT, given, shown, headers)
         self._send_once(http_request, every, body)
-        self._jar.extract_cookies(http_request.response, for_jar)
+        self.jar.extract_cookies(http_request.response, for_jar)
         status = http_request.response.status
         if status in (307, 308) and status not in http_request.refused:
             return self._redirect(http_request)
@@ -12887,7 +12886,7 @@ class _Post:
         self.is_answer = "method" not in message
         # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
-        self.opens_session = self.row.handshake and self.request_id is not None
+        self.opens_session = self.row.handshake
         self.headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
@@ -13114,7 +13113,8 @@ class LegacyHttp(HttpTransport):
         """POST a message, in the session if there is one."""
         if post.opens_session:
             self._opening = post.message
-        if not self._opening:
+        # A server that was slow to start may turn out to be modern after `initialize`.
+        if not self._opening or self.connection.protocol.version >= FIRST_MODERN:
             super()._post(post)
             return
         if self._place is not None:
@@ -13125,13 +13125,13 @@ class LegacyHttp(HttpTransport):
             self._post_once(post, session)
         except (McpError, HttpFailure) as error:
             # An answer belongs to its question's session.
-            is_bound = session is None or post.row.handshake or post.is_answer
-            if is_session_lost(error) and not is_bound:
+            is_bound = post.opens_session or post.row.completes or post.is_answer
+            if is_session_lost(error) and session is not None and not is_bound:
                 self._renew(session)
                 self._post_once(post, self._session)
             elif not self._fall_back(post, error):
                 raise
-        if post.row.handshake and post.request_id is None:
+        if post.row.completes:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 

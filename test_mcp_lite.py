@@ -11720,7 +11720,7 @@ class TestHttpServer:
             if version != "stateless":
                 web.open(version)
             for message in (
-                b'{"jsonrpc": "2.0", "method": "notifications/x", "params": []}',
+                b'{"jsonrpc": "2.0", "method": "notifications/x", "params": [1]}',
                 b'{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"}}',
                 notice("message"),
                 {"jsonrpc": "2.0", "id": None, "method": "ping"},
@@ -11736,7 +11736,7 @@ class TestHttpServer:
         """So is one that comes twice; an answer that is none ends its question."""
         session = web.open(version, {"elicitation": {}})
         declined = {"result": {"action": "decline"}}
-        for answer, told in ((declined, "decline"), ({"result": []}, "a valid answer")):
+        for answer, told in ((declined, "decline"), ({"result": [1]}, "a valid answer")):
             with session.stream("POST", call_legacy("form")) as response:
                 asked = next_message(response)
                 message = {"jsonrpc": "2.0", "id": asked["id"], **answer}
@@ -15008,6 +15008,33 @@ class TestOtherServers:
             version = MODERN if first == "discover" else "2025-11-25"
             assert client.protocol_version == version
             assert client.call("x") == "fine"
+
+    def test_a_late_answer_decides_over_http(self):
+        """The session that `initialize` opens meanwhile is not used."""
+        hello = threading.Event()
+        decided = threading.Event()
+        answers = modern_site(tools_call=called("fine"))
+        told = []
+
+        def script(seen, sock):
+            method = member(seen, "message", "method")
+            if method == "initialize":
+                hello.set()
+                decided.wait(SECONDS)
+                return legacy_site()(seen, sock)
+            hello.wait(SECONDS)
+            return answers(seen, sock) if method else (405, {}, b"")
+
+        options = {"timeout": 1.0, "trace": lambda way, line: told.append((way, line))}
+        with client_of(script, **options) as (client, seen):
+            assert client.protocol_version == MODERN
+            decided.set()
+            eventually(
+                lambda: any(way == "<--" and b"2025-11-25" in line for way, line in told)
+            )
+            assert client.call("x") == "fine"
+        assert methods_in(seen)[-2:] == ["tools/call", None]
+        assert shown_in(seen, "mcp-session-id")[:-1] == [None] * (len(seen) - 1)
 
     def test_an_endpoint_elsewhere(self):
         """HTTP+SSE whose first event names another host is refused by naming it, and
