@@ -8963,7 +8963,8 @@ class Call:
             self._waiting.release()
         if isinstance(self._outcome, BaseException):
             raise self._outcome
-        return self._outcome
+        result: Json = self._outcome
+        return result
 
     def _run(self, seconds: float) -> Json:
         for count in range(MAX_ROUNDS + 1):

@@ -13347,7 +13347,10 @@ class TestOtherClients:
                 raise PermissionError("write")
             return "written"
 
-        tokens = {"t": {"sub": "a", "scope": "read"}, "u": {"sub": "a", "scope": "write"}}
+        tokens = {
+            "t": {"sub": "a", "scope": "read"},
+            "u": {"sub": "a", "scope": "write"},
+        }
         wanted = []
 
         def log_in(challenge):
@@ -13479,7 +13482,7 @@ class TestOtherClients:
         ],
     )
     def test_include_context(self, ask, version, declared, is_sent):
-        """"Servers SHOULD NOT use these values" without sampling.context, a capability
+        """Servers "SHOULD NOT use these values" without sampling.context, a capability
         that there is since 2025-11-25."""
         text = {"role": "assistant", "content": {"type": "text", "text": "x"}}
         _, [params] = ask(
@@ -13540,7 +13543,7 @@ class TestOtherClients:
 
     @pytest.mark.parametrize("kind", ["input_required", "task", 7, None])
     def test_discover_with_an_unknown_result_type(self, kind):
-        """"A resultType of any value unrecognized [...] MUST be considered invalid"."""
+        """It "MUST be considered invalid"."""
         script = modern_server(server_discover={"resultType": kind})
         wrong = pytest.raises(InvalidResponse, match="resultType")
         with fake_server(script) as target, wrong:
