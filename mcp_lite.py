@@ -261,13 +261,9 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, Union
+    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
-
-    # For type checkers, which bring it along: typing's TypeVar has a default from
-    # Python 3.13 on.
-    from typing_extensions import TypeVar
 
     Json = Dict[str, Any]  # a JSON object
     RequestId = Union[str, int]
@@ -290,7 +286,12 @@ if TYPE_CHECKING:
         def __call__(self, fn: Function, /) -> Function: ...  # Python 3.8 or newer
 
     # Given a function, server.tool() returns that; with options alone, a decorator.
-    Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)
+    # Checkers know a default for every Python, though typing's has it from 3.13 on.
+    Registered = TypeVar(
+        "Registered",
+        bound=Callable[..., Any],
+        default=Decorator,  # pyright: ignore[reportGeneralTypeIssues]
+    )
 
     class Lambda(TypingProtocol):
         # No function has this attribute. Pyright takes the types of a lambda's
