@@ -261,13 +261,9 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, Union
+    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
-
-    # For type checkers, which bring it along: typing's TypeVar has a default from
-    # Python 3.13 on.
-    from typing_extensions import TypeVar
 
     Json = Dict[str, Any]  # a JSON object
     RequestId = Union[str, int]
@@ -290,7 +286,12 @@ if TYPE_CHECKING:
         def __call__(self, fn: Function, /) -> Function: ...  # Python 3.8 or newer
 
     # Given a function, server.tool() returns that; with options alone, a decorator.
-    Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)
+    # Checkers know a default for every Python, though typing's has it from 3.13 on.
+    Registered = TypeVar(
+        "Registered",
+        bound=Callable[..., Any],
+        default=Decorator,  # pyright: ignore[reportGeneralTypeIssues]
+    )
 
     class Lambda(TypingProtocol):
         # No function has this attribute. Pyright takes the types of a lambda's
@@ -432,10 +433,10 @@ def add_given(wire: Json, **members: object) -> Json:
     return wire
 
 
-def _pickled(error: BaseException) -> tuple[Any, ...]:
+def _pickled(self: BaseException) -> tuple[Any, ...]:
     """The __reduce__() of an exception whose __init__() takes other arguments than
-    `error.args`: pickle makes a copy without calling __init__()."""
-    return error.__new__, (type(error),), {**vars(error), "args": error.args}
+    `self.args`: pickle makes a copy without calling __init__()."""
+    return self.__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 def is_integer(value: object) -> bool:
@@ -777,12 +778,6 @@ def received(error: Any) -> Any:
     return error
 
 
-def names_scope(error: BaseException) -> bool:
-    """Return whether an exception is a PermissionError(scope). One with an errno comes
-    from the operating system."""
-    return isinstance(error, PermissionError) and error.errno is None
-
-
 def error_text(error: object) -> str:
     """Return `TypeName: message`, or the type's name alone."""
     try:
@@ -1079,11 +1074,9 @@ class Method:
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake; it is the handshake; it says that the session is
-    # open.
+    # It may come before the handshake; it belongs to the handshake.
     early = False
     handshake = False
-    completes = False
     # The reading thread serves it, so that the next message finds it done.
     inline = False
     # Its handler returns no answer: it stays open until one of the sides ends it.
@@ -1148,10 +1141,10 @@ METHODS: dict[str, Method] = {
             inline=True,
         ),
         Notice(
-            "client", "notifications/initialized", until=LAST_LEGACY, completes=True
+            "client", "notifications/initialized", until=LAST_LEGACY, handshake=True
         ),
         # In no revision; some tutorials have it for the one above.
-        Notice("client", "initialized", until=LAST_LEGACY, completes=True),
+        Notice("client", "initialized", until=LAST_LEGACY, handshake=True),
         Method(
             "both", "ping", handler="_ping", until=LAST_LEGACY, early=True, inline=True
         ),
@@ -1598,7 +1591,7 @@ class Protocol:
 
         # Some clients give this notification an id. The answer is an error, but the
         # session is open.
-        if row.completes:
+        if row.handshake and row.kind == "notification":
             self.initialized = bool(self.version)
 
         # Before there is a revision, `ping` and `initialize` may come: each has them.
@@ -1675,7 +1668,7 @@ class Protocol:
             request = self._receive_request({**message, "id": object()}, outbox)
             request.is_notification = True
             return request
-        if row.completes:
+        if row.handshake:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
 
@@ -2338,9 +2331,9 @@ class Outbox:
         """Have the client of an HTTP stream come back for the rest."""
 
     def ask_scope(self, error: BaseException) -> bool:
-        """Have the answer ask for a token with more scope, if a handler's exception
-        names_scope(): authorization, "Runtime Insufficient Scope Errors". Returns False
-        if it cannot: without tokens, and once something was sent."""
+        """If a handler has raised PermissionError(scope), have the answer ask for a
+        token with this scope: authorization, "Runtime Insufficient Scope Errors".
+        Returns False if it cannot: without tokens, and once something was sent."""
         return False
 
 
@@ -5796,9 +5789,8 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
     is_old = version < "2025-11-25"
     # "Servers SHOULD NOT use these values" for a client without this capability.
     if not is_old and not has_capability(declared, ("sampling", "context")):
-        params = {
-            name: value for name, value in params.items() if name != "includeContext"
-        }
+        params = dict(params)
+        params.pop("includeContext", None)
     for message in params.get("messages", ()) if is_old else ():
         content = message["content"]
         several = isinstance(content, list)
@@ -5815,8 +5807,9 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
 
 
 def _fit_field(field: Json, is_old: bool) -> Json:
+    field = dict(field)
     if field.get("format") not in _FIELD_FORMATS:
-        field = {name: value for name, value in field.items() if name != "format"}
+        field.pop("format", None)
     if not is_old:
         return field
     if field.get("type") == "array":
@@ -6257,7 +6250,7 @@ class Context:
         params = {"message": message, "requestedSchema": form}
         answer = self._ask_one(key, "elicit", "elicitation/create", params)
         content = None
-        if answer["action"] == "accept" and answer.get("content") is not None:
+        if answer["action"] == "accept":
             try:
                 content = convert(answer["content"])
             except InvalidParams as error:
@@ -8825,7 +8818,7 @@ class Call:
         self._deadline = time.monotonic() + (client.total_timeout or INFINITY)
         self._is_cancelled = False
         # The final result, or the exception; None until result() has ended once.
-        self._outcome: Json | BaseException | None = None
+        self._outcome: Any = None
         # The thread that waits, and answers questions, holds this.
         self._waiting = threading.Lock()
         self._send({})
@@ -8882,7 +8875,8 @@ class Call:
             self._waiting.release()
         if isinstance(self._outcome, BaseException):
             raise self._outcome
-        return self._outcome
+        result: Json = self._outcome
+        return result
 
     def _run(self, seconds: float) -> Json:
         for count in range(MAX_ROUNDS + 1):
@@ -10609,7 +10603,8 @@ class MessageQueue(Outbox):
 
     def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
-        if exchange is None or exchange.auth is None or not names_scope(error):
+        names_scope = isinstance(error, PermissionError) and error.errno is None
+        if not names_scope or exchange is None or exchange.auth is None:
             return False
         if exchange.status or self.added:
             return False
@@ -11186,7 +11181,7 @@ class HttpEndpoint:
         self._check_place(exchange)
         if serve is not None:
             if self._verify is not None:
-                exchange.auth = self._authorize(exchange.headers, self._verify)
+                exchange.auth = self._authorize(exchange.headers)
             return serve
         if not route:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
@@ -11228,11 +11223,7 @@ class HttpEndpoint:
                     f"pages of {show(origin)} may not read this; see allowed_origins"
                 )
 
-    def _authorize(
-        self,
-        headers: dict[str, str],
-        verify: Callable[[str], Json | None],
-    ) -> Json:
+    def _authorize(self, headers: dict[str, str]) -> Json:
         """Return the claims of the token in these headers. Raises HttpError."""
         bearer = re.fullmatch(
             "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
@@ -11240,9 +11231,11 @@ class HttpEndpoint:
         if bearer is None:
             raise self.challenge(401)
         try:
-            claims: object = verify(bearer[1])
+            claims: object = self._verify(bearer[1])
         except Exception as error:
-            if names_scope(error):
+            # A PermissionError with an errno comes from the operating system, and does
+            # not name a scope.
+            if isinstance(error, PermissionError) and error.errno is None:
                 raise self.challenge(403, "insufficient_scope", str(error)) from None
             log_line(ERROR, f"verify: {error_text(error)}", error)
             raise HttpError(500, "the token could not be checked") from None
@@ -11649,7 +11642,8 @@ class LegacyEndpoint:
         sessions, serve it alone."""
         self._check_mirrors(exchange)
         row = method_row(object_or_empty(exchange.message).get("method"))
-        opens = row.handshake and exchange.request_id is not None
+        is_request = exchange.request_id is not None and row.kind == "request"
+        opens = row.handshake and is_request
         if opens and exchange.load > MAX_HELLO:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:

@@ -13312,9 +13312,7 @@ class TestOtherClients:
             # The connection, and the session, go on.
             assert web.post(request("tools/list", params()))[0] == 200
             # A fault of the operating system names no scope.
-            status, sent, body = web.post(
-                request("tools/call", params(name="system"))
-            )
+            status, sent, body = web.post(request("tools/call", params(name="system")))
             assert (status, body["result"]["isError"]) == (200, True)
             assert "WWW-Authenticate" not in sent
 
@@ -13323,8 +13321,9 @@ class TestOtherClients:
         with self.scoped().start_http(verify=self.TOKENS) as http:
             web = Web(http, Authorization="Bearer t")
             with web.stream("POST", request("tools/call", call)) as response:
-                assert next_event(response)["message"]["method"] == "notifications/progress"
-                assert next_event(response)["message"]["result"]["isError"] is True
+                first, last = next_event(response), next_event(response)
+            assert first["message"]["method"] == "notifications/progress"
+            assert last["message"]["result"]["isError"] is True
 
     def test_no_more_scope_without_tokens(self):
         """On stdio, in memory, and where there is no `verify`, it is a failure."""
@@ -13348,7 +13347,10 @@ class TestOtherClients:
                 raise PermissionError("write")
             return "written"
 
-        tokens = {"t": {"sub": "a", "scope": "read"}, "u": {"sub": "a", "scope": "write"}}
+        tokens = {
+            "t": {"sub": "a", "scope": "read"},
+            "u": {"sub": "a", "scope": "write"},
+        }
         wanted = []
 
         def log_in(challenge):
@@ -13480,7 +13482,7 @@ class TestOtherClients:
         ],
     )
     def test_include_context(self, ask, version, declared, is_sent):
-        """"Servers SHOULD NOT use these values" without sampling.context, a capability
+        """Servers "SHOULD NOT use these values" without sampling.context, a capability
         that there is since 2025-11-25."""
         text = {"role": "assistant", "content": {"type": "text", "text": "x"}}
         _, [params] = ask(
@@ -13541,7 +13543,7 @@ class TestOtherClients:
 
     @pytest.mark.parametrize("kind", ["input_required", "task", 7, None])
     def test_discover_with_an_unknown_result_type(self, kind):
-        """"A resultType of any value unrecognized [...] MUST be considered invalid"."""
+        """It "MUST be considered invalid"."""
         script = modern_server(server_discover={"resultType": kind})
         wrong = pytest.raises(InvalidResponse, match="resultType")
         with fake_server(script) as target, wrong:

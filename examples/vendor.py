@@ -253,7 +253,7 @@ def without_comments(text):
     for kind, said, (row, column), _, _ in tokenize.generate_tokens(
         iter(lines).__next__
     ):
-        is_for_checkers = re.match("# (type|mypy): ", said)
+        is_for_checkers = re.match("# (type|mypy|pyright): ", said)
         if (
             kind == tokenize.COMMENT
             and row > tree.body[0].lineno
