@@ -8716,8 +8716,9 @@ class Server:
         sock: in place of host and port, a listening socket, such as systemd's,
             socket.socket(fileno=3), or a Unix socket; close() closes it
         verify: verify(token) returns the claims of a bearer token, or None (401), or
-            raises PermissionError(scope) (403); or a dict of tokens and their claims,
-            such as {"sub": "ada"}; without it, no token is needed
+            raises PermissionError(scope) (403), any other OSError (503: try again), or
+            another exception (401); or a dict of tokens and their claims, such as
+            {"sub": "ada"}; without it, no token is needed
         resource_metadata: where clients get tokens, by RFC 9728: {"resource": the URL
             of this server, "authorization_servers": [URLs], ...}
         allowed_hosts: further names of this host that clients use; "*" is any. Here and
@@ -11203,6 +11204,8 @@ class HttpEndpoint:
         self.decoding = threading.Lock()
         # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
+        # Logs exceptions of verify().
+        self.doubts = BurstLog()
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
@@ -11365,8 +11368,13 @@ class HttpEndpoint:
         except Exception as error:
             if names_scope(error):
                 raise self.challenge(403, "insufficient_scope", str(error)) from None
-            log_line(ERROR, f"verify: {error_text(error)}", error)
-            raise HttpError(500, "the token could not be checked") from None
+            # A token that nobody knows may come at any rate, from anybody.
+            self.doubts.add(f"verify: {error_text(error)}".replace(bearer[1], "***"))
+            if isinstance(error, OSError):
+                # The token may be good: whoever could say so does not answer.
+                text = "the token could not be checked"
+                raise HttpError(503, text, {"Retry-After": "5"}) from None
+            raise self.challenge(401, "invalid_token") from None
         if not isinstance(claims, dict) or not claims:
             raise self.challenge(401, "invalid_token")
         return dict(claims)
