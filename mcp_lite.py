@@ -6208,7 +6208,8 @@ class Context:
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send a log message, if the client wants this level:
-        server/utilities/logging.md.
+        server/utilities/logging.md. Deprecated since 2026-07-28, and still served; new
+        programs log to stderr, by `logging`.
 
         level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
             "emergency"; else ValueError
@@ -6381,7 +6382,8 @@ class Context:
         key: str | None = None,
         **params: object,
     ) -> Json:
-        """Ask the client's model for a message: client/sampling.md.
+        """Ask the client's model for a message: client/sampling.md. Deprecated since
+        2026-07-28, and still served; new programs call a model's own API.
 
         messages: text, a Message, or a list of those; audio exists since 2025-03-26,
             tools and lists of content since 2025-11-25
@@ -6402,7 +6404,8 @@ class Context:
         return self._ask_one(key, "sample", "sampling/createMessage", question)
 
     def roots(self, key: str | None = None) -> list[Json]:
-        """Ask which directories the client works in: client/roots.md.
+        """Ask which directories the client works in: client/roots.md. Deprecated since
+        2026-07-28, and still served; new programs take directories as arguments.
 
         key: identifies the answer when the handler runs again. Each question needs its
             own; ValueError for one that was used
@@ -8725,7 +8728,8 @@ class Server:
             below, ValueError for a name that matches nothing, such as "*.example.com"
         allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
         stateless: open no sessions, so that several processes with the same state_key
-            can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse
+            can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse:
+            deprecated, and still served
         health: a path, such as "/health", which answers 200 without a token
         routes: further paths for GET: {"/path": fn}; fn(request) returns (status,
             headers, body), and reads request.path, .query, .headers and .auth, the
@@ -9610,7 +9614,8 @@ class Client:
         version: the version of this client, not of the protocol
         roots: the folders that the server may work in: a list of paths, file: URIs, or
             {"uri":, "name":}; or a function that returns one. When its result changes,
-            call notify("notifications/roots/list_changed") in a session
+            call notify("notifications/roots/list_changed") in a session. 2026-07-28
+            deprecates roots, on_sample and on_log: new servers do without them
         on_elicit: on_elicit(params) asks the user, and returns {"action":, "content":},
             to which the form's defaults are added, or None for "cancel"
         on_elicit_url: on_elicit_url(params) shows the user params["url"], and returns
@@ -10072,8 +10077,9 @@ class Client:
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask the server for log messages, which are passed to on_log. Raises
-        ValueError, and in a session MethodNotFound if the server declares no logging.
+        """Ask the server for log messages, which are passed to on_log. Deprecated since
+        2026-07-28, and still spoken. Raises ValueError, and in a session MethodNotFound
+        if the server declares no logging.
 
         level: the lowest to send: one of LOG_LEVELS, "debug" to "emergency"
         """

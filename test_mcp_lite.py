@@ -16267,6 +16267,116 @@ class TestLogins:
         assert not list(tmp_path.glob("*/*"))
 
 
+class TestInProduction:
+    """The handbook's chapter: its recipes with the real libraries, and what examples do
+    where threads are counted."""
+
+    def recipe(self, word):
+        """Return the block of the handbook that has this word."""
+        text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        blocks = re.findall(r"```py\n(.*?)```", text, re.S)
+        return next(each for each in blocks if word in each)
+
+    def test_signed_tokens(self, server):
+        """By PyJWT: a token must be signed by a key of the issuer's, by an algorithm that
+        we chose, for this server, by this issuer, with an end that has not come. While
+        the keys cannot be had, it is 503."""
+        jwt = pytest.importorskip("jwt")
+        rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
+        ours, theirs = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+        public = jwt.algorithms.RSAAlgorithm.to_jwk(ours.public_key())
+        document = {**json.loads(public), "kid": "one", "alg": "RS256", "use": "sig"}
+        keys = [(500, {}, b"oops"), (200, {}, {"keys": [document]})]
+
+        def script(seen, sock):
+            return keys[0]
+
+        def sign(key=ours, algorithm="RS256", kid="one", **claims):
+            good = {"iss": issuer, "aud": "https://mcp.example.com/mcp", "sub": "ann"}
+            claims = {**good, "exp": int(time.time()) + 60, **claims}
+            given = {name: value for name, value in claims.items() if value is not None}
+            return jwt.encode(given, key, algorithm=algorithm, headers={"kid": kid})
+
+        @server.tool
+        def who(ctx: Context) -> str:
+            return ctx.auth["sub"]
+
+        def ask(token):
+            found = web.post(call_tool("who"), Authorization=f"Bearer {token}")
+            return found[0], found[1].get("WWW-Authenticate")
+
+        with web_server(script) as (url, _):
+            issuer = url.rpartition("/")[0]
+            names = {"__name__": "recipe"}
+            block = self.recipe("import jwt").replace("https://auth.example.com", issuer)
+            exec(block, names)
+            with server.start_http(verify=names["verify"]) as http:
+                web = Web(http)
+                assert ask(sign()) == (503, None)
+                keys.pop(0)
+                assert ask(sign()) == (200, None)
+                now = int(time.time())
+                refused = (401, 'Bearer error="invalid_token"')
+                for token in (
+                    sign(theirs),
+                    sign("x" * 64, "HS256"),
+                    sign(None, "none"),
+                    sign(kid="two"),
+                    sign(aud="https://other.example/mcp"),
+                    sign(iss="https://other.example"),
+                    sign(exp=now - 60),
+                    sign(nbf=now + 60),
+                    *(sign(**{name: None}) for name in ("exp", "iss", "aud", "sub")),
+                    sign()[:-8] + "AAAAAAAA",
+                    "no.to.ken",
+                    "x",
+                ):
+                    assert ask(token) == refused, token
+
+    def test_tokens_without_a_subject(self):
+        """examples/oauth_server.py: each stands for itself."""
+        path = os.path.join(HERE, "examples", "oauth_server.py")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        names = {"__name__": "example", "__file__": path}
+        words = ["x", "https://auth.example", "--http", "8000"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", words)
+            exec(compile(text, path, "exec"), names)
+        claims = {"active": True, "aud": names["URL"], "scope": "read"}
+        names["introspect"] = lambda token, minute: claims
+        first, again, other = map(names["verify"], ("a", "a", "b"))
+        assert first == again and first["sub"] != other["sub"]
+        assert "a" != first["sub"] and first["scope"] == "read"
+        claims["sub"] = "ann"
+        assert names["verify"]("a")["sub"] == "ann"
+        claims["aud"] = "https://other.example/mcp"
+        assert names["verify"]("a") is None
+        claims.update(aud=[names["URL"]], scope="write")
+        with pytest.raises(PermissionError, match="^read$"):
+            names["verify"]("a")
+
+    @pytest.mark.parametrize("name", ["wsgi_app", "lambda_app"])
+    def test_listening_where_threads_are_counted(self, name, monkeypatch):
+        """It is refused; calls go on."""
+        monkeypatch.setenv("MCP_STATE_KEY", "0123456789abcdef")
+        with Client(example(name).server, protocol_version=MODERN) as client:
+            refused = pytest.raises(McpError, match="notifies nobody")
+            with refused, client.listen() as events:
+                next(events)
+            assert client.list_tools()
+
+    def test_what_is_deprecated_says_so(self):
+        """In its docstring, and in the handbook's table."""
+        text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        (table,) = re.findall(r"^\| deprecated \|.+\n((?:\|.+\n)+)", text, re.M)
+        for name in ("sample", "roots", "log"):
+            assert f"`ctx.{name}()`" in table
+            about = getattr(Context, name).__doc__
+            assert "Deprecated since" in about and "still served" in about
+        assert "Deprecated since" in Client.set_log_level.__doc__
+
+
 class TestCommandLine:
     """The room Command line, as a shell sees it."""
 
