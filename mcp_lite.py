@@ -13822,8 +13822,9 @@ class OAuth:
     def _identify(self, server: Json, plan: Json, redirect_uri: str) -> None:
         """Set plan["client"]: {"client_id", "client_secret", "method"}. It is a client
         that was registered earlier, or {}."""
-        methods = _texts_in(server, "token_endpoint_auth_methods_supported")
-        offered = methods or ["client_secret_basic"]
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
+            "client_secret_basic"
+        ]
         method = "none"
         if self._client_secret:
             is_basic = "client_secret_basic" in offered

@@ -16308,8 +16308,8 @@ class TestInProduction:
         with web_server(script) as (url, _):
             issuer = url.rpartition("/")[0]
             names = {"__name__": "recipe"}
-            block = self.recipe("import jwt").replace("https://auth.example.com", issuer)
-            exec(block, names)
+            text = self.recipe("import jwt")
+            exec(text.replace("https://auth.example.com", issuer), names)
             with server.start_http(verify=names["verify"]) as http:
                 web = Web(http)
                 assert ask(sign()) == (503, None)
