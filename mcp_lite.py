@@ -6109,7 +6109,8 @@ class Context:
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send a log message, if the client wants this level:
-        server/utilities/logging.md.
+        server/utilities/logging.md. Deprecated since 2026-07-28, and still served; new
+        programs log to stderr, by `logging`.
 
         level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
             "emergency"; else ValueError
@@ -6281,7 +6282,8 @@ class Context:
         key: str | None = None,
         **params: object,
     ) -> Json:
-        """Ask the client's model for a message: client/sampling.md.
+        """Ask the client's model for a message: client/sampling.md. Deprecated since
+        2026-07-28, and still served; new programs call a model's own API.
 
         messages: text, a Message, or a list of those; audio exists since 2025-03-26,
             tools and lists of content since 2025-11-25
@@ -6302,7 +6304,8 @@ class Context:
         return self._ask_one(key, "sample", "sampling/createMessage", question)
 
     def roots(self, key: str | None = None) -> list[Json]:
-        """Ask which directories the client works in: client/roots.md.
+        """Ask which directories the client works in: client/roots.md. Deprecated since
+        2026-07-28, and still served; new programs take directories as arguments.
 
         key: identifies the answer when the handler runs again. Each question needs its
             own; ValueError for one that was used
@@ -8589,15 +8592,17 @@ class Server:
         sock: in place of host and port, a listening socket, such as systemd's,
             socket.socket(fileno=3), or a Unix socket; close() closes it
         verify: verify(token) returns the claims of a bearer token, or None (401), or
-            raises PermissionError(scope) (403); or a dict of tokens and their claims,
-            such as {"sub": "ada"}; without it, no token is needed
+            raises PermissionError(scope) (403), any other OSError (503: try again), or
+            another exception (401); or a dict of tokens and their claims, such as
+            {"sub": "ada"}; without it, no token is needed
         resource_metadata: where clients get tokens, by RFC 9728: {"resource": the URL
             of this server, "authorization_servers": [URLs], ...}
         allowed_hosts: further names of this host that clients use; "*" is any. Here and
             below, ValueError for a name that matches nothing, such as "*.example.com"
         allowed_origins: sites whose pages may call: "https://app.example"; "*" is any
         stateless: open no sessions, so that several processes with the same state_key
-            can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse
+            can share the clients. With sessions, the HTTP+SSE of 2024-11-05 is at /sse:
+            deprecated, and still served
         health: a path, such as "/health", which answers 200 without a token
         routes: further paths for GET: {"/path": fn}; fn(request) returns (status,
             headers, body), and reads request.path, .query, .headers and .auth, the
@@ -9483,7 +9488,8 @@ class Client:
         version: the version of this client, not of the protocol
         roots: the folders that the server may work in: a list of paths, file: URIs, or
             {"uri":, "name":}; or a function that returns one. When its result changes,
-            call notify("notifications/roots/list_changed") in a session
+            call notify("notifications/roots/list_changed") in a session. 2026-07-28
+            deprecates roots, on_sample and on_log: new servers do without them
         on_elicit: on_elicit(params) asks the user, and returns {"action":, "content":},
             to which the form's defaults are added, or None for "cancel"
         on_elicit_url: on_elicit_url(params) shows the user params["url"], and returns
@@ -9944,8 +9950,9 @@ class Client:
         self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask the server for log messages, which are passed to on_log. Raises
-        ValueError, and in a session MethodNotFound if the server declares no logging.
+        """Ask the server for log messages, which are passed to on_log. Deprecated since
+        2026-07-28, and still spoken. Raises ValueError, and in a session MethodNotFound
+        if the server declares no logging.
 
         level: the lowest to send: one of LOG_LEVELS, "debug" to "emergency"
         """
@@ -11077,6 +11084,8 @@ class HttpEndpoint:
         self.decoding = threading.Lock()
         # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
+        # Logs exceptions of verify().
+        self.doubts = BurstLog()
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
@@ -11237,8 +11246,13 @@ class HttpEndpoint:
             # not name a scope.
             if isinstance(error, PermissionError) and error.errno is None:
                 raise self.challenge(403, "insufficient_scope", str(error)) from None
-            log_line(ERROR, f"verify: {error_text(error)}", error)
-            raise HttpError(500, "the token could not be checked") from None
+            # A token that nobody knows may come at any rate, from anybody.
+            self.doubts.add(f"verify: {error_text(error)}".replace(bearer[1], "***"))
+            if isinstance(error, OSError):
+                # The token may be good: whoever could say so does not answer.
+                text = "the token could not be checked"
+                raise HttpError(503, text, {"Retry-After": "5"}) from None
+            raise self.challenge(401, "invalid_token") from None
         if not isinstance(claims, dict) or not claims:
             raise self.challenge(401, "invalid_token")
         return dict(claims)
@@ -13310,9 +13324,18 @@ def _well_known(url: str, name: str) -> str:
     return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
 
 
+def _issuer_spellings(issuer: str) -> list[str]:
+    """Return the URLs that name the same issuer. Servers and authorization servers
+    disagree about a final slash, which means nothing where there is no path."""
+    origin = _origin_of(issuer)
+    spellings = [origin, origin + "/"]
+    return spellings if issuer in spellings else [issuer]
+
+
 def _texts_in(document: Json, member: str) -> list[str]:
-    """Return the strings in an array; [] if the document lacks it."""
-    return [each for each in document.get(member) or [] if isinstance(each, str)]
+    """Return an array of strings; [] if the document has no such array."""
+    value: Any = document.get(member)
+    return value if _is_names(value) else []
 
 
 class OAuth:
@@ -13359,8 +13382,8 @@ class OAuth:
         client_id: this client's name at the authorization server. Without it, the
             client uses client_metadata_url, or registers
         client_secret: the secret that belongs to client_id
-        client_metadata_url: an https URL of a document about this client, for
-            authorization servers that accept one as a client_id
+        client_metadata_url: an https URL, with a path, of a document about this client,
+            for authorization servers that accept one as a client_id
         issuer: the only authorization server to use; "*" allows any. A client_secret
             needs it, or a hostile server could name an authorization server of its own
         store: keeps tokens: a dict, or the path of a file that only this user can read;
@@ -13403,6 +13426,12 @@ class OAuth:
                 "client_secret: it needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
+        # client-registration.md: 'MUST use the "https" scheme and contain a path'.
+        about = client_metadata_url
+        if about and not re.fullmatch("https://[A-Za-z0-9.:-]+/[!$-~]+", about):
+            raise ValueError(
+                f"client_metadata_url: expected https and a path, got {show(about)}"
+            )
         if grant != "authorization_code" and (
             grant != "client_credentials" or not client_id
         ):
@@ -13419,7 +13448,7 @@ class OAuth:
             # no login may start, there is thus no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
-            self._records[url] = self._load().get(url, {})
+            self._reload(url)
         token = self._records[url].get("access_token")
         if not token:
             return {}
@@ -13437,8 +13466,7 @@ class OAuth:
         url = refusal.url
         failure = self._failures.get(url)
         with self._turn:
-            record = self._load().get(url, {})
-            self._records[url] = record
+            record = self._reload(url)
             used = shown.get("Authorization", "").partition(" ")[2]
             if used != record.get("access_token", ""):
                 return True  # another thread, or process, has got a new token
@@ -13455,7 +13483,7 @@ class OAuth:
                 return True
             elif 401 in refused and not record.get("is_renewed"):
                 return False  # the server refuses a token from a fresh login
-            self._log_in(url, refusal.challenge, record, asking)
+            self._log_in(url, refusal.challenge, asking)
         return True
 
     def login(self, url: str) -> None:
@@ -13467,7 +13495,9 @@ class OAuth:
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
         challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
         with self._turn:
-            self._log_in(place, challenge, self._load().get(place, {}), nullcontext)
+            # Test the store before the user is asked.
+            self._keep(place, self._reload(place))
+            self._log_in(place, challenge, nullcontext)
 
     def logout(self, url: str) -> None:
         """Delete the tokens of a server. Raises AuthorizationError."""
@@ -13487,8 +13517,14 @@ class OAuth:
                 f"store: {self._store} is damaged: delete it"
             ) from None
 
+    def _reload(self, url: str) -> Json:
+        """Read a record. Another process may have stored newer tokens."""
+        record = object_or_empty(self._load().get(url))
+        self._records[url] = record
+        return record
+
     def _keep(self, url: str, record: Json) -> None:
-        """Store a record."""
+        """Store a record. Raises OSError."""
         self._records[url] = record
         if isinstance(self._store, dict):
             self._store[url] = record
@@ -13498,10 +13534,23 @@ class OAuth:
         path = os.path.expanduser(self._store)
         records = {**self._load(), url: record}
         number, new = mkstemp(dir=os.path.dirname(path) or ".")
-        with open(number, "w") as file:
-            json.dump(records, file)
-        # Replace the file in one step, so that no process reads half of it.
-        os.replace(new, path)
+        try:
+            with open(number, "w") as file:
+                json.dump(records, file)
+            # Replace the file in one step, so that no process reads half of it.
+            os.replace(new, path)
+        except OSError:
+            os.unlink(new)
+            raise
+
+    def _keep_or_warn(self, url: str, record: Json) -> None:
+        """Store a record. If that fails, memory is the store from then on: a full disk
+        costs a line of log, and no call."""
+        try:
+            self._keep(url, record)
+        except OSError as error:
+            log_line(WARNING, f"store: {error}; from now on, tokens are not kept")
+            self._store = {**self._load(), url: record}
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
@@ -13530,14 +13579,15 @@ class OAuth:
             ):
                 connection.request(method, target, body, headers)
                 answer = connection.getresponse()
-                text = answer.read(MAX_METADATA)
+                text = answer.read(MAX_METADATA).decode("utf-8-sig", "replace")
+            # Encoding it again replaces halves of surrogates, which no URL can carry.
+            document = parse_message(encode_message(parse_text(text)))
         except Exception as error:
             # OSError, or an exception of http.client's.
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
-        document = object_or_empty(parse_text(text.decode("utf-8", "replace")))
-        return Reply(answer.status, document, answer.headers)
+        return Reply(answer.status, object_or_empty(document), answer.headers)
 
     def _read_first(
         self,
@@ -13550,13 +13600,17 @@ class OAuth:
         name: of the member that led here, for errors
         url: of the server that has named the places
         """
+        failure = None
         for place in filter(None, dict.fromkeys(places)):
             reply = self.fetch(_check_url(name, place, url), {})
-            if reply.status >= 500:
-                # The document may exist, so do not try the next place.
-                raise AuthorizationError(f"{place}: HTTP {reply.status}")
             if reply.status == 200 and reply.document:
                 return dict(reply.document)
+            if reply.status >= 500:
+                failure = AuthorizationError(f"{place}: HTTP {reply.status}")
+        # Some gateways answer with a 5xx at a path that they do not know. But if there
+        # is no other answer, the document may exist.
+        if failure:
+            raise failure
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
@@ -13584,10 +13638,13 @@ class OAuth:
         named = _texts_in(resource, "authorization_servers")
         if not resource:
             named = [_origin_of(url)]
-        fit = [each for each in named if self._issuer in (None, "*", each)]
+        wanted = self._issuer
+        fit = [
+            each for each in named if wanted in (None, "*", *_issuer_spellings(each))
+        ]
         if not fit:
             raise AuthorizationError(
-                f"authorization_servers: expected {self._issuer or 'one'}, "
+                f"authorization_servers: expected {wanted or 'one'}, "
                 f"the server names {show(named, 300)}"
             )
         issuer = fit[0]
@@ -13607,13 +13664,12 @@ class OAuth:
             }
         if not server:
             raise AuthorizationError(f"{issuer}: no metadata of it were found")
-        # "the `issuer` value in the document MUST be identical to the issuer". A
-        # guessed issuer may lack the final slash.
-        spelled = [issuer] if resource else [issuer, issuer + "/"]
-        if server.get("issuer") not in spelled:
-            raise AuthorizationError(
-                f"issuer: expected {issuer}, got {show(server.get('issuer'))}"
-            )
+        # "the `issuer` value in the document MUST be identical to the issuer".
+        own = server.get("issuer")
+        if own not in _issuer_spellings(issuer):
+            raise AuthorizationError(f"issuer: expected {issuer}, got {show(own)}")
+        # The authorization response may name it by either.
+        server["spellings"] = [issuer, own]
         return server
 
     def _choose_scopes(
@@ -13633,34 +13689,39 @@ class OAuth:
         elif challenge.get("error") == "insufficient_scope":
             scopes = [*self._scopes, *scopes]
         else:
-            scopes = list(self._scopes)
+            scopes = [*self._scopes]
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
     # The client's identity: basic/authorization/client-registration.md
-    def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
-        """Return a client: {"client_id", "client_secret", "method"}."""
-        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
+    def _identify(self, server: Json, plan: Json, redirect_uri: str) -> None:
+        """Set plan["client"]: {"client_id", "client_secret", "method"}. It is a client
+        that was registered earlier, or {}."""
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
+            "client_secret_basic"
+        ]
         method = "none"
         if self._client_secret:
-            is_post = offered and "client_secret_basic" not in offered
-            method = "client_secret_post" if is_post else "client_secret_basic"
+            is_basic = "client_secret_basic" in offered
+            method = "client_secret_basic" if is_basic else "client_secret_post"
         client_id = self._client_id
         if client_id is None and server.get("client_id_metadata_document_supported"):
             client_id = self._client_metadata_url
-        if client_id is not None:
-            return {
+        if client_id:
+            plan["client"] = {
                 "client_id": client_id,
                 "client_secret": self._client_secret,
                 "method": method,
             }
-        known = object_or_empty(record.get("client"))
-        if known.get("redirect_uri") == redirect_uri and not record.get("is_doubtful"):
-            return known
-        return self._register(server, redirect_uri, offered or ["client_secret_basic"])
+        elif plan["client"].get("redirect_uri") != redirect_uri:
+            plan["client"] = self._register(
+                server, plan["scopes"], redirect_uri, offered
+            )
 
-    def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
-        """Register a client by RFC 7591. Return it as _identify() does."""
-        if "registration_endpoint" not in server:
+    def _register(
+        self, server: Json, scopes: list[str], redirect_uri: str, offered: list[str]
+    ) -> Json:
+        """Register a client by RFC 7591, and return it."""
+        if not server.get("registration_endpoint"):
             raise AuthorizationError(
                 f"{server['issuer']} registers no clients: give OAuth a client_id="
             )
@@ -13674,12 +13735,14 @@ class OAuth:
             "response_types": ["code"],
             "token_endpoint_auth_method": wanted[0],
         }
+        add_given(about, scope=" ".join(scopes) or None)
         place = _check_url(
             "registration_endpoint", server["registration_endpoint"], server["issuer"]
         )
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         document = reply.document
-        if reply.status not in (200, 201) or "client_id" not in document:
+        client_id = str(document.get("client_id") or "")
+        if reply.status not in (200, 201) or not client_id:
             said = _error_words(document)
             if reply.status == 404:
                 # Without metadata, the place is a guess.
@@ -13688,7 +13751,7 @@ class OAuth:
                 f"{place}: registration: HTTP {reply.status}: {said}"
             )
         return {
-            "client_id": document["client_id"],
+            "client_id": client_id,
             "client_secret": document.get("client_secret"),
             "method": document.get("token_endpoint_auth_method", wanted[0]),
             "redirect_uri": redirect_uri,
@@ -13699,7 +13762,6 @@ class OAuth:
         self,
         url: str,
         challenge: dict[str, str],
-        record: Json,
         asking: Callable[[], Any],
     ) -> None:
         """Find the authorization server, identify the client there, and get tokens. If
@@ -13707,29 +13769,37 @@ class OAuth:
         if not self._may_log_in:
             raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
-            # Mark the record as doubtful. If this login fails, the next one registers
-            # again, since the server may no longer know this client. Writing also tests
-            # the store before the user is asked.
-            self._keep(url, {**record, "is_doubtful": True})
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
-            if record.get("issuer") != server["issuer"]:
+            token = self._records[url].get("access_token")
+            record = self._reload(url)
+            if record.get("access_token") != token:
+                return  # another process has got a new token
+            # Mark the record as doubtful. If this login fails, the next one registers
+            # again, since the server may no longer know this client.
+            self._keep_or_warn(url, {**record, "is_doubtful": True})
+            if record.get("issuer") not in server["spellings"]:
                 # "MUST NOT reuse client credentials from a different one".
                 record = {}
             plan = {
                 "issuer": server["issuer"],
-                "token_endpoint": server.get("token_endpoint"),
+                "token_endpoint": _check_url(
+                    "token_endpoint", server.get("token_endpoint"), server["issuer"]
+                ),
                 "scopes": self._choose_scopes(challenge, resource, server, record),
                 "resource": resource.get("resource", url),
+                "client": {},
             }
+            # A client that was registered for other scopes may not get these.
+            if record.get("scopes") == plan["scopes"] and not record.get("is_doubtful"):
+                plan["client"] = object_or_empty(record.get("client"))
             if not self._send_resource:
                 plan["resource"] = None
-            _check_url("token_endpoint", plan["token_endpoint"], server["issuer"])
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
-                form.update(self._ask_user(server, plan, record, asking))
+                form.update(self._ask_user(server, plan, asking))
             else:
-                plan["client"] = self._identify(server, record, "")
+                self._identify(server, plan, "")
                 form["scope"] = " ".join(plan["scopes"]) or None
             self._ask_tokens(url, plan, form)
         except Exception as error:
@@ -13737,47 +13807,49 @@ class OAuth:
             raise
 
     def _refresh(self, url: str, record: Json) -> bool:
-        """Exchange the refresh token for new tokens. Return False if there is no
-        refresh token, if it is refused, or if no answer comes. Raises HttpFailure if
-        the answer is a 5xx."""
+        """Exchange the refresh token for new tokens, or find those of another process.
+        Return False if there are none. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
         if token and record.get("client"):
             plan = {**record, "is_renewed": True, "is_doubtful": False}
             with suppress(AuthorizationError):
-                form = {"grant_type": "refresh_token", "refresh_token": token}
-                self._ask_tokens(url, plan, form)
+                self._ask_tokens(
+                    url, plan, {"grant_type": "refresh_token", "refresh_token": token}
+                )
                 return True
+            # Another process may have used the refresh token first.
+            return self._reload(url).get("access_token") != record.get("access_token")
         return False
 
     def _ask_user(
         self,
         server: Json,
         plan: Json,
-        record: Json,
         asking: Callable[[], Any],
     ) -> Json:
         """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
         members of the form for the token endpoint."""
         import secrets
+        from base64 import urlsafe_b64encode
         from hashlib import sha256
-        from urllib.parse import parse_qsl, urlencode, urlsplit
+        from urllib.parse import parse_qsl, urlencode
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
         name = "authorization_endpoint"
         page = _check_url(name, server.get(name), server["issuer"])
         verifier = secrets.token_urlsafe(48)
-        digest = _base64(sha256(verifier.encode("ascii")).digest())
+        digest = urlsafe_b64encode(sha256(verifier.encode()).digest())
         state = secrets.token_urlsafe(32)
         with self._redirect_listener(state) as (redirect_uri, visit):
-            plan["client"] = self._identify(server, record, redirect_uri)
+            self._identify(server, plan, redirect_uri)
             query = add_given(
                 {
                     "response_type": "code",
                     "client_id": plan["client"]["client_id"],
                     "redirect_uri": redirect_uri,
                     "state": state,
-                    "code_challenge": digest.translate(str.maketrans("+/", "-_", "=")),
+                    "code_challenge": digest.rstrip(b"="),
                     "code_challenge_method": "S256",
                 },
                 scope=" ".join(plan["scopes"]) or None,
@@ -13787,7 +13859,8 @@ class OAuth:
                 came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
         if not isinstance(came, str):
             raise AuthorizationError("the login was given up")
-        answer = dict(parse_qsl(urlsplit(came).query))
+        came = came.partition("#")[0].partition("?")[2]
+        answer = dict(parse_qsl(came, keep_blank_values=True))
         self._check_answer(server, state, answer)
         return {
             "code": answer["code"],
@@ -13804,14 +13877,15 @@ class OAuth:
         """Raise AuthorizationError unless `answer` fits this login, and has a code."""
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
-        # "on mismatch the client MUST NOT act on or display `error`".
+        # "on mismatch the client MUST NOT act on or display `error`". The comparison is
+        # that of texts: "MUST NOT apply [...] trailing-slash [...] normalization".
         issuer = answer.get("iss")
         must_tell = server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != server["issuer"] and (must_tell or issuer is not None):
+        if issuer not in server["spellings"] and (must_tell or issuer is not None):
             raise AuthorizationError(
                 f"iss: expected {server['issuer']}, got {show(issuer)}"
             )
-        if "code" not in answer or "error" in answer:
+        if not answer.get("code") or answer.get("error"):
             said = _error_words(answer) or "there is no code"
             raise AuthorizationError(f"the login failed: {said}")
 
@@ -13858,31 +13932,35 @@ class OAuth:
             "Content-Type": "application/x-www-form-urlencoded",
             **self._show_client(plan, form),
         }
-        given = {name: value for name, value in form.items() if value is not None}
+        given = add_given({}, **form)
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
         answer = reply.document
-        if reply.status != 200 or "access_token" not in answer:
+        token = str(answer.get("access_token") or "")
+        # Some token endpoints answer 201, as if they had created something.
+        if reply.status not in (200, 201) or not re.fullmatch("[!-~]+", token):
             secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
             said = hide(_error_words(answer), secrets)
             # On a 5xx, do not start another login.
             kind = HttpFailure if reply.status >= 500 else AuthorizationError
             raise kind(f"{place}: HTTP {reply.status}: {said}")
-        token_type = str(answer.get("token_type", "Bearer"))
+        token_type = str(answer.get("token_type") or "Bearer")
         if token_type.lower() not in self.token_types:
             raise AuthorizationError(
                 f"{place}: token_type: unknown: {show(token_type)}"
             )
-        record = {**plan, "access_token": answer["access_token"]}
+        record = {**plan, "access_token": token}
         # An answer without a refresh token leaves the old one valid.
-        self._keep(url, add_given(record, refresh_token=answer.get("refresh_token")))
+        self._keep_or_warn(
+            url, add_given(record, refresh_token=answer.get("refresh_token"))
+        )
 
     def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
         """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
         client = plan["client"]
-        secret = client["client_secret"] or ""
+        secret = str(client["client_secret"] or "")
         form["client_id"] = client["client_id"]
         if client["method"] == "client_secret_basic":
             login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"

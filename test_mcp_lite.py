@@ -12574,25 +12574,38 @@ class TestHttpServer:
         assert asked == ["x"]
 
     @pytest.mark.parametrize(
-        "error",
+        "error, status",
         [
-            ConnectionRefusedError("10.0.0.7 refused"),
-            PermissionError(13, "Permission denied", "/etc/tokens"),
-            ZeroDivisionError("/etc"),
+            (ConnectionRefusedError("10.0.0.7 refused"), 503),
+            (TimeoutError("10.0.0.7 refused"), 503),
+            (PermissionError(13, "Permission denied", "/etc/tokens"), 503),
+            (ZeroDivisionError("/etc"), 401),
+            (KeyError("t-s3cret"), 401),
+            (UnicodeError("\x1b[2J\n"), 401),
         ],
     )
-    def test_a_broken_verify_lets_nobody_in(self, server, caplog, error):
-        """An exception of verify is 500; its text goes to the log alone."""
+    def test_a_verify_that_raises_lets_nobody_in(self, server, caplog, error, status):
+        """An OSError says that the token could not be checked: try again. Any other
+        exception is 401, so that the client gets another token. A burst of them is one
+        line of log, without a traceback or a token, and its text stays there."""
 
         def verify(token):
             raise error
 
-        log = caplog.at_level("ERROR", "mcp_lite")
-        with log, server.start_http(verify=verify) as http:
-            found = Web(http, Authorization="Bearer x").post(call_tool("add", a=1))
-        assert found[0] == 500
-        assert "refused" not in str(found) and "/etc" not in str(found)
-        assert type(error).__name__ in caplog.text
+        with server.start_http(verify=verify) as http:
+            web = Web(http, Authorization="Bearer t-s3cret")
+            for _ in range(5):
+                found = web.post(call_tool("add", a=1))
+                assert found[0] == status
+                named = found[1].get("Retry-After"), found[1].get("WWW-Authenticate")
+                challenge = 'Bearer error="invalid_token"'
+                assert named == (("5", None) if status == 503 else (None, challenge))
+                assert "refused" not in str(found) and "/etc" not in str(found)
+        (record,) = [each for each in caplog.records if each.name == "mcp_lite"]
+        line = record.getMessage()
+        assert type(error).__name__ in line and "s3cret" not in line
+        assert len(line.splitlines()) == 1 and "\x1b" not in line
+        assert record.levelname == "WARNING" and not record.exc_info
 
     def test_others_cannot_use_what_is_mine(self, server):
         """Sessions and requestState belong to the principal that got them, also with a
@@ -15483,7 +15496,7 @@ class TestAuthorization:
             (PRM, {"authorization_servers": None}, "authorization_servers"),
             (PRM, {"authorization_servers": ["http://evil.example"]}, "an https URL"),
             (PRM, {"authorization_servers": ["{url}/elsewhere"]}, "no metadata"),
-            (ASM, {"issuer": "{url}/"}, "issuer: expected"),
+            (ASM, {"issuer": "{url}/other"}, "issuer: expected"),
             (ASM, {"token_endpoint": "http://evil.example/token"}, "token_endpoint"),
             (ASM, {"authorization_endpoint": "file:///bin/sh"}, "authorization_end"),
             (ASM, {"registration_endpoint": None}, "client_id="),
@@ -15519,7 +15532,7 @@ class TestAuthorization:
     @pytest.mark.parametrize(
         "path, page, said",
         [
-            (PRM_PATH, (500, {}, b"oops"), "HTTP 500"),
+            (ASM_PATH, (500, {}, b"oops"), "HTTP 500"),
             (ASM_PATH, (302, AWAY, b""), "no metadata"),
             (ASM_PATH, (200, {}, b" " * 300_000), "no metadata"),
             ("/register", (400, {}, {"error": "invalid_redirect_uri"}), "redirect_uri"),
@@ -15678,7 +15691,7 @@ class TestAuthorization:
 
         auth = Watched(redirect=visit)
         with login_site() as other:
-            other.pages[PRM_PATH] = fail
+            other.pages[ASM_PATH] = fail
             elsewhere = started(log_in_elsewhere)
             assert asked.wait(SECONDS)
             assert let_in(site, auth) == "let in"
@@ -15984,6 +15997,413 @@ class TestAuthorization:
         refusal = 401, {"WWW-Authenticate": text}, b""
         with web_server(lambda seen, sock: refusal) as (url, _):
             assert http_failure_of(url).challenge == challenge
+
+
+# What no member of these documents should be.
+ODD_ANSWERS = [
+    None,
+    True,
+    -1,
+    1.5,
+    10**300,
+    "",
+    "\x00\r\n",
+    "half \ud800",
+    "https://[",
+    "https://\ud800.example/",
+    "https://x:99999/",
+    "http://127.0.0.1:1/",
+    "file:///etc/passwd",
+    "x" * 50_000,
+    [None],
+    [5, "https://["],
+    ["half \ud800"],
+    [[[[{}]]]],
+    {"a": {"b": []}},
+    json.loads("[" * 400 + "]" * 400),
+]
+ODD_MEMBERS = {
+    PRM: ["resource", "authorization_servers", "scopes_supported"],
+    ASM: [
+        "issuer",
+        "authorization_endpoint",
+        "token_endpoint",
+        "registration_endpoint",
+        "code_challenge_methods_supported",
+        "token_endpoint_auth_methods_supported",
+        "scopes_supported",
+        "authorization_response_iss_parameter_supported",
+        "client_id_metadata_document_supported",
+    ],
+    "register": ["client_id", "client_secret", "token_endpoint_auth_method"],
+    "token": ["access_token", "token_type", "refresh_token", "error"],
+}
+
+
+class TestLogins:
+    """Logging in at the authorization servers that there are, with the stores and disks
+    that there are."""
+
+    def test_a_token_that_was_created(self, site):
+        """A token endpoint may answer 201, for a login and a refresh."""
+
+        def create(seen):
+            _, headers, answer = site.answer_token(seen)
+            return 201, headers, answer
+
+        site.pages["/token"] = create
+        auth = OAuth(redirect=visit)
+        assert let_in(site, auth) == "let in"
+        site.tokens.clear()
+        assert let_in(site, auth) == "let in"
+        assert len(site.paths("/authorize")) == 1
+
+    @pytest.mark.parametrize("own", ["", "/"])
+    @pytest.mark.parametrize("named", ["", "/"])
+    def test_a_final_slash_of_an_issuer(self, site, named, own):
+        """Where there is no path, it makes no difference to metadata and issuer=. The
+        answer of a login may name its issuer as either document does."""
+        site.lies[PRM] = {"authorization_servers": [site.url + named]}
+        site.lies[ASM] = {"issuer": site.url + own}
+        for wanted in (None, site.url, site.url + "/"):
+            assert let_in(site, issuer=wanted) == "let in"
+
+        def come_back(slash):
+            return lambda url: f"{visit(url)}&iss={site.url}{slash}"
+
+        for slash in (named, own):
+            assert let_in(site, redirect=come_back(slash)) == "let in"
+        for slash in {"", "/", "//", "/x"} - {named, own}:
+            with pytest.raises(AuthorizationError, match="iss: expected"):
+                let_in(site, redirect=come_back(slash))
+
+    @pytest.mark.parametrize("named, own", [("/a", "/a/"), ("/a/", "/a"), ("", "//")])
+    def test_a_final_slash_of_a_path(self, site, named, own):
+        """It is part of the path: another issuer."""
+        site.lies[PRM] = {"authorization_servers": [site.url + named]}
+        document = site.describe({"path": ASM_PATH})[2]
+        page = (200, {}, {**document, "issuer": site.url + own})
+        site.pages[ASM_PATH] = site.pages[ASM_PATH + "/a"] = page
+        with pytest.raises(AuthorizationError, match="issuer: expected"):
+            let_in(site)
+        with pytest.raises(AuthorizationError, match="authorization_servers: expected"):
+            let_in(site, issuer=site.url + own)
+        assert not site.paths("/register")
+
+    def test_a_registration_names_its_scopes(self, site):
+        """Some authorization servers allow no others. A login for more registers again,
+        and one for the same does not."""
+        auth = OAuth(redirect=visit)
+        for scope in ("", ', scope="read"', ', scope="write"', ', scope="read"'):
+            site.scope = scope
+            auth.login(site.mcp)
+        named = [about.get("scope") for about in site.paths("/register")]
+        asked = [each.get("scope") for each in site.paths("/authorize")]
+        assert named == [None, "read", "read write"]
+        assert asked == [*named, "read write"]
+
+    @pytest.mark.parametrize("status", [500, 502, 503])
+    def test_a_gateway_that_knows_no_such_path(self, site, status):
+        """Its 5xx counts only where no place has the document."""
+        document = site.describe({"path": ASM_PATH})[2]
+        issuer = site.url + "/app"
+        site.lies[PRM] = {"authorization_servers": [issuer]}
+        place = "/app/.well-known/openid-configuration"
+        site.pages[place] = (200, {}, {**document, "issuer": issuer})
+        for path in (
+            PRM_PATH,
+            ASM_PATH + "/app",
+            "/.well-known/openid-configuration/app",
+        ):
+            site.pages[path] = (status, {}, b"no route")
+        challenge = {"WWW-Authenticate": "Bearer"}
+        site.pages["/mcp"] = lambda seen: (
+            *(site.answer_mcp(seen)[0], challenge),
+            site.answer_mcp(seen)[2],
+        )
+        assert let_in(site) == "let in"
+        site.pages[place] = (404, {}, b"")
+        with pytest.raises(AuthorizationError, match=f"HTTP {status}"):
+            let_in(site)
+
+    @pytest.mark.parametrize(
+        "query, said",
+        [
+            ("code={code}&state={state}&iss=", "iss: expected"),
+            ("code={code}&state={state}&iss=&iss=", "iss: expected"),
+            ("code=&state={state}", "no code"),
+            ("code={code}&state=", "another login"),
+            ("code={code}&state={state}&error=", None),
+            ("code={code}&state={state}#_=_", None),
+        ],
+    )
+    def test_empty_parameters(self, site, query, said):
+        """An issuer that is given and empty is the wrong one."""
+
+        def come_back(url):
+            answer = agreeing(visit(url))
+            uri = agreeing(url)["redirect_uri"]
+            return f"{uri}?{query.format(**answer)}"
+
+        if said is None:
+            assert let_in(site, redirect=come_back) == "let in"
+            return
+        with pytest.raises(AuthorizationError, match=said):
+            let_in(site, redirect=come_back)
+        assert not site.paths("/token")
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://client.example/about.json",
+            "https://client.example",
+            "https://client.example/",
+            "https:///about.json",
+            "https://me@client.example/about.json",
+            "https://client.example/about.json#part",
+            "https://client.example/about json",
+            "https://client.example/\ud800",
+            "about.json",
+        ],
+    )
+    def test_where_a_client_is_described(self, url):
+        """client_metadata_url= is an https URL with a path."""
+        with pytest.raises(ValueError, match="client_metadata_url: expected https"):
+            OAuth(client_metadata_url=url)
+
+    @pytest.mark.parametrize(
+        "kind, member",
+        [(kind, each) for kind, members in ODD_MEMBERS.items() for each in members],
+    )
+    def test_odd_documents(self, site, kind, member):
+        """Whatever a member is, a login ends well or in an AuthorizationError, and what
+        it stored authorizes a request."""
+
+        def go(url):
+            with contextlib.suppress(OSError):
+                return visit(url)
+
+        for odd in ODD_ANSWERS:
+
+            def answer(seen, odd=odd):
+                page = getattr(site, "answer_" + seen["path"][1:], site.describe)
+                status, headers, document = page(seen)
+                if isinstance(document, dict) and kind in seen["path"]:
+                    document = json.dumps({**document, member: odd}).encode()
+                return status, {"Content-Type": "application/json"}, document
+
+            for path in (PRM_PATH, ASM_PATH, "/register", "/token"):
+                site.pages[path] = answer
+            auth = OAuth(redirect=go, client_metadata_url="https://a.example/x")
+            try:
+                auth.login(site.mcp)
+                shown = auth.headers("POST", site.mcp)["Authorization"]
+                assert re.fullmatch("Bearer [!-~]+", shown)
+                let_in(site, auth)
+            except AuthorizationError as error:
+                assert str(error).encode() and len(str(error)) < 2000
+
+    @pytest.mark.parametrize(
+        "page", [b"[" * 99_999, b'{"a":NaN}', b"\xff\xfe", b"[]", b'"x"', b"{}", b"{"]
+    )
+    def test_documents_that_are_none(self, site, page):
+        """A text that is no JSON object is no document."""
+        for path in (PRM_PATH, ASM_PATH, "/register", "/token"):
+            site.pages[path] = (200, {"Content-Type": "application/json"}, page)
+            with contextlib.suppress(AuthorizationError):
+                let_in(site)
+            if path in ("/register", "/token"):
+                with pytest.raises(AuthorizationError, match=path):
+                    let_in(site)
+            del site.pages[path]
+
+    # Stores that several processes share
+    @pytest.mark.parametrize("may_log_in", [True, False])
+    def test_another_process_was_first(self, site, tmp_path, may_log_in):
+        """If its refresh has used the refresh token, ours is refused. The tokens that it
+        has stored let us in, and stay."""
+        path = tmp_path / "tokens.json"
+        OAuth(redirect=visit, store=path).login(site.mcp)
+        others = program(
+            tmp_path,
+            f"""
+            with Client({site.mcp!r}, auth=OAuth(store={str(path)!r})) as client:
+                print(client.call("x"))
+            """,
+        )
+        printed = []
+
+        def refuse(seen):
+            del site.pages["/token"]
+            printed.append(subprocess.check_output(others, timeout=SECONDS))
+            return 400, {}, {"error": "invalid_grant"}
+
+        site.tokens.clear()
+        site.pages["/token"] = refuse
+        auth = OAuth(redirect=visit, store=path, may_log_in=may_log_in)
+        assert let_in(site, auth) == "let in"
+        assert printed[0].strip() == b"let in"
+        (token,) = site.tokens
+        assert json.loads(path.read_text())[site.mcp]["access_token"] == token
+        assert len(site.paths("/authorize")) == 1
+
+    def test_another_process_stores_late(self, site, tmp_path):
+        """Its tokens are used, too, if they come while we look for the place to log in:
+        the user is not asked."""
+        path = tmp_path / "tokens.json"
+        OAuth(redirect=visit, store=path).login(site.mcp)
+
+        def describe_late(seen):
+            records = json.loads(path.read_text())
+            records[site.mcp]["access_token"] = "other"
+            site.tokens["other"] = {}
+            path.write_text(json.dumps(records))
+            return site.describe(seen)
+
+        site.tokens.clear()
+        site.pages["/token"] = (400, {}, {"error": "invalid_grant"})
+        site.pages[ASM_PATH] = describe_late
+        assert let_in(site, store=path) == "let in"
+        assert len(site.paths("/authorize")) == 1
+
+    # Disks
+    @pytest.mark.parametrize("is_full", [True, False])
+    def test_a_store_that_cannot_be_written(
+        self, site, tmp_path, monkeypatch, caplog, is_full
+    ):
+        """It costs a line of log, and no call: memory is the store from then on. But
+        login() and logout() say that they have not done what they are for."""
+
+        def fill(old, new):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        folder = tmp_path / "folder"
+        if is_full:
+            folder.mkdir()
+            monkeypatch.setattr(os, "replace", fill)
+        auth = OAuth(redirect=visit, store=folder / "tokens.json")
+        with Client(site.mcp, auth=auth, protocol_version=MODERN) as client:
+            for _ in range(3):
+                assert client.call("x") == "let in"
+                site.tokens.clear()
+        assert len(site.paths("/authorize")) == 1
+        (line,) = [each for each in caplog.messages if "store" in each]
+        assert "tokens are not kept" in line
+        for act in (OAuth.login, OAuth.logout):
+            with pytest.raises(OSError, match="No s"):
+                act(OAuth(redirect=visit, store=folder / "tokens.json"), site.mcp)
+        assert len(site.paths("/authorize")) == 1
+        assert not list(tmp_path.glob("*/*"))
+
+
+class TestInProduction:
+    """The handbook's chapter: its recipes with the real libraries, and what examples do
+    where threads are counted."""
+
+    def recipe(self, word):
+        """Return the block of the handbook that has this word."""
+        text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        blocks = re.findall(r"```py\n(.*?)```", text, re.S)
+        return next(each for each in blocks if word in each)
+
+    def test_signed_tokens(self, server):
+        """By PyJWT: a token must be signed by a key of the issuer's, by an algorithm that
+        we chose, for this server, by this issuer, with an end that has not come. While
+        the keys cannot be had, it is 503."""
+        jwt = pytest.importorskip("jwt")
+        rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
+        ours, theirs = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+        public = jwt.algorithms.RSAAlgorithm.to_jwk(ours.public_key())
+        document = {**json.loads(public), "kid": "one", "alg": "RS256", "use": "sig"}
+        keys = [(500, {}, b"oops"), (200, {}, {"keys": [document]})]
+
+        def script(seen, sock):
+            return keys[0]
+
+        def sign(key=ours, algorithm="RS256", kid="one", **claims):
+            good = {"iss": issuer, "aud": "https://mcp.example.com/mcp", "sub": "ann"}
+            claims = {**good, "exp": int(time.time()) + 60, **claims}
+            given = {name: value for name, value in claims.items() if value is not None}
+            return jwt.encode(given, key, algorithm=algorithm, headers={"kid": kid})
+
+        @server.tool
+        def who(ctx: Context) -> str:
+            return ctx.auth["sub"]
+
+        def ask(token):
+            found = web.post(call_tool("who"), Authorization=f"Bearer {token}")
+            return found[0], found[1].get("WWW-Authenticate")
+
+        with web_server(script) as (url, _):
+            issuer = url.rpartition("/")[0]
+            names = {"__name__": "recipe"}
+            text = self.recipe("import jwt")
+            exec(text.replace("https://auth.example.com", issuer), names)
+            with server.start_http(verify=names["verify"]) as http:
+                web = Web(http)
+                assert ask(sign()) == (503, None)
+                keys.pop(0)
+                assert ask(sign()) == (200, None)
+                now = int(time.time())
+                refused = (401, 'Bearer error="invalid_token"')
+                for token in (
+                    sign(theirs),
+                    sign("x" * 64, "HS256"),
+                    sign(None, "none"),
+                    sign(kid="two"),
+                    sign(aud="https://other.example/mcp"),
+                    sign(iss="https://other.example"),
+                    sign(exp=now - 60),
+                    sign(nbf=now + 60),
+                    *(sign(**{name: None}) for name in ("exp", "iss", "aud", "sub")),
+                    sign()[:-8] + "AAAAAAAA",
+                    "no.to.ken",
+                    "x",
+                ):
+                    assert ask(token) == refused, token
+
+    def test_tokens_without_a_subject(self):
+        """examples/oauth_server.py: each stands for itself."""
+        path = os.path.join(HERE, "examples", "oauth_server.py")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        names = {"__name__": "example", "__file__": path}
+        words = ["x", "https://auth.example", "--http", "8000"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", words)
+            exec(compile(text, path, "exec"), names)
+        claims = {"active": True, "aud": names["URL"], "scope": "read"}
+        names["introspect"] = lambda token, minute: claims
+        first, again, other = map(names["verify"], ("a", "a", "b"))
+        assert first == again and first["sub"] != other["sub"]
+        assert "a" != first["sub"] and first["scope"] == "read"
+        claims["sub"] = "ann"
+        assert names["verify"]("a")["sub"] == "ann"
+        claims["aud"] = "https://other.example/mcp"
+        assert names["verify"]("a") is None
+        claims.update(aud=[names["URL"]], scope="write")
+        with pytest.raises(PermissionError, match="^read$"):
+            names["verify"]("a")
+
+    @pytest.mark.parametrize("name", ["wsgi_app", "lambda_app"])
+    def test_listening_where_threads_are_counted(self, name, monkeypatch):
+        """It is refused; calls go on."""
+        monkeypatch.setenv("MCP_STATE_KEY", "0123456789abcdef")
+        with Client(example(name).server, protocol_version=MODERN) as client:
+            refused = pytest.raises(McpError, match="notifies nobody")
+            with refused, client.listen() as events:
+                next(events)
+            assert client.list_tools()
+
+    def test_what_is_deprecated_says_so(self):
+        """In its docstring, and in the handbook's table."""
+        text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        (table,) = re.findall(r"^\| deprecated \|.+\n((?:\|.+\n)+)", text, re.M)
+        for name in ("sample", "roots", "log"):
+            assert f"`ctx.{name}()`" in table
+            about = getattr(Context, name).__doc__
+            assert "Deprecated since" in about and "still served" in about
+        assert "Deprecated since" in Client.set_log_level.__doc__
 
 
 class TestCommandLine:

@@ -20,9 +20,18 @@ from urllib.parse import urlencode
 # mcp_lite.py is one folder up, or beside this file.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from mcp_lite import Context, Server  # noqa: E402
+from mcp_lite import Context, McpError, Server  # noqa: E402
 
 server = Server("serverless", state_key=os.environ.get("MCP_STATE_KEY"))
+
+
+@server.middleware
+def refuse_listening(ctx, method, params, call_next):
+    """A stream without an end would hold the function until AWS ends it, and cost as
+    much as a call that takes so long."""
+    if method == "subscriptions/listen":
+        raise McpError(-32601, "this server notifies nobody: ask again for its lists")
+    return call_next()
 
 
 @server.tool

@@ -14,6 +14,7 @@ variables INTROSPECTION_ID and INTROSPECTION_SECRET. To call it, log in:
 import argparse
 import base64
 import functools
+import hashlib
 import json
 import os
 import sys
@@ -89,7 +90,8 @@ def introspect(token, minute):
 
 
 def verify(token):
-    """Return who shows a token, or None for 401. PermissionError is for 403."""
+    """Return who shows a token, or None for 401. PermissionError is for 403; another
+    OSError, as when the authorization server does not answer, becomes 503."""
     claims = introspect(token, int(time.time()) // 60)
     audience = claims.get("aud")
     if isinstance(audience, str):
@@ -99,8 +101,12 @@ def verify(token):
         return None
     scope = claims.get("scope", "")
     if "read" not in scope.split():
-        raise PermissionError("this token may not read")
-    return {"sub": claims.get("sub", "?"), "scope": scope}
+        # This names the scope for which the client should ask.
+        raise PermissionError("read")
+    # A token without a subject, such as that of a program, stands for itself: sessions
+    # and answers of one such token are never those of another.
+    own = hashlib.sha256(token.encode()).hexdigest()
+    return {"sub": claims.get("sub") or own, "scope": scope}
 
 
 if __name__ == "__main__":

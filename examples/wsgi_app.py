@@ -5,6 +5,11 @@ answer it; what a question and its answer must carry travels in `requestState`, 
 all processes sign with one key. A session would stay in the process that opened it, so
 older clients are served without one: they can call, but cannot be asked.
 
+What gunicorn does differently from `server.run("http")`: a client that hangs up cancels
+nothing, because WSGI notices it only when a write fails. A tool that may take long
+should therefore report its progress (each report is a write), and have a `timeout=`. A
+stream that only listens would keep a thread for hours; here it is refused.
+
 Run in examples/:
 MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
 """
@@ -16,9 +21,18 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Context, Server  # noqa: E402
+from mcp_lite import Context, McpError, Server  # noqa: E402
 
 server = Server("scaled-out", version="1.0", state_key=os.environ["MCP_STATE_KEY"])
+
+
+@server.middleware
+def refuse_listening(ctx, method, params, call_next):
+    """Threads are counted here, and each stream would occupy one. Clients can do
+    without: they ask for the lists again."""
+    if method == "subscriptions/listen":
+        raise McpError(-32601, "this server notifies nobody: ask again for its lists")
+    return call_next()
 
 
 @server.tool
