@@ -3671,6 +3671,26 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
+
+
+def _counted(noun: str, kind: str, parts: str) -> dict[str, _Keyword]:
+    """Return the rows of the two keywords that limit the length of a value."""
+    return {
+        f"min{noun}": _Keyword(
+            "a count",
+            (kind,),
+            lambda run, value, count: len(value) >= count,
+            f"expected at least {{}} {parts}",
+        ),
+        f"max{noun}": _Keyword(
+            "a count",
+            (kind,),
+            lambda run, value, count: len(value) <= count,
+            f"expected at most {{}} {parts}",
+        ),
+    }
+
+
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
     _IS_SCHEMA: _Keyword(
@@ -3723,33 +3743,11 @@ _KEYWORDS = {
     "multipleOf": _Keyword(
         "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
-    "minLength": _Keyword(
-        "a count",
-        ("string",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} characters",
-    ),
-    "maxLength": _Keyword(
-        "a count",
-        ("string",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} characters",
-    ),
+    **_counted("Length", "string", "characters"),
     "pattern": _Keyword(
         "a text", ("string",), _Validator.matches, "expected text that matches {}"
     ),
-    "minItems": _Keyword(
-        "a count",
-        ("array",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} items",
-    ),
-    "maxItems": _Keyword(
-        "a count",
-        ("array",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} items",
-    ),
+    **_counted("Items", "array", "items"),
     "uniqueItems": _Keyword(
         "true or false",
         ("array",),
@@ -3761,18 +3759,7 @@ _KEYWORDS = {
     "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
     "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
     "contains": _Keyword("a schema", ("array",), _Validator.contains),
-    "minProperties": _Keyword(
-        "a count",
-        ("object",),
-        lambda run, value, count: len(value) >= count,
-        "expected at least {} members",
-    ),
-    "maxProperties": _Keyword(
-        "a count",
-        ("object",),
-        lambda run, value, count: len(value) <= count,
-        "expected at most {} members",
-    ),
+    **_counted("Properties", "object", "members"),
     "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
     "patternProperties": _Keyword(
         "schemas by name", ("object",), _Validator.pattern_properties
@@ -4557,11 +4544,7 @@ def _read_signature(fn: Any, bound: int) -> Any:
     import inspect
 
     # A partial() may name a function that it wraps, but has fewer parameters.
-    follows = not isinstance(fn, partial)
-    if follows and not hasattr(fn, "__signature__"):
-        # Before Python 3.10, signature() forgets the object of a wrapped method.
-        fn = inspect.unwrap(fn, stop=lambda each: hasattr(each, "__self__"))
-    signature = inspect.signature(fn, follow_wrapped=follows)
+    signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
     # The keywords of a partial() are settled; one may be a secret.
     settled = getattr(fn, "keywords", {})
     parameters: list[Any] = []
@@ -4795,6 +4778,9 @@ class ObjectType(WireType):
     defaults: name -> the default of another member, which a Field may look at
     """
 
+    # The name of the member that was left out, if any: the Context.
+    excluded: str | None = None
+
     def __init__(self) -> None:
         self.types: dict[str, WireType] = {}
         self.fields: Json = {}
@@ -4875,6 +4861,8 @@ class Param:
         a hint, the parameter's own default counts.
     """
 
+    default: Any
+
     def __init__(
         self,
         description: str | None = None,
@@ -4890,27 +4878,18 @@ class Param:
         header: str | None = None,
         default: Any = REQUIRED,
     ) -> None:
-        vars(self).update(
-            description=description,
-            ge=ge,
-            gt=gt,
-            le=le,
-            lt=lt,
-            min_length=min_length,
-            max_length=max_length,
-            pattern=pattern,
-            examples=examples,
-            header=header,
-        )
-        self._default = default
+        # The parameters are the attributes.
+        notes = dict(locals())
+        del notes["self"]
+        vars(self).update(notes)
 
     def is_required(self) -> bool:
         """Return whether there is no default, as a pydantic Field does."""
-        return self._default is REQUIRED
+        return self.default is REQUIRED
 
     def get_default(self, call_default_factory: bool = False) -> Any:
         """Return the default, as a pydantic Field does."""
-        return self._default
+        return self.default
 
 
 # An attribute of notes -> the keyword of JSON Schema with the same meaning.
@@ -5051,6 +5030,7 @@ class HintReader:
             try:
                 hint = self.evaluate(hint)
                 if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
+                    described.excluded = name
                     continue
                 hint, notes = _split_notes(hint)
                 if hasattr(default, "is_required"):
@@ -5213,7 +5193,7 @@ class HintReader:
         use its own name, its type variables and the names of its module, and the same
         of its bases: class Items(Page[int]) has the T of Page."""
         free = getattr(origin, "__parameters__", ())
-        self._bound = {**dict.fromkeys(free, object), **dict(zip(free, args))}
+        self._bound = dict(itertools.zip_longest(free, args, fillvalue=object))
         tables = []
         for base in getattr(origin, "__mro__", [origin]):
             own = (*getattr(base, "__parameters__", ()), base)
@@ -5223,13 +5203,12 @@ class HintReader:
             for alias in getattr(base, "__dict__", {}).get("__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
-                    # The members do not say whose variable they mean.
-                    if each in self._bound and hint not in (each, self._bound[each]):
+                    hint = self._bound.get(hint, hint)
+                    if self._bound.setdefault(each, hint) != hint:
+                        # The members do not say whose variable they mean.
                         raise TypeError(
-                            f"{each} means two types in {origin.__name__}; give each "
-                            "class a type variable of its own"
+                            f"{each} means two types; give each class its own TypeVar"
                         )
-                    self._bound.setdefault(each, hint)
         self._names = ChainMap(*tables, self._names)
 
     def _instance(self, cls: Any) -> WireType:
@@ -5510,9 +5489,7 @@ class Signature:
             raise TypeError(f"{self.name}: {error}") from None
         self.returns = read.returns
         self.names = read.names
-        names = [each.name for each in read.parameters]
-        hidden = (name for name in names if name not in members.types)
-        self.context: str | None = next(hidden, None)
+        self.context = members.excluded
         if _Parameter("ctx", object, REQUIRED) in read.parameters:
             raise TypeError(
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
@@ -5724,6 +5701,10 @@ _TEMPLATE = (
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
+# The scheme and authority of a URI, in upper or lower case, and what follows them.
+_ORIGIN = r"(?s)^((?:[^:/]*:)?(?://[^/?#]*)?)(.*)"
+
+
 def normal_uri(uri: str) -> str:
     """Return a URI with as few escapes as possible, in upper case: RFC 3986, 6.2.2.
     Some clients percent-encode `é` and spaces, and others do not."""
@@ -5739,8 +5720,7 @@ def normal_uri(uri: str) -> str:
 def uri_key(uri: str) -> str:
     """Return a text that is the same for all spellings of a URI. Its scheme and
     authority may be in upper or lower case, and an empty path is "/"."""
-    spelling = normal_uri(uri)
-    [(origin, rest)] = re.findall(r"(?s)^((?:[^:/]*:)?(?://[^/?#]*)?)(.*)", spelling)
+    [(origin, rest)] = re.findall(_ORIGIN, normal_uri(uri))
     return str(origin.lower() + (rest or "/"))
 
 
@@ -5782,7 +5762,8 @@ class UriTemplate:
             )
         self.template = template
         self.key = uri_key(template)
-        pattern = re.escape(normal_uri(path.partition("{")[0]))
+        [(origin, rest)] = re.findall(_ORIGIN, normal_uri(path.partition("{")[0]))
+        pattern = f"(?i:{re.escape(origin)}){re.escape(rest)}"
         for operator, name, text in steps:
             pattern += _STEPS[operator].format(name, re.escape(normal_uri(text)))
         self._path = re.compile(pattern, re.DOTALL)
@@ -5961,9 +5942,9 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # A form has no null. Instead, the user may leave an Optional[X] empty.
         drop_null(field)
-        # It has no unions, either: what is typed may be text for all of them.
-        choices = field.pop("anyOf", [{}])
-        field.update(next((each for each in choices if "string" in each.values()), choices[0]))
+        # It has no unions, either. The last type in the alphabet is the string, which
+        # converts to the others.
+        field.update(max(field.pop("anyOf", [{}]), key=str))
         if field.get("format") not in _FORM_FORMATS:
             field.pop("format", None)
     return dict(form), partial(from_wire, form)
@@ -14139,8 +14120,6 @@ request, or the tool failed; 130 Ctrl-C.
 """
 # The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
-# The keywords that name further arguments of a tool.
-_OPEN = {"patternProperties", "allOf", "anyOf", "oneOf", "$ref"}
 _DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
 # The exit code for an exception is that of the first row that matches.
 _EXIT_CODES = (
@@ -14423,15 +14402,13 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
         words = _read_pairs(pairs, "=")
-        given.update({name: _coerce(name, words[name], schema) for name in words})
-        known = schema.get("properties", given)
-        # A person has typed the names, so even one that a schema allows is refused.
-        is_open = schema.get("additionalProperties") or not _OPEN.isdisjoint(schema)
-        unknown = sorted(given.keys() - known.keys())
-        if unknown and not is_open:
-            raise ValueError(
-                f"{tool}: {unknown[0]}: unknown; {suggest(unknown[0], known)}"
-            )
+        # A schema may allow further names, but these are more likely to be mistyped.
+        # Such an argument may come by --input.
+        known = schema.get("properties", words)
+        for name in words:
+            if name not in known and not schema.get("additionalProperties"):
+                raise ValueError(f"{tool}: {name}: unknown; {suggest(name, known)}")
+            given[name] = _coerce(name, words[name], schema)
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result))
 
