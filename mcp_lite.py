@@ -4812,8 +4812,6 @@ class ObjectType(WireType):
                 # this, since some clients cannot read "additionalProperties".
                 if value is not None:
                     run.fail((path, name), _UNKNOWN, argument=self.types)
-            elif type(value) in member.same:
-                made[name] = value
             elif value is None or value == "null":
                 # Null counts as left out, unless the member may be null.
                 place = (path, name)
