@@ -5620,10 +5620,10 @@ class Output:
         self._wraps = bool(schema and schema.get("type") != "object")
         if schema and self._wraps:
             # These three keywords belong at the root.
-            outer = {"$schema", "$defs", "definitions"} & schema.keys()
-            inner = {name: schema[name] for name in schema if name not in outer}
+            names = {"$schema", "$defs", "definitions"} & schema.keys()
+            inner = dict(schema)
             schema = {
-                **{name: schema[name] for name in outer},
+                **{name: inner.pop(name) for name in names},
                 "type": "object",
                 "properties": {"result": inner},
                 "required": ["result"],
