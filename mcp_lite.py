@@ -3630,6 +3630,16 @@ def _limit(
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
+
+
+def _counted(noun: str, kind: str, parts: str) -> dict[str, _Keyword]:
+    """Return the rows of the two keywords that limit the length of a value."""
+    concerns = (kind,)
+    least = _limit("a count", concerns, operator.ge, f"at least {{}} {parts}")
+    most = _limit("a count", concerns, operator.le, f"at most {{}} {parts}")
+    return {f"min{noun}": least, f"max{noun}": most}
+
+
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
     _IS_SCHEMA: _Keyword(
@@ -3662,13 +3672,11 @@ _KEYWORDS = {
     "multipleOf": _Keyword(
         "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
-    "minLength": _limit("a count", ("string",), operator.ge, "at least {} characters"),
-    "maxLength": _limit("a count", ("string",), operator.le, "at most {} characters"),
+    **_counted("Length", "string", "characters"),
     "pattern": _Keyword(
         "a text", ("string",), _Validator.matches, "expected text that matches {}"
     ),
-    "minItems": _limit("a count", ("array",), operator.ge, "at least {} items"),
-    "maxItems": _limit("a count", ("array",), operator.le, "at most {} items"),
+    **_counted("Items", "array", "items"),
     "uniqueItems": _Keyword(
         "true or false",
         ("array",),
@@ -3680,8 +3688,7 @@ _KEYWORDS = {
     "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
     "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
     "contains": _Keyword("a schema", ("array",), _Validator.contains),
-    "minProperties": _limit("a count", ("object",), operator.ge, "at least {} members"),
-    "maxProperties": _limit("a count", ("object",), operator.le, "at most {} members"),
+    **_counted("Properties", "object", "members"),
     "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
     "patternProperties": _Keyword(
         "schemas by name", ("object",), _Validator.pattern_properties
@@ -3852,8 +3859,10 @@ def _members(value: Any) -> Json | None:
             getattr(each, "alias", each.name): getattr(value, each.name)
             for each in described
         }
-    # A row of sqlite3 and a DataFrame are mappings, but not for isinstance().
-    if hasattr(value, "keys") and hasattr(value, "__getitem__"):
+    # A row of sqlite3 is a mapping, but not for isinstance(). A DataFrame has columns:
+    # an object of them is nothing that a model can read.
+    is_mapping = hasattr(value, "keys") and hasattr(value, "__getitem__")
+    if is_mapping and not hasattr(value, "columns"):
         return dict(value)
     return None
 
@@ -3917,7 +3926,10 @@ def _simpler(value: Any, path: Any) -> Any:
         if row is not None and row.encode is not None:
             return row.encode(value)
     name = type(value).__name__
-    raise TypeError(f"{at_place(path)}a value of class {name} has no JSON form")
+    raise TypeError(
+        f"{at_place(path)}a value of class {name} has no JSON form"
+        + "; return its rows: df.to_dict('records')" * hasattr(value, "columns")
+    )
 
 
 def class_name(cls: type) -> str:
@@ -4390,7 +4402,6 @@ def value_of(result: Json) -> Any:
 #                                        "xs[1]: expected integer, got \"a\"; ..."
 
 MAX_URI = 2_048  # characters of a URI that is matched with a template
-NEAR = 0.75  # how alike an unknown argument and a known one are that may be mixed up
 
 # Marks a required parameter; None marks an optional one without a default.
 REQUIRED = object()
@@ -4419,7 +4430,13 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
     is_plain = type(function) is type(read_parameters) and not is_decorated
     if is_plain:
         bound += function is not fn
-    read = _read_code(function, bound) if is_plain else _read_signature(fn)
+    read = _read_code(function, bound) if is_plain else _read_signature(fn, bound)
+    first = read.parameters and read.parameters[0]
+    if not bound and first and first.name in ("self", "cls"):
+        raise TypeError(
+            f"{first.name}: this method has no object or class yet; make one, and "
+            "register its method"
+        )
     if read.is_open and not open_ended or None in read.parameters:
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
@@ -4435,11 +4452,6 @@ def _read_code(fn: Any, bound: int) -> Any:
     # The positional names come first, then the keyword-only ones, then local ones.
     names = code.co_varnames
     count = code.co_argcount + code.co_kwonlyargcount
-    if not bound and names[:1] in (("self",), ("cls",)):
-        raise TypeError(
-            f"{names[0]}: this method has no object or class yet; make one, and "
-            "register its method"
-        )
     last = fn.__defaults__ or ()
     defaults = dict(zip(names[code.co_argcount - len(last) :], last))
     defaults.update(fn.__kwdefaults__ or {})
@@ -4455,16 +4467,20 @@ def _read_code(fn: Any, bound: int) -> Any:
     return _Callable(parameters, returns, fn.__globals__, code.co_flags & 8)
 
 
-def _read_signature(fn: Any) -> Any:
+def _read_signature(fn: Any, bound: int) -> Any:
     """Do the same for a callable that is no function, such as a partial(), or that
     wraps another one, or has a __signature__."""
     import inspect
 
     # A partial() may name a function that it wraps, but has fewer parameters.
     signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
+    # The keywords of a partial() are settled; one may be a secret.
+    settled = getattr(fn, "keywords", {})
     parameters: list[Any] = []
     kinds = set()
-    for each in signature.parameters.values():
+    for each in list(signature.parameters.values())[bound:]:
+        if each.name in settled:
+            continue
         kinds.add(int(each.kind))
         default = REQUIRED if each.default is each.empty else each.default
         parameters.append(_Parameter(each.name, each.annotation, default))
@@ -4510,8 +4526,8 @@ class WireType(Json):
     is_model: whether convert() checks everything, and the schema is not ours
     """
 
-    # The class whose values are the same in Python and JSON, if there is one.
-    same: type | None = None
+    # The classes whose values are the same in Python and JSON.
+    same: frozenset[type] = frozenset()
 
     def __init__(
         self,
@@ -4541,7 +4557,7 @@ class WireType(Json):
             self[keyword] = argument
         if row.apply is not None:
             self.limits.append((row, argument))
-            self.same = None
+            self.same = frozenset()
 
 
 class _Enough(Exception):
@@ -4566,7 +4582,7 @@ class _Run(Meter):
         self.left -= 1
         if self.left < 0:
             self.spend(0)
-        if type(wire) is described.same:
+        if type(wire) in described.same:
             return wire
         try:
             return self.fit(described, wire, path)
@@ -4691,6 +4707,9 @@ class ObjectType(WireType):
     defaults: name -> the default of another member, which a Field may look at
     """
 
+    # The name of the member that was left out, if any: the Context.
+    excluded: str | None = None
+
     def __init__(self) -> None:
         self.types: dict[str, WireType] = {}
         self.fields: Json = {}
@@ -4722,8 +4741,6 @@ class ObjectType(WireType):
                 # this, since some clients cannot read "additionalProperties".
                 if value is not None:
                     run.fail((path, name), _UNKNOWN, argument=self.types)
-            elif type(value) is member.same:
-                made[name] = value
             elif value is None or value == "null":
                 # Null counts as left out, unless the member may be null.
                 place = (path, name)
@@ -4771,6 +4788,8 @@ class Param:
         a hint, the parameter's own default counts.
     """
 
+    default: Any
+
     def __init__(
         self,
         description: str | None = None,
@@ -4786,27 +4805,18 @@ class Param:
         header: str | None = None,
         default: Any = REQUIRED,
     ) -> None:
-        vars(self).update(
-            description=description,
-            ge=ge,
-            gt=gt,
-            le=le,
-            lt=lt,
-            min_length=min_length,
-            max_length=max_length,
-            pattern=pattern,
-            examples=examples,
-            header=header,
-        )
-        self._default = default
+        # The parameters are the attributes.
+        notes = dict(locals())
+        del notes["self"]
+        vars(self).update(notes)
 
     def is_required(self) -> bool:
         """Return whether there is no default, as a pydantic Field does."""
-        return self._default is REQUIRED
+        return self.default is REQUIRED
 
     def get_default(self, call_default_factory: bool = False) -> Any:
         """Return the default, as a pydantic Field does."""
-        return self._default
+        return self.default
 
 
 # An attribute of notes -> the keyword of JSON Schema with the same meaning.
@@ -4947,6 +4957,7 @@ class HintReader:
             try:
                 hint = self.evaluate(hint)
                 if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
+                    described.excluded = name
                     continue
                 hint, notes = _split_notes(hint)
                 if hasattr(default, "is_required"):
@@ -4967,8 +4978,7 @@ class HintReader:
             del schema["format"]
         parse = partial(row.parse, cls)
         described = WireType(schema, lambda wire, *_: parse(wire), row.expected)
-        if cls in TYPE_NAMES:
-            described.same = cls
+        described.same = frozenset({cls} & TYPE_NAMES.keys())
         return described
 
     def _choice(self, members: Iterable[Any]) -> WireType:
@@ -5024,19 +5034,18 @@ class HintReader:
             lambda wire, path, run: {
                 run.convert(key, at, (path, at)): run.convert(item, each, (path, at))
                 for at, each in wire.items()
+                # Null counts as left out where it can mean nothing else.
+                if each is not None or item.kind in ("", "null")
             },
         )
 
     def _union(self, args: Any) -> WireType:
         types = [self.describe(each) for each in args]
-        same = {each.same for each in types}
 
         def convert(wire: Any, path: Any, run: _Run) -> Any:
             """Convert to the first type that accepts the value as it is; or else, to
             the first that accepts it with decoded texts. For date | str, a text that is
             not a date stays a str."""
-            if type(wire) in same:
-                return wire
             for is_strict in sorted({True, run.is_strict}, reverse=True):
                 attempts = []
                 for each in types:
@@ -5047,7 +5056,9 @@ class HintReader:
             run.record(nearest(attempts, path))
             return None
 
-        return WireType({"anyOf": types}, convert)
+        described = WireType({"anyOf": types}, convert)
+        described.same = frozenset().union(*(each.same for each in types))
+        return described
 
     def _model(self, make_schema: Any, validate: Any) -> WireType:
         """Describe a class that makes its own schema, such as a pydantic model. The
@@ -5108,7 +5119,8 @@ class HintReader:
         """Read hints as those in the body of a class or an alias, from now on. They may
         use its own name, its type variables and the names of its module, and the same
         of its bases: class Items(Page[int]) has the T of Page."""
-        self._bound = dict(zip(getattr(origin, "__parameters__", ()), args))
+        free = getattr(origin, "__parameters__", ())
+        self._bound = dict(itertools.zip_longest(free, args, fillvalue=object))
         tables = []
         for base in getattr(origin, "__mro__", [origin]):
             own = (*getattr(base, "__parameters__", ()), base)
@@ -5117,8 +5129,13 @@ class HintReader:
             tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
             for alias in getattr(base, "__dict__", {}).get("__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
-                pairs = zip(inner, getattr(alias, "__args__", ()))
-                self._bound = {**dict(pairs), **self._bound}
+                for each, hint in zip(inner, getattr(alias, "__args__", ())):
+                    hint = self._bound.get(hint, hint)
+                    if self._bound.setdefault(each, hint) != hint:
+                        # The members do not say whose variable they mean.
+                        raise TypeError(
+                            f"{each} means two types; give each class its own TypeVar"
+                        )
         self._names = ChainMap(*tables, self._names)
 
     def _instance(self, cls: Any) -> WireType:
@@ -5143,12 +5160,12 @@ class HintReader:
 
 
 def _evaluate(text: str, names: Any) -> Any:
-    """Evaluate a hint that is text. Besides `names`, it may use the local names where
-    the function or class is registered. Raises TypeError."""
+    """Evaluate a hint that is text. Besides `names`, it may use all names where the
+    function or class is registered, or a form sent. Raises TypeError."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals is globals():
         frame = frame.f_back
-    outer = dict(frame.f_locals)
+    outer = {**frame.f_globals, **frame.f_locals}
     try:
         with suppress(TypeError):
             return eval(text, outer, names)
@@ -5399,9 +5416,7 @@ class Signature:
             raise TypeError(f"{self.name}: {error}") from None
         self.returns = read.returns
         self.names = read.names
-        names = [each.name for each in read.parameters]
-        hidden = (name for name in names if name not in members.types)
-        self.context: str | None = next(hidden, None)
+        self.context = members.excluded
         if _Parameter("ctx", object, REQUIRED) in read.parameters:
             raise TypeError(
                 f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
@@ -5416,6 +5431,10 @@ class Signature:
         self._type: WireType = members
         # The names of the arguments; None if there may be any.
         self._known: Any = members.types.keys()
+        # Calls that need no conversion: name of an argument -> the classes of its
+        # values, and the names that such a call must have.
+        self._same = {name: each.same for name, each in members.types.items()}
+        self._needed = {*self.required, *members.fields}
         if schema is not None:
             self._use_schema(schema, members, read.is_open)
 
@@ -5435,7 +5454,9 @@ class Signature:
         def convert(wire: Json, path: Any, run: _Run) -> Json:
             failures = check.failures(wire)
             if failures:
-                wire = _mend(wire, failures)
+                wire = json.loads(encode_json(wire))
+                for each in failures:
+                    _mend(wire, each.path)
                 run.failures += check.failures(wire)
             values = {name: wire[name] for name in wire if name in taken}
             members.add_defaults(values)
@@ -5444,10 +5465,19 @@ class Signature:
         self.schema = schema
         self._type = WireType(schema, convert)
         self._known = None
+        # Every call needs the check.
+        self._needed = {None}
 
     def bind(self, arguments: Json) -> Json:
         """Return the keyword arguments for a call's arguments. Raises InvalidParams,
         which names every argument that does not fit."""
+        # Most calls need no conversion. This loop takes a third of from_wire()'s time.
+        for name, value in arguments.items():
+            if type(value) not in self._same.get(name, ()):
+                break
+        else:
+            if self._needed <= arguments.keys():
+                return dict(arguments)
         if self._known is not None and not arguments.keys() <= self._known:
             arguments = self._without_strangers(arguments)
         made: Json = from_wire(self._type, arguments)
@@ -5455,14 +5485,16 @@ class Signature:
 
     def _without_strangers(self, arguments: Json) -> Json:
         """Return arguments without unknown ones: some hosts, such as n8n, add a few of
-        their own to each call. One that resembles a known name stays, and is refused,
-        and so are those after the first MAX_KNOWN."""
+        their own to each call. One that resembles a parameter without an argument is
+        probably meant for it. It stays, and is refused, and so are those after the
+        first MAX_KNOWN."""
         from difflib import get_close_matches
 
+        missing = self._known - arguments.keys()
         dropped = [
             name
             for name in itertools.islice(arguments.keys() - self._known, MAX_KNOWN)
-            if not get_close_matches(name[:60], self._known, 1, NEAR)
+            if not get_close_matches(name[:60], missing, 1)
         ]
         if dropped:
             log_line(INFO, f"{self.name}: unknown arguments dropped: {show(dropped)}")
@@ -5478,17 +5510,17 @@ class Signature:
         return list(map(encode_text, values))
 
 
-def _mend(arguments: Json, failures: list[_Failure]) -> Json:
-    """Return arguments for a given schema: of those that do not fit, texts decoded as
-    JSON, and null left out."""
-    wrong = {steps(each.path)[0] for each in failures if each.path}
-    mended = {}
-    for name, value in arguments.items():
-        if name in wrong and isinstance(value, str):
-            value = parse_text(value)
-        if name not in wrong or value is not None:
-            mended[name] = value
-    return mended
+def _mend(wire: Any, path: Any) -> None:
+    """Mend the part of a value at the path of a failure: decode the JSON in a text, or
+    remove a null from an object."""
+    # The root has no path, and a missing member no value.
+    with suppress(*REFUSALS):
+        *outer, key = steps(path)
+        owner = reduce(lambda around, step: around[step], outer, wire)
+        if isinstance(owner[key], str):
+            owner[key] = parse_text(owner[key])
+        elif owner[key] is None and isinstance(owner, dict):
+            del owner[key]
 
 
 class Output:
@@ -5513,13 +5545,14 @@ class Output:
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = True if schema else structured
+        self._is_text = signature.returns in (str, "str")
         self._wraps = bool(schema and schema.get("type") != "object")
         if schema and self._wraps:
             # These three keywords belong at the root.
-            outer = {"$schema", "$defs", "definitions"} & schema.keys()
-            inner = {name: schema[name] for name in schema if name not in outer}
+            names = {"$schema", "$defs", "definitions"} & schema.keys()
+            inner = dict(schema)
             schema = {
-                **{name: schema[name] for name in outer},
+                **{name: inner.pop(name) for name in names},
                 "type": "object",
                 "properties": {"result": inner},
                 "required": ["result"],
@@ -5530,6 +5563,8 @@ class Output:
     def result(self, value: object) -> Json:
         """Make the result from a returned value. Raises TypeError or ValueError for a
         value that has no form in JSON, or does not match the schema."""
+        if value is None and self._is_text:
+            raise TypeError("expected text, as the hint `-> str` says, got None")
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
@@ -5593,6 +5628,10 @@ _TEMPLATE = (
 _ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
+# The scheme and authority of a URI, in upper or lower case, and what follows them.
+_ORIGIN = r"(?s)^((?:[^:/]*:)?(?://[^/?#]*)?)(.*)"
+
+
 def normal_uri(uri: str) -> str:
     """Return a URI with as few escapes as possible, in upper case: RFC 3986, 6.2.2.
     Some clients percent-encode `é` and spaces, and others do not."""
@@ -5608,8 +5647,7 @@ def normal_uri(uri: str) -> str:
 def uri_key(uri: str) -> str:
     """Return a text that is the same for all spellings of a URI. Its scheme and
     authority may be in upper or lower case, and an empty path is "/"."""
-    spelling = normal_uri(uri)
-    [(origin, rest)] = re.findall(r"(?s)^((?:[^:/]*:)?(?://[^/?#]*)?)(.*)", spelling)
+    [(origin, rest)] = re.findall(_ORIGIN, normal_uri(uri))
     return str(origin.lower() + (rest or "/"))
 
 
@@ -5651,7 +5689,8 @@ class UriTemplate:
             )
         self.template = template
         self.key = uri_key(template)
-        pattern = re.escape(normal_uri(path.partition("{")[0]))
+        [(origin, rest)] = re.findall(_ORIGIN, normal_uri(path.partition("{")[0]))
+        pattern = f"(?i:{re.escape(origin)}){re.escape(rest)}"
         for operator, name, text in steps:
             pattern += _STEPS[operator].format(name, re.escape(normal_uri(text)))
         self._path = re.compile(pattern, re.DOTALL)
@@ -5830,7 +5869,16 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # A form has no null. Instead, the user may leave an Optional[X] empty.
         drop_null(field)
+        # It has no unions, either. The last type in the alphabet is the string, which
+        # converts to the others.
+        field.update(max(field.pop("anyOf", [{}]), key=str))
+        if field.get("format") not in _FORM_FORMATS:
+            field.pop("format", None)
     return dict(form), partial(from_wire, form)
+
+
+# "Supported formats: `email`, `uri`, `date`, `date-time`": client/elicitation.md.
+_FORM_FORMATS = ("email", "uri", "date", "date-time")
 
 
 # The method of a question -> the schema of its answer. METHODS has a row for each, too.
@@ -8319,6 +8367,9 @@ class Server:
 
         def register(function: Any, _: None) -> None:
             signature = Signature(function, Context)
+            # {+x} matches any URI. Spaces are fine: clients send them as %20.
+            if uri[:1] != "{":
+                check_uri("resource", uri.replace(" ", ""))
             template = UriTemplate(uri)
             check_template(template, signature)
             kind, member = URI_KINDS[bool(template.names)]
@@ -12894,7 +12945,7 @@ class _Post:
         self.is_answer = "method" not in message
         # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
-        self.opens_session = self.row.handshake
+        self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
@@ -13133,13 +13184,13 @@ class LegacyHttp(HttpTransport):
             self._post_once(post, session)
         except (McpError, HttpFailure) as error:
             # An answer belongs to its question's session.
-            is_bound = post.opens_session or post.row.completes or post.is_answer
-            if is_session_lost(error) and session is not None and not is_bound:
+            is_bound = session is None or post.row.handshake or post.is_answer
+            if is_session_lost(error) and not is_bound:
                 self._renew(session)
                 self._post_once(post, self._session)
             elif not self._fall_back(post, error):
                 raise
-        if post.row.completes:
+        if post.row.handshake and post.request_id is None:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
@@ -14321,7 +14372,13 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
         words = _read_pairs(pairs, "=")
-        given.update({name: _coerce(name, words[name], schema) for name in words})
+        # A schema may allow further names, but these are more likely to be mistyped.
+        # Such an argument may come by --input.
+        known = schema.get("properties", words)
+        for name in words:
+            if name not in known and not schema.get("additionalProperties"):
+                raise ValueError(f"{tool}: {name}: unknown; {suggest(name, known)}")
+            given[name] = _coerce(name, words[name], schema)
         result = client.call_tool(tool, given)
     _write(options, result, value_of(result))
 

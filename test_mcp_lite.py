@@ -7408,6 +7408,52 @@ def make(server):
     def total(items: list[Item]) -> int:
         return sum(item.price + len(item.parts) for item in items)
 """
+SERVED_FORMS = """
+from __future__ import annotations
+import dataclasses, datetime, decimal, typing, uuid
+from mcp_lite import Context, Server
+
+server = Server("s")
+
+
+@dataclasses.dataclass
+class Trip:
+    day: datetime.date
+    price: decimal.Decimal
+    at: datetime.time | None = None
+    length: datetime.timedelta | None = None
+    key: uuid.UUID | None = None
+    count: int | str | None = None
+
+
+class Booked(typing.TypedDict):
+    trip: Trip
+
+
+@server.tool
+def ask(ctx: Context) -> Booked:
+    trip = ctx.elicit("when?", Trip)["content"]
+    assert isinstance(trip, Trip), trip
+    return {"trip": {"day": trip.day, "price": trip.price}}
+"""
+TYPED_NAMES = """
+from mcp_lite import Server
+
+server = Server("s")
+
+
+@server.tool
+def add(number: int) -> int:
+    return number + 1
+
+
+@server.tool(input_schema={"type": "object", "properties": {}, "additionalProperties": True})
+def open(**given) -> dict:
+    return given
+
+
+server.run()
+"""
 NEW_SYNTAX = """
 import dataclasses
 
@@ -7524,6 +7570,112 @@ class TestHints:
         _, take = taking(typing.Union[int, datetime.date])
         with pytest.raises(ToolError, match="x: expected integer or an ISO 8601 date"):
             take("x")
+
+    def test_a_call_without_a_conversion(self):
+        """It reaches the function as it is, and takes nothing that others refuse."""
+
+        def fn(
+            name: str,
+            n: typing.Optional[int] = 1,
+            share: typing.Union[float, str] = 0.5,
+            more: int = Param(ge=1, default=7),  # noqa: B008
+        ):
+            return [name, n, share, more]
+
+        _, call = offered(fn)
+        for given, result in (
+            ({"name": "a", "more": 1}, ["a", 1, 0.5, 1]),
+            ({"name": "a"}, ["a", 1, 0.5, 7]),
+            ({"name": "a", "n": None, "more": 2}, ["a", None, 0.5, 2]),
+            ({"name": "5", "n": 5, "share": "5", "more": 2}, ["5", 5, "5", 2]),
+            ({"name": "5", "n": "5", "share": 5, "more": "2"}, ["5", 5, 5, 2]),
+        ):
+            assert call(given)["structuredContent"]["result"] == result
+        for wrong in (
+            {},
+            {"more": 1},
+            {"name": 5, "more": 1},
+            {"name": "a", "n": True},
+            {"name": "a", "more": 0},
+            {"name": "a", "nn": 3},
+        ):
+            with pytest.raises(ToolError):
+                call(wrong)
+        schema = {"type": "object", "minProperties": 1}
+        _, call = offered(lambda: 5, input_schema=schema)
+        with pytest.raises(ToolError, match="at least 1 members"):
+            call({})
+
+    def test_null_in_an_object(self):
+        """It counts as left out, unless it is a value."""
+        for hint, value in (
+            (typing.Dict[str, int], {"b": 1}),
+            (typing.Dict[str, typing.List[int]], {}),
+            (typing.Dict[str, typing.Optional[int]], {"a": None, "b": 1}),
+            (typing.Dict[str, typing.Any], {"a": None, "b": 1}),
+        ):
+            wire = {"a": None, "b": 1} if value else {"a": None}
+            assert taking(hint)[1](wire)[0] == value
+        with pytest.raises(ToolError, match="x.a: expected integer"):
+            taking(typing.Dict[str, int])[1]({"a": "x", "b": None})
+
+    def test_texts_inside_objects(self):
+        """With a given schema, texts are decoded where they stand, and nulls left out;
+        the message itself is not changed."""
+        inner = {
+            "type": "object",
+            "properties": {
+                "n": NUMBER,
+                "xs": listing(NUMBER),
+                "text": {"type": "string"},
+            },
+        }
+        schema = {"type": "object", "properties": {"filter": inner, "n": NUMBER}}
+        _, call = offered(lambda **given: given, input_schema=schema)
+        for given, value in (
+            ({"filter": {"n": "5"}}, {"filter": {"n": 5}}),
+            (
+                {"filter": {"xs": ["1", 2]}, "n": "3"},
+                {"filter": {"xs": [1, 2]}, "n": 3},
+            ),
+            ({"filter": {"n": None, "text": "5"}}, {"filter": {"text": "5"}}),
+            ({"filter": '{"n": 5}'}, {"filter": {"n": 5}}),
+        ):
+            before = json.dumps(given)
+            assert call(given)["structuredContent"] == value
+            assert json.dumps(given) == before
+        for wrong in ({"filter": {"n": "x"}}, {"filter": {"xs": [None]}}):
+            with pytest.raises(ToolError, match=r"filter.(n|xs\[0\]): expected"):
+                call(wrong)
+
+    def test_one_variable_with_two_meanings(self):
+        """It is refused when the tool is registered; the same meaning is none."""
+        variable = typing.TypeVar("variable")
+        other = typing.TypeVar("other")
+
+        @dataclasses.dataclass
+        class Page(typing.Generic[variable]):
+            items: typing.List[variable]
+
+        @dataclasses.dataclass
+        class Nested(Page[typing.List[variable]], typing.Generic[variable]):
+            more: variable
+
+        @dataclasses.dataclass
+        class Same(Page[variable], typing.Generic[variable]):
+            more: variable
+
+        @dataclasses.dataclass
+        class Renamed(Page[typing.List[other]], typing.Generic[other]):
+            more: other
+
+        for hint in (Nested, Nested[int]):
+            with pytest.raises(TypeError, match="give each class its own TypeVar"):
+                taking(hint)
+        wire = {"items": ["1"], "more": "2"}
+        assert taking(Same[int])[1](wire)[0] == Same([1], 2)
+        wire = {"items": [["1"]], "more": "2"}
+        assert taking(Renamed[int])[1](wire)[0] == Renamed([[1]], 2)
 
     def test_a_costly_union_is_refused(self, monkeypatch):
         """Each attempt is paid for, so no nesting takes long."""
@@ -7816,7 +7968,7 @@ class TestHints:
             # There, `inspect` loses the object of a method that is wrapped twice.
             method = shop.price
         for fn, given, names in (
-            (square, {"base": "3"}, ["base", "exponent"]),
+            (square, {"base": "3"}, ["base"]),
             (functools.partial(power, 3), {"exponent": "2"}, ["exponent"]),
             (query, {"sql": "x"}, ["sql"]),
             (shop.price, {"item": "x"}, ["item"]),
@@ -7846,6 +7998,62 @@ class TestHints:
                 @server.tool
                 def price(cls, item: str) -> int:
                     """"""
+
+    def test_wrapped_methods(self):
+        """A bound method keeps its object behind wrappers, or is refused; one without
+        an object is refused behind wrappers, too."""
+
+        def logged(fn):
+            @functools.wraps(fn)
+            def wrapper(*args, **kwargs):
+                return fn(*args, **kwargs)
+
+            return wrapper
+
+        class Store:
+            def plain(self, item: int) -> int:
+                return item + 1
+
+            @logged
+            def wrapped(self, item: int) -> int:
+                return item + 1
+
+        store = Store()
+        for fn in (
+            logged(store.plain),
+            logged(logged(store.plain)),
+            store.wrapped,
+            functools.lru_cache(None)(store.plain),
+        ):
+            assert offered(fn)[1]({"item": "2"})["structuredContent"] == {"result": 3}
+        if sys.version_info >= (3, 10):
+            _, call = offered(logged(store.wrapped))
+            assert call({"item": "2"})["structuredContent"] == {"result": 3}
+        else:
+            # There, `inspect` loses the object of a method that is wrapped twice.
+            with pytest.raises(TypeError, match="make one, and register its method"):
+                offered(logged(store.wrapped))
+        for fn in (Store.plain, Store.wrapped, logged(Store.plain)):
+            with pytest.raises(TypeError, match="self: .*register its method"):
+                offered(fn)
+
+    def test_keywords_of_a_partial(self):
+        """They are settled: nobody sees or changes them."""
+
+        def query(sql: str, key: str = "", limit: int = 5) -> list:
+            return [sql, key, limit]
+
+        keyed = functools.partial(query, key="secret")
+        for fn, names in (
+            (keyed, ["sql", "limit"]),
+            (functools.partial(keyed, limit=3), ["sql"]),
+            (functools.update_wrapper(keyed, query), ["sql", "limit"]),
+        ):
+            listed, call = offered(fn)
+            assert list(listed["inputSchema"]["properties"]) == names
+            assert "secret" not in json.dumps(listed)
+            result = call({"sql": "x", "pass": "y"})["structuredContent"]["result"]
+            assert result[:2] == ["x", "secret"]
 
     @pytest.mark.parametrize("over_http", [False, True])
     def test_asynchronous_generators(self, over_http):
@@ -7957,23 +8165,25 @@ class TestHints:
             assert client.read("x://blob") == b"hi"
 
     def test_numpy_and_pandas(self):
-        """Arrays, numbers, series and frames become what they hold."""
+        """Arrays, numbers and series become what they hold. A frame is refused, and the
+        error says what to return instead."""
         numpy = pytest.importorskip("numpy")
         pandas = pytest.importorskip("pandas")
         frame = pandas.DataFrame({"city": ["Oslo", "Bergen"], "rain": [1.5, 2.5]})
-        columns = {"city": ["Oslo", "Bergen"], "rain": [1.5, 2.5]}
         for value, plain in (
             ({"n": numpy.int64(3)}, {"n": 3}),
             ({"n": numpy.float32(1.5)}, {"n": 1.5}),
             ({"n": numpy.bool_(True)}, {"n": True}),
             (numpy.array([[1, 2]]), [[1, 2]]),
-            (frame, columns),
             ([frame["rain"]], [[1.5, 2.5]]),
+            (frame.to_dict("records")[:1], [{"city": "Oslo", "rain": 1.5}]),
         ):
             assert mcp_lite.to_plain(value) == plain
+        with pytest.raises(TypeError, match=r"^a\[0\]: .* DataFrame .*to_dict"):
+            mcp_lite.to_plain({"a": [frame]})
         frame["rain"] = [1.5, None]
         with pytest.raises(ValueError, match=r"rain\[1\]: nan"):
-            mcp_lite.to_plain(frame)
+            mcp_lite.to_plain({"rain": frame["rain"]})
 
     def test_names_that_are_not_utf8(self):
         """Half a surrogate pair arrives as U+FFFD, in a result and in an argument."""
@@ -8018,6 +8228,52 @@ class TestHints:
                 : text is not None
             ]
 
+    def test_none_in_place_of_text(self):
+        """A function that promises text, and forgets to return it, is at fault."""
+
+        def typed() -> str:
+            """"""
+
+        def spelt():
+            """"""
+
+        spelt.__annotations__["return"] = "str"
+        for fn in (typed, spelt):
+            with pytest.raises(ToolError, match="-> str.*got None"):
+                offered(fn)[1]({})
+        spelt.__annotations__["return"] = typing.Optional[str]
+        assert offered(spelt)[1]({})["content"] == []
+
+    def test_forms_of_a_served_file(self, tmp_path, era):
+        """Hints of later evaluation are found when the form is sent, and when a result
+        is described, also in a file that `run` serves."""
+        path = tmp_path / "served_forms.py"
+        path.write_text(SERVED_FORMS)
+        command = [*PYTHON, "-m", "mcp_lite", "run", str(path)]
+        asked = []
+
+        def accept(params):
+            asked.append(params["requestedSchema"])
+            return {
+                "action": "accept",
+                "content": {"day": "2026-01-02", "price": "1.5"},
+            }
+
+        with Client(
+            command,
+            cwd=os.path.dirname(os.path.abspath(mcp_lite.__file__)),
+            protocol_version=era,
+            on_elicit=accept,
+        ) as client:
+            assert client.call("ask") == {"trip": {"day": "2026-01-02", "price": "1.5"}}
+            [tool] = client.list_tools()
+        trip = tool["outputSchema"]["properties"]["trip"]
+        assert trip["properties"]["day"] == text_as("date")
+        for name, field in asked[0]["properties"].items():
+            assert field["type"] == "string", name
+            assert field.get("format") in (None, "date"), name
+        assert asked[0]["required"] == ["day", "price"]
+
     def test_arguments_of_a_client(self):
         """They are encoded as a server's results are; what has no form is a ToolError
         that names the place."""
@@ -8057,8 +8313,8 @@ class TestHints:
                     client.call("note", wrong)
 
     def test_arguments_that_a_host_adds(self, caplog):
-        """They are dropped, and logged in a line; one that resembles an argument is
-        refused, and so is one inside another."""
+        """They are dropped, and logged in a line. One that resembles a parameter is
+        refused if that was left out, and so is one inside another."""
         caplog.set_level(logging.INFO)
         listed, call = offered(TestEveryday.kit)
         call({"n": 1, "toolCallId": "x", "sessionId": {}})
@@ -8067,6 +8323,24 @@ class TestHints:
         for wrong, near in (({"nme": "x"}, "name"), ({"flags": True}, "flag")):
             with pytest.raises(ToolError, match=f'unknown; did you mean "{near}"'):
                 call({"toolCallId": "x", **wrong})
+
+        @dataclasses.dataclass
+        class Place:
+            city: str
+
+        def fn(city: str = "", country: str = "", place: Place = None):
+            return [city, country]
+
+        fn.__annotations__["place"] = Place
+        _, call = offered(fn)
+        # difflib finds "cities" 0.6 alike "city", and "county" more than that.
+        given = {"city": "x", "cities": "y"}
+        assert call(given)["structuredContent"]["result"] == ["x", ""]
+        for wrong in ({"cities": "y"}, {"city": "x", "county": "y"}):
+            with pytest.raises(ToolError, match="unknown; did you mean"):
+                call(wrong)
+        with pytest.raises(ToolError, match="place.toolCallId: unknown"):
+            call({"place": {"city": "x", "toolCallId": "x"}})
         with pytest.raises(ToolError, match="unknown"):
             call(dict.fromkeys(map(str, range(1000)), 1))
         assert offered(lambda: 5)[1]({"toolCallId": "x"})["structuredContent"]
@@ -8104,6 +8378,64 @@ class TestHints:
                 server.resource_updated(registered)
                 assert changed.get(timeout=SECONDS) == sent
             client.unsubscribe(sent)
+
+    def test_uris_without_a_scheme(self):
+        """They are refused when the resource is registered."""
+        server = Server("s")
+        for uri in ("config", "/etc/motd", "docs/a:b", "docs/{name}", "1x://a", "//a"):
+            with pytest.raises(
+                ValueError, match="resource: expected a URI with a scheme"
+            ):
+                server.add_resource(uri, lambda name="": name)
+        for uri in ("urn:isbn:1", "x://my docs", "mailto:{name}", "{+name}"):
+            server.add_resource(uri, lambda name="": name)
+        with Client(server) as client:
+            assert client.read("URN:isbn:1") == ""
+            assert client.read("mailto:a%40b") == "a@b"
+            assert client.read("other:b") == "other:b"
+
+    def test_updates_of_equivalent_uris(self, era):
+        """The listener hears of them by the spelling that it has sent."""
+        server = Server("s")
+        server.add_resource("x://büro/{name}", lambda name: name)
+        heard = queue.Queue()
+
+        def note(method, params):
+            heard.put(params.get("uri"))
+
+        with Client(server, protocol_version=era, on_notification=note) as client:
+            client.subscribe("X://b%c3%bcro/my%20docs")
+            for uri in ("x://büro/other", "x://BÜRO/my docs", "x://büro/my docs"):
+                server.resource_updated(uri)
+            assert heard.get(timeout=SECONDS) == "X://b%c3%bcro/my%20docs"
+            client.subscribe("x://büro/last")
+            server.resource_updated("x://büro/last")
+            assert heard.get(timeout=SECONDS) == "x://büro/last"
+
+    def test_names_that_a_person_types(self, tmp_path):
+        """On the command line, a name that the schema lacks is refused, unless the
+        schema is open; --input is sent as it is."""
+        path = tmp_path / "typed_names.py"
+        path.write_text(TYPED_NAMES)
+
+        def call(*words):
+            return subprocess.run(
+                [*PYTHON, "-m", "mcp_lite", "call", str(path), *words],
+                cwd=os.path.dirname(os.path.abspath(mcp_lite.__file__)),
+                capture_output=True,
+                timeout=SECONDS,
+                env={**os.environ, "PYTHONPATH": "."},
+            )
+
+        wrong = call("add", "number=3", "toolCallId=x")
+        assert wrong.returncode == 1 and b"toolCallId: unknown; known" in wrong.stderr
+        wrong = call("add", "nubmer=3")
+        assert b'nubmer: unknown; did you mean "number"?' in wrong.stderr
+        assert wrong.stdout == b""
+        right = call("add", "number=3", "--input", '{"toolCallId": "x"}')
+        assert right.stdout.split() == [b"4"], right.stderr
+        right = call("open", "number=3")
+        assert right.returncode == 0, right.stderr
 
     def test_uris_that_differ(self):
         """The exact spelling comes first, and a path is in upper or lower case."""
