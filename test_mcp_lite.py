@@ -45,6 +45,7 @@ uses. What each promises:
     TestBesideTheSdk      a hundred answers are the official SDK's, or have a reason
     TestFuzz              3,000 messages, most of them wrong, have their answers
     TestPublicFace        all that is public has help and types, and what is gone is
+    TestTypes             type checkers find no fault in what users write
     TestReadme            README.md and examples/ work as they say
 
     examples/, setup.cfg
@@ -13425,9 +13426,7 @@ class TestOtherClients:
             # The connection, and the session, go on.
             assert web.post(request("tools/list", params()))[0] == 200
             # A fault of the operating system names no scope.
-            status, sent, body = web.post(
-                request("tools/call", params(name="system"))
-            )
+            status, sent, body = web.post(request("tools/call", params(name="system")))
             assert (status, body["result"]["isError"]) == (200, True)
             assert "WWW-Authenticate" not in sent
 
@@ -13436,7 +13435,10 @@ class TestOtherClients:
         with self.scoped().start_http(verify=self.TOKENS) as http:
             web = Web(http, Authorization="Bearer t")
             with web.stream("POST", request("tools/call", call)) as response:
-                assert next_event(response)["message"]["method"] == "notifications/progress"
+                assert (
+                    next_event(response)["message"]["method"]
+                    == "notifications/progress"
+                )
                 assert next_event(response)["message"]["result"]["isError"] is True
 
     def test_no_more_scope_without_tokens(self):
@@ -13461,7 +13463,10 @@ class TestOtherClients:
                 raise PermissionError("write")
             return "written"
 
-        tokens = {"t": {"sub": "a", "scope": "read"}, "u": {"sub": "a", "scope": "write"}}
+        tokens = {
+            "t": {"sub": "a", "scope": "read"},
+            "u": {"sub": "a", "scope": "write"},
+        }
         wanted = []
 
         def log_in(challenge):
@@ -13593,7 +13598,7 @@ class TestOtherClients:
         ],
     )
     def test_include_context(self, ask, version, declared, is_sent):
-        """"Servers SHOULD NOT use these values" without sampling.context, a capability
+        """ "Servers SHOULD NOT use these values" without sampling.context, a capability
         that there is since 2025-11-25."""
         text = {"role": "assistant", "content": {"type": "text", "text": "x"}}
         _, [params] = ask(
@@ -13654,7 +13659,7 @@ class TestOtherClients:
 
     @pytest.mark.parametrize("kind", ["input_required", "task", 7, None])
     def test_discover_with_an_unknown_result_type(self, kind):
-        """"A resultType of any value unrecognized [...] MUST be considered invalid"."""
+        """ "A resultType of any value unrecognized [...] MUST be considered invalid"."""
         script = modern_server(server_discover={"resultType": kind})
         wrong = pytest.raises(InvalidResponse, match="resultType")
         with fake_server(script) as target, wrong:
@@ -22651,7 +22656,6 @@ class TestExamplesAreSafe:
         with Client(extensions.server) as client, pytest.raises(MissingCapability):
             client.call("failing_job")
 
-
     HOSTILE = """
         import json
         name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
@@ -22755,7 +22759,10 @@ class TestExamplesAreSafe:
                 asked.append(messages)
                 (tool,) = tools
                 assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
-                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                call = {
+                    "id": "c",
+                    "function": {"name": tool["name"], "arguments": "{}"},
+                }
                 message = {"role": "assistant", "content": "", "tool_calls": [call]}
                 return {"choices": [{"message": message}]}
 
