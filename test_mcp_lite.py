@@ -45,6 +45,7 @@ uses. What each promises:
     TestBesideTheSdk      a hundred answers are the official SDK's, or have a reason
     TestFuzz              3,000 messages, most of them wrong, have their answers
     TestPublicFace        all that is public has help and types, and what is gone is
+    TestTypes             type checkers find no fault in what users write
     TestReadme            README.md and examples/ work as they say
 
     examples/, setup.cfg
@@ -4422,6 +4423,70 @@ def first_coroutines_share_a_loop(m):
     loop.close()
 
 
+@scenario(60, [("EventLoop.close", "with self._lock:", "if True:")])
+def an_event_loop_closes_while_it_runs(m):
+    loop = m.EventLoop()
+    ends = []
+
+    async def work():
+        await asyncio.sleep(0)
+        return 7
+
+    def run():
+        coroutine = work()
+        try:
+            ends.append(loop.run(coroutine))
+        except (Exception, asyncio.CancelledError) as error:
+            ends.append(type(error).__name__)
+        finally:
+            coroutine.close()
+
+    threads = [stepping(run), stepping(run)]
+    loop.close()
+    for each in threads:
+        each.join()
+    # A later function has begun another loop.
+    loop.close()
+    assert len(ends) == 2, ends
+    assert set(ends) <= {7, "CancelledError"}, ends
+
+
+@scenario(60, [("EventLoop._run_loop", "future.cancel()", "pass")])
+def a_task_ends_the_event_loop(m):
+    loop = m.EventLoop()
+    gate = SteppedEvent()
+    ends = []
+
+    async def leave():
+        gate.set()
+        raise SystemExit
+
+    async def bad():
+        asyncio.get_running_loop().create_task(leave())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def work():
+        return 7
+
+    def run(function):
+        if function is work:
+            gate.wait()
+        coroutine = function()
+        try:
+            ends.append(loop.run(coroutine))
+        except (Exception, asyncio.CancelledError) as error:
+            ends.append(type(error).__name__)
+        finally:
+            coroutine.close()
+
+    threads = [stepping(run, each) for each in (bad, work)]
+    for each in threads:
+        each.join()
+    loop.close()
+    assert len(ends) == 2, ends
+
+
 # 13 stdio
 @scenario(
     400,
@@ -4817,6 +4882,55 @@ def two_threads_enter_one_client(m):
     for each in threads:
         each.join()
     assert values == ["x", "x"]
+
+
+@scenario(40, [("Client.connect", "with self._connecting:", "if True:")])
+def two_threads_connect_one_client(m):
+    client = m.Client(offering(m), protocol_version=MODERN)
+    ends = []
+
+    def connect():
+        try:
+            client.connect()
+            ends.append("connected")
+        except RuntimeError:
+            ends.append("connected already")
+
+    threads = [stepping(connect), stepping(connect)]
+    for each in threads:
+        each.join()
+    assert sorted(ends) == ["connected", "connected already"], ends
+    assert client.call("a") == "x"
+    client.close()
+
+
+@scenario(
+    60,
+    [
+        (
+            "Client.close",
+            'vars(self).pop("_connection", None)',
+            'vars(self).get("_connection")',
+        )
+    ],
+)
+def two_threads_close_one_client(m):
+    transport = SilentSecondRound(m)
+    closed = []
+    close = transport.close
+
+    def close_once():
+        closed.append(1)
+        close()
+
+    transport.close = close_once
+    client = m.Client(transport, protocol_version=MODERN)
+    client.connect()
+    other = stepping(client.close)
+    client.close()
+    other.join()
+    transport.thread.join()
+    assert len(closed) == 1
 
 
 @scenario(40, [("Client.flush_callbacks", "is_done.wait(timeout)", "True")])
@@ -5348,7 +5462,7 @@ class TestSchedules:
             found = Exploration(scenario(stepped.module), most)
         assert found.fault is not None
         # The change itself must be sound.
-        assert not re.search("NameError|AttributeError|TypeError", found.fault)
+        assert not re.search("NameError|AttributeError|__class__ cell", found.fault)
 
     def test_it_repeats(self, stepped):
         """The same schedules, with the same steps."""
@@ -18746,6 +18860,7 @@ SDK = pathlib.Path(
 # The same server for both.
 ORACLE = """
 import sys
+from typing import List
 if "--ours" in sys.argv:
     sys.path.insert(0, {here!r})
     from mcp_lite import Server
@@ -18763,7 +18878,7 @@ def greet(name: str) -> str:
     return "hello " + name
 
 @server.tool()
-def total(numbers: list[float]) -> float:
+def total(numbers: List[float]) -> float:
     return sum(numbers)
 
 @server.tool()
@@ -23319,7 +23434,6 @@ class TestExamplesAreSafe:
         with Client(extensions.server) as client, pytest.raises(MissingCapability):
             client.call("failing_job")
 
-
     HOSTILE = """
         import json
         name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
@@ -23423,7 +23537,10 @@ class TestExamplesAreSafe:
                 asked.append(messages)
                 (tool,) = tools
                 assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
-                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                call = {
+                    "id": "c",
+                    "function": {"name": tool["name"], "arguments": "{}"},
+                }
                 message = {"role": "assistant", "content": "", "tool_calls": [call]}
                 return {"choices": [{"message": message}]}
 
