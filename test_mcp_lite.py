@@ -45,6 +45,7 @@ uses. What each promises:
     TestBesideTheSdk      a hundred answers are the official SDK's, or have a reason
     TestFuzz              3,000 messages, most of them wrong, have their answers
     TestPublicFace        all that is public has help and types, and what is gone is
+    TestTypes             type checkers find no fault in what users write
     TestReadme            README.md and examples/ work as they say
 
     examples/, setup.cfg
@@ -23432,7 +23433,6 @@ class TestExamplesAreSafe:
         with Client(extensions.server) as client, pytest.raises(MissingCapability):
             client.call("failing_job")
 
-
     HOSTILE = """
         import json
         name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
@@ -23536,7 +23536,10 @@ class TestExamplesAreSafe:
                 asked.append(messages)
                 (tool,) = tools
                 assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
-                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                call = {
+                    "id": "c",
+                    "function": {"name": tool["name"], "arguments": "{}"},
+                }
                 message = {"role": "assistant", "content": "", "tool_calls": [call]}
                 return {"choices": [{"message": message}]}
 
