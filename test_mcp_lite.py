@@ -18860,6 +18860,7 @@ SDK = pathlib.Path(
 # The same server for both.
 ORACLE = """
 import sys
+from typing import List
 if "--ours" in sys.argv:
     sys.path.insert(0, {here!r})
     from mcp_lite import Server
@@ -18877,7 +18878,7 @@ def greet(name: str) -> str:
     return "hello " + name
 
 @server.tool()
-def total(numbers: list[float]) -> float:
+def total(numbers: List[float]) -> float:
     return sum(numbers)
 
 @server.tool()
