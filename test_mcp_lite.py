@@ -35,6 +35,7 @@ uses. What each promises:
     TestHttpClient        20 HTTP client: against our server, and against others
     TestOtherServers      15, 20: what other programs' servers send is understood
     TestAuthorization     21 Authorization: a login, its tokens, and what is refused
+    TestLogins            21: logins at the authorization servers and disks that exist
 
     Part V, and all together
     TestCommandLine       22 Command line: as a shell sees it
@@ -66,6 +67,7 @@ uses. What each promises:
     TestExamplesAreSafe   what is copied holds under load, and with hostile peers
     TestWheel             setup.cfg: a package with a command
     TestHandbook          examples/README.md: what it says of the file is so
+    TestInProduction      its recipes, with the real libraries, where threads count
     TestAgent             agent.py: the loop with a model, of three providers
     TestCheck             check.py: what a server's callers rely on, for CI
     TestOpenApi           openapi.py: the operations of an HTTP API as tools
