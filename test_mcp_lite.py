@@ -35,6 +35,7 @@ uses. What each promises:
     TestHttpClient        20 HTTP client: against our server, and against others
     TestOtherServers      15, 20: what other programs' servers send is understood
     TestAuthorization     21 Authorization: a login, its tokens, and what is refused
+    TestLogins            21: logins at the authorization servers and disks that exist
 
     Part V, and all together
     TestCommandLine       22 Command line: as a shell sees it
@@ -66,6 +67,7 @@ uses. What each promises:
     TestExamplesAreSafe   what is copied holds under load, and with hostile peers
     TestWheel             setup.cfg: a package with a command
     TestHandbook          examples/README.md: what it says of the file is so
+    TestInProduction      its recipes, with the real libraries, where threads count
     TestAgent             agent.py: the loop with a model, of three providers
     TestCheck             check.py: what a server's callers rely on, for CI
     TestOpenApi           openapi.py: the operations of an HTTP API as tools
@@ -3954,7 +3956,6 @@ def doing(m, **jobs):
         connection.respond(request, m.result_message(request.id, {"name": name}))
 
     endpoint.serve_request = serve_request
-    endpoint.lent_slot = lambda *ignored: contextlib.nullcontext()
     return endpoint
 
 
@@ -4308,38 +4309,41 @@ def a_reader_does_not_wait_for_a_slow_peer(m):
 )
 def a_request_is_cancelled_before_its_handler_sleeps(m):
     wire = kept_wire(m)
+    server = m.Server("s")
 
-    def nap(connection, request):
-        with contextlib.suppress(m.Cancelled):
-            m.Context(connection, request, None).sleep(1000.0)
+    @server.tool
+    def nap(ctx: m.Context) -> None:
+        ctx.sleep(1000.0)
 
-    connection = conversation(m, wire, doing(m, nap=nap))
+    connection = server.connect(wire)
     connection.feed(lines_of(call_tool("nap")))
     connection.feed(lines_of(cancellation(1)))
-    connection.close(over(m), 100.0)
+    server.disconnect(connection, 100.0)
     assert wire.sent == []
 
 
 @scenario(60, [("PendingRequest.cancel", "if self.sent and", "if")])
 def a_request_is_cancelled_while_its_handler_asks(m):
     wire = kept_wire(m)
+    server = m.Server("s")
     ends = []
 
-    def ask(connection, request):
-        ctx = m.Context(connection, request, None)
+    @server.tool
+    def ask(ctx: m.Context) -> None:
         try:
             ends.append(ctx.roots())
         except (m.Cancelled, m.ConnectionClosed):
             ends.append("cancelled")
 
-    connection = conversation(m, wire, doing(m, ask=ask), version="2025-11-25")
+    connection = server.connect(wire)
+    connection.protocol.version = "2025-11-25"
     connection.protocol.initialized = True
     connection.protocol.peer_capabilities = {"roots": {}}
     connection.feed(lines_of(call_legacy("ask")))
     connection.feed(lines_of(cancellation(1)))
     assert connection.workers.close(100.0)
-    connection.finish(100.0)
-    assert ends in ([], ["cancelled"])
+    server.disconnect(connection, 100.0)
+    assert ends in ([], ["cancelled"]), ends
     assert not connection.protocol.pending
     methods = [each.get("method") for each in wire.sent]
     assert methods in ([], ["roots/list", "notifications/cancelled"]), methods
