@@ -5516,7 +5516,7 @@ def _mend(wire: Any, path: Any) -> None:
     # The root has no path, and a missing member no value.
     with suppress(*REFUSALS):
         *outer, key = steps(path)
-        owner = reduce(lambda around, step: around[step], outer, wire)
+        owner = reduce(operator.getitem, outer, wire)
         if isinstance(owner[key], str):
             owner[key] = parse_text(owner[key])
         elif owner[key] is None and isinstance(owner, dict):
@@ -5691,8 +5691,8 @@ class UriTemplate:
         self.key = uri_key(template)
         [(origin, rest)] = re.findall(_ORIGIN, normal_uri(path.partition("{")[0]))
         pattern = f"(?i:{re.escape(origin)}){re.escape(rest)}"
-        for operator, name, text in steps:
-            pattern += _STEPS[operator].format(name, re.escape(normal_uri(text)))
+        for sign, name, text in steps:
+            pattern += _STEPS[sign].format(name, re.escape(normal_uri(text)))
         self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
