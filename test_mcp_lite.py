@@ -20004,7 +20004,7 @@ class TestPublicFace:
             source = source[:start] + source[bar:]
         statements = (
             "        self.legacy = LegacyEndpoint(self, stateless, place)\n",
-            "        if not is_modern and header in _SESSION_VERSIONS:\n"
+            "        if is_legacy and not is_modern:\n"
             "            self.legacy.post(exchange)\n            return\n",
             "        connections.update(self.legacy.sessions.copy().values())\n",
             "LegacyHttp(caller, self._set_server_info, self._renew_session)",
