@@ -12894,7 +12894,7 @@ class _Post:
         self.is_answer = "method" not in message
         # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
-        self.opens_session = self.row.handshake
+        self.opens_session = self.row.handshake and self.request_id is not None
         self.headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
@@ -13133,13 +13133,13 @@ class LegacyHttp(HttpTransport):
             self._post_once(post, session)
         except (McpError, HttpFailure) as error:
             # An answer belongs to its question's session.
-            is_bound = post.opens_session or post.row.completes or post.is_answer
+            is_bound = post.row.handshake or post.is_answer
             if is_session_lost(error) and session is not None and not is_bound:
                 self._renew(session)
                 self._post_once(post, self._session)
             elif not self._fall_back(post, error):
                 raise
-        if post.row.completes:
+        if post.row.handshake and not post.opens_session:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
