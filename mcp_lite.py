@@ -13190,7 +13190,7 @@ class LegacyHttp(HttpTransport):
                 self._post_once(post, self._session)
             elif not self._fall_back(post, error):
                 raise
-        if post.row.handshake and post.request_id is None:
+        if post.row.handshake and not post.opens_session:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
