@@ -22573,6 +22573,32 @@ class TestExamplesAreSafe:
             release.set()
             assert [each.value(timeout=SECONDS) for each in calls[:-1]] == [*range(13)]
 
+    def test_a_bridge_stays_at_the_server_that_was_subscribed_by(self, tmp_path):
+        """examples/bridge.py: after calls at once, which had a server each, a caller who
+        subscribes hears of what its next call changes."""
+        script = """
+            server = Server("far")
+            server.add_resource("far://x", lambda: "x")
+            server.add_tool(lambda: server.resource_updated("far://x"), name="touch")
+
+            @server.tool
+            def nap(ctx: Context) -> int:
+                ctx.sleep(0.5)
+                return os.getpid()
+
+            server.run()
+        """
+        bridge = example("bridge").Bridge(program(tmp_path, script), stderr=None)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(bridge))
+            http = stack.enter_context(bridge.server.start_http())
+            client = stack.enter_context(Client(http.url, on_elicit=answer))
+            calls = [client.start_call("nap") for _ in range(3)]
+            assert len({call.value(timeout=SECONDS) for call in calls}) > 1
+            with client.listen(uris=["far://x"]) as changes:
+                client.call("touch")
+                assert next(changes)["params"]["uri"] == "far://x"
+
     def test_a_bridge_reports_a_change_once(self, era):
         """examples/bridge.py: a change of a list that two clients notice is one."""
         far = Server("far")
