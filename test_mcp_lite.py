@@ -22605,25 +22605,33 @@ class TestExamplesAreSafe:
         far.add_tool(lambda: "", name="one")
         far.add_prompt(lambda: "", name="one")
         bridge = example("bridge").Bridge(far)
-        heard = []
-        options = {
-            "protocol_version": era,
-            "on_notification": lambda method, params: heard.append(method),
-        }
+        heard = [[], []]
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(bridge))
             http = stack.enter_context(bridge.server.start_http())
-            for callbacks in (options, {**options, "on_elicit": answer}):
-                client = stack.enter_context(Client(http.url, **callbacks))
+            for mine, callbacks in zip(heard, ({}, {"on_elicit": answer})):
+                options = {
+                    "protocol_version": era,
+                    "on_notification": lambda method, _, mine=mine: mine.append(method),
+                    **callbacks,
+                }
+                client = stack.enter_context(Client(http.url, **options))
                 stack.enter_context(client.listen())
+            numbers = itertools.count()
+
+            def hear_of_prompts():
+                """A stream may open late, and what is sent before is lost."""
+                far.add_prompt(lambda: "", name=f"prompt{next(numbers)}")
+                return all("notifications/prompts/list_changed" in m for m in heard)
+
+            eventually(hear_of_prompts)
             far.add_tool(lambda: "", name="two")
-            eventually(lambda: len(heard) >= 2)
-            far.add_prompt(lambda: "", name="two")
-            eventually(lambda: len(set(heard)) == 2 and len(heard) >= 4)
-            assert sorted(heard) == [
-                *["notifications/prompts/list_changed"] * 2,
-                *["notifications/tools/list_changed"] * 2,
-            ]
+            method = "notifications/tools/list_changed"
+            eventually(lambda: all(method in mine for mine in heard))
+            for mine in heard:
+                mine[:] = [each for each in mine if each == method]
+            eventually(hear_of_prompts)
+            assert [mine.count(method) for mine in heard] == [1, 1]
 
     OPENAPI = "3.0.3"
 
@@ -23475,12 +23483,12 @@ class TestExamplesAreSafe:
             with pytest.raises(ToolError, match="expected 1 to 100 dice"):
                 client.call("reroll", sides=10**9)
         with Client(example("tasks").build_server(), on_elicit=answer) as client:
-            with pytest.raises(ToolError, match="loaves: expected 1 to 100"):
-                client.call("bake", loaves=10**9)
+            result = client.call_tool("bake", {"loaves": 10**9})
+            assert text_of(result) == "loaves: expected 1 to 100"
         with Client(example("quickstart_server").server) as client:
             assert client.call("search", text="(q+" + ")+$") == []
-            with pytest.raises(ToolError, match="text: expected more than spaces"):
-                client.call("search", text=" ")
+            blank = client.call_tool("search", {"text": " "})
+            assert text_of(blank) == "text: expected more than spaces"
 
 
 class TestWheel:
