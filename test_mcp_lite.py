@@ -12068,7 +12068,10 @@ class TestHttpServer:
         """So is one that comes twice; an answer that is none ends its question."""
         session = web.open(version, {"elicitation": {}})
         declined = {"result": {"action": "decline"}}
-        for answer, told in ((declined, "decline"), ({"result": [1]}, "a valid answer")):
+        for answer, told in (
+            (declined, "decline"),
+            ({"result": [1]}, "a valid answer"),
+        ):
             with session.stream("POST", call_legacy("form")) as response:
                 asked = next_message(response)
                 message = {"jsonrpc": "2.0", "id": asked["id"], **answer}
@@ -15377,7 +15380,9 @@ class TestOtherServers:
             assert client.protocol_version == MODERN
             decided.set()
             eventually(
-                lambda: any(way == "<--" and b"2025-11-25" in line for way, line in told)
+                lambda: any(
+                    way == "<--" and b"2025-11-25" in line for way, line in told
+                )
             )
             assert client.call("x") == "fine"
         assert methods_in(seen)[-2:] == ["tools/call", None]
@@ -23353,7 +23358,6 @@ class TestExamplesAreSafe:
         with Client(extensions.server) as client, pytest.raises(MissingCapability):
             client.call("failing_job")
 
-
     HOSTILE = """
         import json
         name = "a\\n::error::forged\\nBREAKING all \\x1b[2J"
@@ -23457,7 +23461,10 @@ class TestExamplesAreSafe:
                 asked.append(messages)
                 (tool,) = tools
                 assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]*", tool["name"])
-                call = {"id": "c", "function": {"name": tool["name"], "arguments": "{}"}}
+                call = {
+                    "id": "c",
+                    "function": {"name": tool["name"], "arguments": "{}"},
+                }
                 message = {"role": "assistant", "content": "", "tool_calls": [call]}
                 return {"choices": [{"message": message}]}
 
