@@ -166,8 +166,10 @@ class Link:
         # Whose it is, and what that caller declared.
         self.key = key
         self.is_private = is_private
-        # How many requests use it. Guarded by the bridge's `changed`.
+        # How many requests use it, and when the last one began. Guarded by the bridge's
+        # `changed`.
         self.users = 0
+        self.used_at = 0.0
         # Serialises connecting.
         self.opening = threading.Lock()
         # What the caller subscribed to.
@@ -307,7 +309,7 @@ class Bridge:
         self.introduction = None
         # Guards the three below, and is notified when a client becomes free.
         self.changed = threading.Condition()
-        # The one that was used last comes last.
+        # The oldest first.
         self.links = []
         # How many requests wait for a client.
         self.waiting = 0
@@ -416,19 +418,22 @@ class Bridge:
         """Return (link in use, idle link to be ended); (None, None) if none is free.
         The caller holds `changed`."""
         idle = None
+        # The oldest one first: what a caller subscribed to is at its first client.
         for link in self.links:
             if link.key == key and not (is_alone and link.users):
-                self.links.remove(link)
                 break
         else:
             if len(self.links) >= MAX_LINKS:
-                idle = next((each for each in self.links if not each.users), None)
-                if idle is None:
+                unused = [each for each in self.links if not each.users]
+                if not unused:
                     return None, None
+                # Last go those that somebody has subscribed by.
+                idle = min(unused, key=lambda each: (bool(each.uris), each.used_at))
                 self.links.remove(idle)
             link = Link(self, key, key[1], is_private=key[0] is not None)
+            self.links.append(link)
         link.users += 1
-        self.links.append(link)
+        link.used_at = time.monotonic()
         return link, idle
 
     def give_back(self, link):

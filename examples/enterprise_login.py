@@ -1,4 +1,4 @@
-"""Servers of an employer's, without a login of their own: enterprise-managed authorization.
+"""Enterprise-managed authorization: an employer's identity provider lets a client in.
 
 Teaches: the extension of SEP-990, on OAuth's seam fetch(). The user has logged in at the
 employer's identity provider, for the host as a whole. For each server, the client shows

@@ -95,7 +95,7 @@ def parse(data, source):
     """Return the document in a file's bytes. Raises ValueError."""
     text = data.decode("utf-8-sig")
     try:
-        if text.lstrip()[:1] == "{":
+        if text.lstrip().startswith(("{", "[")):
             document = json.loads(text)
         else:
             document = read_yaml(importlib.import_module("yaml"), text)
