@@ -2683,8 +2683,11 @@ class Connection:
     def serve(self, request: Request) -> None:
         """Serve a request, and write its answer, on a thread that may block."""
         try:
-            # It may have been cancelled while it was queued.
-            if not request.cancelled:
+            # It may have come while the connection was lost, or have been cancelled
+            # while it was queued.
+            if self.reason is not None:
+                self.cancel_request(request)
+            elif not request.cancelled:
                 self.endpoint.serve_request(self, request)
         finally:
             if not self.begin.has_more:
@@ -7054,7 +7057,10 @@ class LineOutbox(Outbox):
         self._writer.submit(self._flush)
         self._writer.close(seconds)
         with self._lock:
-            self._written.wait_for(lambda: not self._is_writing, seconds)
+            # A thread that has written looks for more lines.
+            self._written.wait_for(
+                lambda: not (self._is_writing or self._lines), seconds
+            )
 
     def _write(self, lines: list[bytes]) -> None:
         if self.connection.reason is not None:
