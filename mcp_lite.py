@@ -2218,7 +2218,7 @@ class Transport:
 
     feeds = False
     # The deadline of the current write, by time.monotonic(): a server gives up then.
-    write_until = INFINITY
+    _write_until = INFINITY
     # Headers mirror arguments of tools. The client then reads the list of tools, which
     # says which, before the first call.
     mirrors = False
@@ -6961,7 +6961,7 @@ class StreamTransport(Transport):
         return data or b""
 
     def write(self, data: bytes) -> None:
-        self.write_until = time.monotonic() + WRITE_SECONDS
+        self._write_until = time.monotonic() + WRITE_SECONDS
         left: Any = data
         try:
             while left:
@@ -6972,7 +6972,7 @@ class StreamTransport(Transport):
                 left = b"" if count is None else memoryview(left)[count:]
             self._writer.flush()
         finally:
-            self.write_until = INFINITY
+            self._write_until = INFINITY
 
     def close(self) -> None:
         # Closing the files of a socket neither closes the socket nor wakes a thread
@@ -7087,7 +7087,7 @@ def next_signal(connection: Connection, signals: Signals) -> str:
     """Block for the next signal, and return it. Returns PEER_STUCK when a write has
     passed its deadline."""
     while True:
-        seconds = connection.transport.write_until - time.monotonic()
+        seconds = connection.transport._write_until - time.monotonic()
         if seconds <= 0.0:
             return PEER_STUCK
         with suppress(Empty):
