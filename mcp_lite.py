@@ -8588,17 +8588,7 @@ class Server:
         """
         signals = Signals()
         if transport == "http":
-            options.setdefault("port", 8000)
-            grace = options.pop("grace", GRACE_SECONDS)
-            ends = stop_signals(signals)
-            with ends, lenient_stdout(), self._open_http(options) as http:
-                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
-                is_public = options.get("host") in ("", "0.0.0.0", "::")
-                if is_public and not options.get("verify"):
-                    notice += "; without verify=, any host on the network may call it"
-                print_to_stderr(printable(notice))
-                self._endpoint.post_jobs(signals.put)
-                http.serve_until(signals, grace)
+            self._run_http(signals, **options)
             return
         if transport != "stdio" or options:
             raise ValueError(
@@ -8609,6 +8599,24 @@ class Server:
             print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
+
+    def _run_http(
+        self,
+        signals: Signals,
+        port: int = 8000,
+        grace: float = GRACE_SECONDS,
+        **options: Any,
+    ) -> None:
+        ends = stop_signals(signals)
+        options["port"] = port
+        with ends, lenient_stdout(), self._open_http(options) as http:
+            notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
+            is_public = options.get("host") in ("", "0.0.0.0", "::")
+            if is_public and not options.get("verify"):
+                notice += "; without verify=, any host on the network may call it"
+            print_to_stderr(printable(notice))
+            self._endpoint.post_jobs(signals.put)
+            http.serve_until(signals, grace)
 
     def _open_http(self, options: Json) -> HttpServer:
         try:
@@ -8788,10 +8796,17 @@ class Server:
         notifications of progress or of changes. A tool's `timeout` cancels the
         function, but the answer comes only when the function returns.
         """
-        connection = self.connect(Transport())
-        connection.carries_changes = False
-        connection.begin = connection.workers = SameThread()
+        endpoint = self._endpoint
         outbox = Batch(Outbox())
+        connection = Connection(
+            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint,
+            outbox,
+            SameThread(),
+            trace=endpoint.trace,
+        )
+        connection.loop = EventLoop()
+        connection.carries_changes = False
         event = connection.protocol.receive(message, outbox)
         if isinstance(event, Request) and event.row.handshake:
             error = InvalidRequest(
@@ -9758,6 +9773,9 @@ class Client:
             env.update(self._env)
             cwd = self._cwd or target.get("cwd")
             return Child(target["command"], env, cwd, self._stderr)
+        return self._open_url(target)
+
+    def _open_url(self, target: Json) -> Transport:
         from http.cookiejar import CookieJar
 
         caller = HttpCaller(

@@ -514,6 +514,15 @@ def at_once(fn, rows):
         return list(pool.map(lambda row: fn(*row), rows))
 
 
+def mypy_command():
+    """The command that runs mypy; skips the test where there is none."""
+    if os.environ.get("MCP_LITE_MYPY"):
+        return [os.environ["MCP_LITE_MYPY"]]
+    if importlib.util.find_spec("mypy"):
+        return [sys.executable, "-m", "mypy"]
+    return pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
+
+
 def run(*command, input="", code=0, **options):
     """Run a command, which ends with this exit code; its stdout and its stderr."""
     options = {"cwd": HERE, "stdout": PIPE, "stderr": PIPE, **options}
@@ -20186,12 +20195,7 @@ class TestPublicFace:
 
     def test_a_program_is_type_checked(self, tmp_path):
         """Decorators keep a function's type; a misspelt option is an error."""
-        if os.environ.get("MCP_LITE_MYPY"):
-            mypy = [os.environ["MCP_LITE_MYPY"]]
-        elif importlib.util.find_spec("mypy"):
-            mypy = [sys.executable, "-m", "mypy"]
-        else:
-            pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
+        mypy = mypy_command()
         program = textwrap.dedent(self.PROGRAM).strip()
         (tmp_path / "program.py").write_text(program, encoding="utf-8")
         options = ["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
@@ -21857,7 +21861,7 @@ class TestVendor:
         told = {
             name: [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows
         }
-        assert len(told) == 8
+        assert len(told) == 10
         if "--no-comments" not in words:
             for shown, found in zip(told[words], (count, lines)):
                 assert abs(shown - found) <= found / 10, (
@@ -21891,9 +21895,9 @@ class TestVendor:
         return self.statements(ast.parse(text))
 
     @contextlib.contextmanager
-    def serving_http(self):
+    def serving_http(self, text=OVER_HTTP):
         """Serve the copy's server at a port; yields its URL."""
-        command = self.program(self.OVER_HTTP)
+        command = self.program(text)
         with subprocess.Popen(command, stderr=PIPE) as process:
             try:
                 (url,) = re.findall(r"http://\S+", process.stderr.readline().decode())
@@ -21938,10 +21942,13 @@ class TestVendor:
         assert count < 0.45 * whole
 
     def test_without_a_command_line(self, make):
-        """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1."""
+        """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1; it knows
+        its version."""
         make("server")
         command = [sys.executable, "-W", "error", "-m", "mcp_lite"]
-        for words in (["--version"], ["list", "x.py"]):
+        printed, _ = run(*command, "--version", cwd=self.folder)
+        assert printed == f"{mcp_lite.__version__}, cut to: server stdio\n"
+        for words in ([], ["list", "x.py"]):
             printed, why = run(*command, *words, cwd=self.folder, code=1)
             assert printed == ""
             (line,) = why.splitlines()
@@ -21997,9 +22004,12 @@ class TestVendor:
         self.show(" ".join(features), text)
         source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
         head, _, rest = text.partition("\n")
-        assert (
-            head == f"# mcp_lite {mcp_lite.__version__}, cut to: {' '.join(features)}"
-        )
+        version = f"{mcp_lite.__version__}, cut to: {' '.join(features)}"
+        digest = hashlib.sha256(source.encode()).hexdigest()
+        assert head == f"# mcp_lite {version}; from SHA-256 {digest}"
+        head, _, rest = rest.partition("\n")
+        digest = hashlib.sha256(rest.encode()).hexdigest()
+        assert head == f"# SHA-256 of the lines below: {digest}"
         added = example("vendor").LEFT_OUT % " ".join(features)
         assert rest.replace(f"]\n{added}", "]\n", 1) == source
         command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
@@ -22029,10 +22039,128 @@ class TestVendor:
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
         assert "MIT License" in "\n".join(lines[:start])
-        # What is left speaks to type checkers.
-        comments = [line for line in lines[start:] if line.strip().startswith("#")]
-        assert [line.split()[1] for line in comments] == ["mypy:"]
+        assert not [line for line in lines[start:] if line.strip().startswith("#")]
         assert len(text) < 0.75 * len(full)
+
+    def test_tools_alone(self, make):
+        """`tools` leaves out whatever only other offers need, over stdio and HTTP; and
+        what was left out does not exist for a client."""
+
+        def works(target, versions):
+            for version in versions:
+                with Client(target, protocol_version=version, stderr=None) as client:
+                    assert client.call("add", a=1, b=2) == 3
+                    with pytest.raises(ToolError, match="expected integer"):
+                        client.call("fail")
+                    done = []
+                    told = {"on_progress": lambda *each, done=done: done.append(each)}
+                    client.call_tool("slow", **told)
+                    assert done == [(1, 2, "half")]
+                    assert list(client.server_capabilities) == ["logging", "tools"]
+                    for method in ("resources/list", "prompts/list"):
+                        with pytest.raises(MethodNotFound):
+                            client.request(method)
+
+        serve = """
+            server = mcp_lite.Server("cut", version="1")
+
+            @server.tool
+            def add(a: int, b: int) -> int:
+                return a + b
+
+            @server.tool
+            def fail(n: int = 1) -> int:
+                raise mcp_lite.ToolError("expected integer, or any other")
+
+            @server.tool
+            async def slow(ctx: mcp_lite.Context) -> str:
+                ctx.progress(1, 2, "half")
+                return "done"
+        """
+        sizes = [self.show("tools", make("tools"))]
+        command = self.program(f"{serve}\n            server.run()")
+        works(command, ["2024-11-05", "2025-03-26", "2025-11-25", MODERN])
+        self.refuses("mcp_lite.Server('x').resource('x://')", "tools stdio", "server")
+        sizes.append(self.show("tools http", make("tools", "http")))
+        over_http = f"{serve}\n            server.run('http', port=0)"
+        with self.serving_http(over_http) as url:
+            works(url, [MODERN])
+        self.show("server", make("server"))
+        assert sizes[0] < 0.9 * self.statements(self.tree)
+
+    def test_what_a_copy_is(self, make):
+        """--check tells copies as cut from changed, old and foreign files; none but the
+        first and the old are overwritten without --force."""
+        path = self.folder / "mcp_lite.py"
+        vendor = [sys.executable, "examples/vendor.py"]
+
+        def check(state, code):
+            told, _ = run(*vendor, "--check", path, code=code)
+            assert told == f"{path}: {state}\n"
+
+        text = make("client", "--no-comments")
+        check("as cut", 0)
+        # Git may change line ends.
+        path.write_bytes(text.replace("\n", "\r\n").encode())
+        check("as cut", 0)
+        head, _, rest = text.partition("\n")
+        path.write_text(head[:-64] + "0" * 64 + "\n" + rest, "utf-8")
+        check(f"old: cut from another mcp_lite.py, {mcp_lite.__version__}", 1)
+        make("client", "http")
+        check("as cut", 0)
+        for state, changed in (
+            ("changed by hand", text.replace("MAX_MESSAGE", "MAX_LINE")),
+            ("no copy made by vendor.py", "print()\n"),
+        ):
+            path.write_text(changed, "utf-8")
+            check(state, 1)
+            _, why = run(*vendor, "client", "-o", path, code=2)
+            assert f"is {state}; --force overwrites" in why
+            assert path.read_text("utf-8") == changed
+        run(*vendor, "client", "--no-comments", "--force", "-o", path)
+        assert path.read_text("utf-8") == text
+
+    def test_the_docstring(self, make):
+        """A copy's docstring has an example that runs with it, and its sections alone."""
+        for words in (["tools"], ["server", "http"], ["client"], ["client", "http"]):
+            make(*words)
+            doc = ast.get_docstring(self.tree)
+            assert f"This is a copy, cut to: {' '.join(words)}" in doc
+            entries = re.findall(r"(?m)^ +\d+\. (.+?)  ", doc)
+            assert ("HTTP messages" in entries) == ("http" in words)
+            assert ("Server" in entries) == ("client" not in words)
+            example_code = re.search(r"(?ms):\n(    from mcp_lite .*?)\n\nThe ", doc)[1]
+            names = {
+                node.id
+                for node in ast.walk(ast.parse(textwrap.dedent(example_code)))
+                if isinstance(node, ast.Name)
+            }
+            assert ("Client" in names) == ("client" in words)
+            assert ("Server" in names) == ("client" not in words)
+            assert "start_http" not in doc or "http" in words
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "tools",
+            "tools http",
+            "server",
+            "server http",
+            "server http legacy",
+            "client",
+            "client http",
+            "legacy oauth",
+            "server client",
+            "server cli",
+        ],
+    )
+    def test_a_copy_is_typed(self, make, words, tmp_path_factory):
+        """mypy --strict finds nothing in any copy."""
+        mypy = mypy_command()
+        make(*words.split())
+        cache = tmp_path_factory.getbasetemp() / "mypy"
+        options = ["--strict", "--config-file=", "--cache-dir", cache]
+        run(*mypy, *options, "mcp_lite.py", cwd=self.folder)
 
     def test_the_order_does_not_matter(self, monkeypatch):
         """Sections may stand in another order, and more may be written into them."""
@@ -22101,8 +22229,9 @@ if __name__ == "__main__":
     once(print)
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
-        assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
-        assert '    class Listener(_LeftOut):\n        needs = "http"\n' in text
+        assert text.startswith("# mcp_lite 7, cut to: server stdio; from SHA-256 ")
+        assert text.splitlines()[2] == "# The licence."
+        assert 'class Listener(_LeftOut):\n    needs = "http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.
@@ -22118,7 +22247,11 @@ if __name__ == "__main__":
         vendor = example("vendor")
         pieces = vendor.split(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         names = set().union(*(piece.names for piece in pieces))
+        names |= {part.name for piece in pieces for part in piece.parts}
         assert set(vendor.NAMES) | set(vendor.STAND_INS) <= names
+        beginnings = " ".join(words for _, words in vendor.ROWS).split()
+        for each in beginnings:
+            assert any(name.startswith(each) for name in mcp_lite.METHODS), each
         titles = {
             vendor.BANNER.search(piece.banner)[1] for piece in pieces if piece.banner
         }
@@ -22127,7 +22260,11 @@ if __name__ == "__main__":
     def test_wrong_features(self):
         """What has neither a server nor a client is no copy."""
         program = os.path.join("examples", "vendor.py")
-        for words, shown in ((["http"], "server or client"), (["serve"], "'serve'")):
+        for words, shown in (
+            ([], "server or client"),
+            (["http"], "server or client"),
+            (["serve"], "'serve'"),
+        ):
             _, why = run(sys.executable, program, *words, code=2)
             assert shown in why and "Traceback" not in why
         text, _ = run(sys.executable, "-W", "error", program, "client")
