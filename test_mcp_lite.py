@@ -17103,7 +17103,7 @@ server.run()
                 (1, "missing a required argument: 'target'", "list"),
                 (1, "missing a required argument: 'tool'", "call", script),
                 (1, "too many positional", "read", script, "config://app", "x"),
-                (1, "expected NAME=VALUE", "call", script, "echo", "text"),
+                (1, 'expected NAME=VALUE, got "text"', "call", script, "echo", "text"),
                 (1, "--input: expected", "call", script, "echo", "--input", "{bad"),
                 (1, "--input: expected", "call", script, "echo", "--input", "[1]"),
                 (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
@@ -17220,7 +17220,7 @@ server.run()
                 (b"Agree? [y/N]: ", b"y\n"),
             ],
         )
-        assert "The server asks: Who?" in told
+        assert re.search(r'The server ".+" asks: Who\?', told)
         assert 'sure: expected boolean, got "perhaps"' in told
         answer = json.loads(told[told.index("{\r\n") :])
         content = {"name": "Bob", "sure": True, "color": "g", "many": ["b"]}
@@ -17282,6 +17282,58 @@ server.run()
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
         run(*PYTHON, "-c", code)
+
+    def test_a_module(self, tmp_path):
+        """`run` and TARGET take package.module:object, so that relative imports work."""
+        package = tmp_path / "shop"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "other.py").write_text("WORD = 'hi'")
+        (package / "served.py").write_text(
+            "from .other import WORD\nfrom mcp_lite import Server\n"
+            "server = Server('shop')\nserver.add_tool(lambda: WORD, name='word')\n"
+            "server.run()\n"
+        )
+        env = {**os.environ, "PYTHONPATH": HERE}
+        told, _ = run(
+            *self.COMMAND, "call", "shop.served:server", "word", cwd=tmp_path, env=env
+        )
+        assert told == "hi\n"
+        command = [*self.COMMAND, "run", "shop.served:server"]
+        options = {"cwd": str(tmp_path), "env": {"PYTHONPATH": HERE}, "stderr": None}
+        with Client({"command": command[0], "args": command[1:]}, **options) as client:
+            assert client.call("word") == "hi"
+        _, why = run(
+            *self.COMMAND, "list", "shop.none:x", cwd=tmp_path, env=env, code=4
+        )
+        assert "No module named" in why
+
+    def test_a_reader_that_has_enough(self, tmp_path):
+        """`| head -1` ends a command without a word."""
+        path = tmp_path / "big.py"
+        path.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\nserver = Server('big')\n"
+            "for n in range(2000):\n    server.add_tool(lambda: n, name=f't{n}')\n"
+            "server.run()\n"
+        )
+        with self.start("list", str(path), "--json", "--quiet") as process:
+            assert process.stdout.read(1) == b"{"
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+    def test_errors_name_things(self, script):
+        """A module after -m is named, and so is an argument without a value; `logout`
+        says what it has done."""
+        code, _, why = self.run("list", "python3 -m nosuch password=x")
+        assert code == 4 and "python3 -m nosuch ..." in why
+        code, _, why = self.run("call", script, "echo", "novalue")
+        assert code == 1 and 'got "novalue"' in why
+        with pytest.raises(ImportError, match="write Server"):
+            from mcp_lite import FastMCP  # noqa: F401
+        with pytest.raises(ImportError):
+            from mcp_lite import Sever  # noqa: F401
 
     def test_an_old_code_page(self, script):
         """A character that it lacks is escaped, and JSON stays JSON."""
@@ -22269,6 +22321,195 @@ if __name__ == "__main__":
             assert shown in why and "Traceback" not in why
         text, _ = run(sys.executable, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
+
+
+class TestStubs:
+    """examples/stubs.py: a server as a typed module."""
+
+    SERVER = """
+        from dataclasses import dataclass, field
+        from typing import Dict, List, Literal, Optional
+        from mcp_lite import Server
+
+        server = Server("ri'ch \\"\\"\\" {x}", version="2")
+
+        @dataclass
+        class Wind:
+            speed: float
+            list: Optional[int] = None
+
+        @dataclass
+        class Day:
+            name: str
+            wind: Wind
+            hours: List[Wind] = field(default_factory=list)
+
+        @dataclass
+        class Tree:
+            value: int
+            children: "List[Tree]" = field(default_factory=list)
+
+        @server.tool
+        def forecast(city: str, days: int = 1, unit: Literal["C", "F"] = "C") -> List[Day]:
+            'Says "no", \\\\ and {this}.'
+            return [Day(city + unit, Wind(1.5, 2), [Wind(2)])] * days
+
+        @server.tool
+        def grow(tree: Tree, wind: Optional[Wind] = None) -> Tree:
+            return Tree(tree.value + 1, [tree])
+
+        @server.tool(name="from")
+        def where(client: str, rows: List[List[Wind]]) -> Dict[str, int]:
+            return {client: sum(len(row) for row in rows)}
+
+        server.run()
+    """
+    PROGRAM = """
+        import rich
+        from mcp_lite import Client
+
+        with Client("server.py") as client:
+            (day, _) = rich.forecast(client, "Oslo", days=2, unit="F")
+            print(day.name, day.wind.speed, day.wind.list_, len(day.hours or []))
+            tree = rich.grow(client, rich.Tree(1, [rich.Tree(7)]))
+            assert tree.children and tree.children[0].children
+            print(tree.value, tree.children[0].children[0].value)
+            print(rich.from_(client, "me", [[day.wind], [day.wind]]))
+    """
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A folder with a server, its stub, and a program that uses it."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        for name, text in (("server", self.SERVER), ("program", self.PROGRAM)):
+            path = tmp_path / f"{name}.py"
+            path.write_text(textwrap.dedent(text), "utf-8")
+        stubs = os.path.join(HERE, "examples", "stubs.py")
+        text, _ = run(sys.executable, "-W", "error", stubs, tmp_path / "server.py")
+        ast.parse(text, feature_version=(3, 8))
+        (tmp_path / "rich.py").write_text(text, "utf-8")
+        return tmp_path
+
+    def test_calls_are_typed(self, folder):
+        """Arguments and results are dataclasses, one for each kind of object; names that
+        Python has for itself get an underscore."""
+        told, _ = run(sys.executable, "-W", "error", "program.py", cwd=folder)
+        assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
+        text = (folder / "rich.py").read_text("utf-8")
+        assert text.count("speed: float") == 1
+
+    def test_mypy_finds_nothing(self, folder):
+        """The module, and a program that uses it, pass mypy --strict; a wrong argument
+        does not."""
+        mypy = [
+            *mypy_command(),
+            "--strict",
+            "--config-file=",
+            "--follow-imports=silent",
+        ]
+        run(*mypy, "rich.py", "program.py", cwd=folder)
+        wrong = self.PROGRAM.replace('"Oslo", days=2', '"Oslo", days="2"')
+        (folder / "program.py").write_text(textwrap.dedent(wrong), "utf-8")
+        told, _ = run(*mypy, "program.py", cwd=folder, code=1)
+        assert 'Argument "days" to "forecast"' in told
+
+    def test_schemas_of_others(self):
+        """What no hint can say is Any; references may go round in circles."""
+        stubs = example("stubs")
+        circle = {"$ref": "#/$defs/a"}
+        for schema, hint in (
+            ({}, "Any"),
+            (True, "Any"),
+            ({"type": ["string", "null"]}, "Optional[str]"),
+            ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "Union[str, int]"),
+            ({"enum": ["a", 1, None]}, "Literal['a', 1, None]"),
+            ({"enum": [1.5]}, "Any"),
+            ({"type": "array"}, "List[Any]"),
+            ({"type": "object"}, "Dict[str, Any]"),
+            ({"$ref": "other.json#/x"}, "Any"),
+            ({**circle, "$defs": {"a": circle}}, "Any"),
+        ):
+            assert stubs.Module().kind(schema, "x", schema).hint == hint
+        names = [
+            stubs.identifier(each, {"class_"}) for each in ("class", "a-b", "1", "")
+        ]
+        assert names == ["class__", "a_b", "_1", "_"]
+
+
+class TestInstall:
+    """examples/install.py: a server in the config of a desktop program."""
+
+    COMMENTED = """{
+      // mine
+      "servers": {
+        "a": {"command": "x", "args": ["1", /* "two" */ "2",],}, // first
+        "b": {"command": "y // no comment"}
+      },
+      "inputs": [],
+    }
+    """
+
+    def install(self, path, *words, code=0):
+        script = os.path.join(HERE, "examples", "install.py")
+        return run(sys.executable, script, "--file", path, *words, code=code)
+
+    def test_a_new_file(self, tmp_path):
+        """The entry has absolute paths, and starts the server from any folder."""
+        server = os.path.join(HERE, "examples", "quickstart_server.py")
+        path = tmp_path / "new" / "config.json"
+        told, _ = self.install(path, os.path.relpath(server, HERE), "--env", "KEY=a=b")
+        assert told.startswith(f"quickstart_server: written to {path}\n")
+        config = example("group").load_config(str(path))
+        entry = config["quickstart_server"]
+        assert entry["args"] == [server] and os.path.isabs(entry["command"])
+        assert entry["env"] == {"KEY": "a=b"}
+        with Client({**entry, "cwd": str(tmp_path)}, stderr=None) as client:
+            assert client.server_info["name"] == "quickstart"
+
+    def test_what_is_there_stays(self, tmp_path):
+        """Comments and other entries stay; the old file is kept; --remove undoes it."""
+        path = tmp_path / "mcp.json"
+        path.write_text(self.COMMENTED, "utf-8")
+        words = ["--into", "vscode", "--name", "new"]
+        url = "https://example.com/mcp"
+        shown, _ = self.install(path, url, *words, "--print")
+        assert path.read_text("utf-8") == self.COMMENTED
+        told, _ = self.install(path, url, *words)
+        text = path.read_text("utf-8")
+        assert text == shown
+        assert "// mine" in text and '/* "two" */' in text and "// first" in text
+        loaded = example("group").load_config(str(path))
+        assert list(loaded) == ["a", "b", "new"] and loaded["new"]["url"] == url
+        (backup,) = tmp_path.glob("*.bak")
+        assert backup.read_text("utf-8") == self.COMMENTED and str(backup) in told
+        self.install(path, "--remove", *words)
+        assert path.read_text("utf-8") == self.COMMENTED
+        for name in ("a", "b"):
+            self.install(path, "--remove", "--into", "vscode", "--name", name)
+        assert list(example("group").load_config(str(path))) == []
+
+    def test_nothing_wrong_is_written(self, tmp_path):
+        """A file that is no such config is left alone; the error is one line."""
+        path = tmp_path / "mcp.json"
+        server = os.path.join(HERE, "examples", "quickstart_server.py")
+        for text, why in (
+            ("[]", "expected a JSON object"),
+            ('{"mcpServers": []}', "mcpServers: expected an object"),
+            ('{"a": ', "not JSON, at line 1"),
+            ('{"mcpServers": {\n"a" {}}}', "not JSON, at line 2"),
+        ):
+            path.write_text(text, "utf-8")
+            _, told = self.install(path, server, code=1)
+            assert told == f"install: {path}: {why}\n"
+            assert path.read_text("utf-8") == text
+        path.write_text("", "utf-8")
+        for words, why in (
+            (["https://example.com/mcp"], "this program takes no URL"),
+            (["/no/such/script.py.exe"], "no such script or command"),
+            (["--remove", "--name", "x"], "no server x"),
+        ):
+            _, told = self.install(path, *words, code=1)
+            assert why in told and len(told.splitlines()) == 1
 
 
 class TestSmallServers:

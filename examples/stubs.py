@@ -196,21 +196,30 @@ class Module:
             )
             hint = values.hint if values.read == "{}" else "Any"
             return Kind(f"Dict[str, {hint}]")
-        text = json.dumps(schema, sort_keys=True)
-        # A reference means something else elsewhere.
-        key = (id(root) if '"$ref"' in text else 0, text)
-        if key in self.known:
-            return self.known[key]
+        # A reference means something else elsewhere, and may lead back here.
+        text = json.dumps([id(root), schema], sort_keys=True)
+        if text in self.known:
+            return self.known[text]
         title = "".join(word[:1].upper() + word[1:] for word in re.split(r"\W|_", name))
-        cls = identifier(title or "Thing", self.taken)
+        taken = set(self.taken)
+        cls = identifier(title or "Thing", taken)
         kind = Kind(cls, f"{cls}.from_wire({{0}})", "{0}.to_wire()")
-        self.known[key] = kind
-        taken = set(TAKEN) | {"from_wire", "to_wire"}
+        has_reference = '"$ref"' in text
+        if has_reference:
+            self.known[text] = kind
+            self.taken.add(cls)
+        used = set(TAKEN) | {"from_wire", "to_wire"}
         required = schema.get("required") or ()
         fields = []
         for wire in sorted(members, key=lambda each: each not in required):
             part = self.kind(members[wire], f"{name}_{wire}", root, depth + 1)
-            fields.append((identifier(wire, taken), wire, part, wire in required))
+            fields.append((identifier(wire, used), wire, part, wire in required))
+        # The same fields make the same class, be it of an argument or of a result.
+        same = tuple(fields)
+        if not has_reference and same in self.known:
+            return self.known[same]
+        self.taken.add(cls)
+        self.known[same] = kind
         self.classes.append(class_text(cls, schema.get("description"), fields))
         return kind
 
