@@ -215,7 +215,10 @@ class Module:
             part = self.kind(members[wire], f"{name}_{wire}", root, depth + 1)
             fields.append((identifier(wire, used), wire, part, wire in required))
         # The same fields make the same class, be it of an argument or of a result.
-        same = tuple(fields)
+        same = tuple(
+            (wire, parameter(field, part, must), part.read)
+            for field, wire, part, must in fields
+        )
         if not has_reference and same in self.known:
             return self.known[same]
         self.taken.add(cls)

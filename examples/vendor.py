@@ -88,6 +88,7 @@ NEEDS = (
     ("client http", "Client._open_url"),
     ("server client stdio", "MemoryTransport"),
     ("server", "ServerEndpoint._find_resource Signature.completions"),
+    ("tools", "Protocol._admit_modern"),
     ("tools sessions", "Protocol._open_session Context._ask_legacy"),
     ("sessions full", "Connection.receive_batch"),
     ("requests", "PendingRequest Connection.request Connection.register"),
@@ -142,11 +143,16 @@ class LegacyHttp(HttpTransport):
         """Refuse a batch, which only sessions have."""
         raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
 ''',
+    "Protocol._admit_modern": '''
+    def _admit_modern(self, request: Request) -> None:
+        """Refuse a request, which modern servers do not send. Raises InvalidRequest."""
+        raise InvalidRequest(f"{request.method}: a modern server sends no requests")
+''',
     "LineFramer": '''
 class LineFramer:
     """Stands for the reading of lines, which this copy was made without."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, *given: object) -> None:
         pass
 ''',
     "Signer": '''
@@ -179,6 +185,7 @@ def main() -> int:
 ''',
 }
 LEFT_OUT = '''
+# mypy: warn_unused_ignores=False
 if TYPE_CHECKING:
     from typing import NoReturn
 
