@@ -308,6 +308,12 @@ else:
     Json = dict
     Job = Write = Callable
 
+    def __getattr__(name: str) -> object:
+        if name == "FastMCP":
+            raise ImportError("for FastMCP write Server: see examples/README.md")
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+
+
 __version__ = "0.3.0.dev0"
 __all__ = [
     "Audio",
@@ -658,8 +664,9 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
-        # The words from the first option or setting on may be secrets.
-        is_plain = re.compile("[^-=][^=]*").fullmatch
+        # The words from the first option or setting on may be secrets, but for the
+        # module after -m.
+        is_plain = re.compile("-m|[^-=][^=]*").fullmatch
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
             words.append("...")
@@ -8588,17 +8595,7 @@ class Server:
         """
         signals = Signals()
         if transport == "http":
-            options.setdefault("port", 8000)
-            grace = options.pop("grace", GRACE_SECONDS)
-            ends = stop_signals(signals)
-            with ends, lenient_stdout(), self._open_http(options) as http:
-                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
-                is_public = options.get("host") in ("", "0.0.0.0", "::")
-                if is_public and not options.get("verify"):
-                    notice += "; without verify=, any host on the network may call it"
-                print_to_stderr(printable(notice))
-                self._endpoint.post_jobs(signals.put)
-                http.serve_until(signals, grace)
+            self._run_http(signals, **options)
             return
         if transport != "stdio" or options:
             raise ValueError(
@@ -8609,6 +8606,24 @@ class Server:
             print(printable(notice), file=sys.stderr, flush=True)
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
+
+    def _run_http(
+        self,
+        signals: Signals,
+        port: int = 8000,
+        grace: float = GRACE_SECONDS,
+        **options: Any,
+    ) -> None:
+        ends = stop_signals(signals)
+        options["port"] = port
+        with ends, lenient_stdout(), self._open_http(options) as http:
+            notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
+            is_public = options.get("host") in ("", "0.0.0.0", "::")
+            if is_public and not options.get("verify"):
+                notice += "; without verify=, any host on the network may call it"
+            print_to_stderr(printable(notice))
+            self._endpoint.post_jobs(signals.put)
+            http.serve_until(signals, grace)
 
     def _open_http(self, options: Json) -> HttpServer:
         try:
@@ -8788,10 +8803,17 @@ class Server:
         notifications of progress or of changes. A tool's `timeout` cancels the
         function, but the answer comes only when the function returns.
         """
-        connection = self.connect(Transport())
-        connection.carries_changes = False
-        connection.begin = connection.workers = SameThread()
+        endpoint = self._endpoint
         outbox = Batch(Outbox())
+        connection = Connection(
+            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint,
+            outbox,
+            SameThread(),
+            trace=endpoint.trace,
+        )
+        connection.loop = EventLoop()
+        connection.carries_changes = False
         event = connection.protocol.receive(message, outbox)
         if isinstance(event, Request) and event.row.handshake:
             error = InvalidRequest(
@@ -9758,6 +9780,9 @@ class Client:
             env.update(self._env)
             cwd = self._cwd or target.get("cwd")
             return Child(target["command"], env, cwd, self._stderr)
+        return self._open_url(target)
+
+    def _open_url(self, target: Json) -> Transport:
         from http.cookiejar import CookieJar
 
         caller = HttpCaller(
@@ -14072,12 +14097,13 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
   call TARGET TOOL [key=value ...]     call a tool
   read TARGET URI                      read a resource
   prompt TARGET NAME [key=value ...]   have a prompt filled in
-  run FILE[:object]                    serve the Server that a file makes
+  run FILE[:object]                    serve the Server that a file makes;
+      package.module:object            or a module
   login URL, logout URL                keep, or forget, tokens for a server
   --version                            show version, revisions, the file's SHA-256
 
-TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
-behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
+TARGET is a URL, a script, package.module:object, or a command line in quotes. It may
+also stand at the end, behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
 
   --json                  show the result, or the failure, as JSON
@@ -14182,17 +14208,21 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     """Make a dict of words such as NAME=VALUE. Raises ValueError."""
-    try:
-        return dict(word.split(separator, 1) for word in words)
-    except ValueError:
-        # Do not show the word: it may be a secret.
-        raise ValueError(f"expected NAME{separator}VALUE") from None
+    for word in words:
+        if separator not in word:
+            # A header may be a secret, so it is not shown.
+            shown = "" if separator == ":" else f", got {show(word)}"
+            raise ValueError(f"expected NAME{separator}VALUE{shown}")
+    return dict(word.split(separator, 1) for word in words)
 
 
 # Connecting, and talking to the user
 def _client(options: Any, target: Any) -> Client:
     """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
+    if isinstance(target, str) and _in_module(target):
+        target = [sys.executable, os.path.abspath(__file__), "run", target]
+    asked = partial(_answer, show(target))
     has_token = "authorization" in map(str.lower, headers)
     return Client(
         target,
@@ -14203,8 +14233,8 @@ def _client(options: Any, target: Any) -> Client:
         env=dict(os.environ),
         trace=options.trace,
         stderr=not options.quiet,
-        on_elicit=_answer,
-        on_elicit_url=_answer,
+        on_elicit=asked,
+        on_elicit_url=asked,
         on_progress=_show_progress,
     )
 
@@ -14222,10 +14252,10 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
         _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
 
 
-def _answer(params: Json) -> Json:
-    """Ask the user a server's question, field by field, until the values fit the
+def _answer(server: str, params: Json) -> Json:
+    """Ask the user the question of a server, field by field, until the values fit the
     schema. Decline it if there is no terminal."""
-    _say(f"The server asks: {params['message']}")
+    _say(f"The server {server} asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
@@ -14246,7 +14276,7 @@ def _answer(params: Json) -> Json:
     wrong = validate(content, schema)
     if wrong:
         _say(f"  {wrong[0]}")
-        return _answer(params)
+        return _answer(server, params)
     return {"action": "accept", "content": content}
 
 
@@ -14328,7 +14358,12 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     if isinstance(value, str):
         value = f"{value}\n".encode(encoding, "backslashreplace")
     _say("", end="")
-    sys.stdout.buffer.write(value)
+    try:
+        sys.stdout.buffer.write(value)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `| head` has seen enough. At exit Python flushes stdout again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 # The commands. Their parameters are the words of the command line.
@@ -14407,15 +14442,26 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
+def _in_module(target: str) -> bool:
+    """Return whether a target is package.module:object, and no file."""
+    is_like = re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", target)
+    return bool(is_like) and not os.path.exists(target.partition(":")[0])
+
+
 def _run(options: Any, file: Any) -> None:
-    """Serve the Server of FILE[:object]. The file's own call to run() is a no-op."""
+    """Serve the Server of FILE[:object], or package.module:object. A call to run() in
+    it is a no-op."""
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     run = Server.run
     Server.run = do_nothing  # type: ignore
-    values = runpy.run_path(path, run_name="served")
+    if _in_module(file):
+        sys.path.insert(0, os.getcwd())
+        values = runpy.run_module(path, run_name="served")
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+        values = runpy.run_path(path, run_name="served")
     wanted = map(values.get, names or values)
     server = next((each for each in wanted if isinstance(each, Server)), None)
     if server is None:
@@ -14432,6 +14478,7 @@ def _run(options: Any, file: Any) -> None:
 def _tokens(options: Any, url: str) -> None:
     """Call the method of OAuth that has the command's name: login, logout."""
     getattr(OAuth(store=_TOKENS), options.command)(url)
+    _say(f"{options.command}: done; {_TOKENS} has the tokens that are kept")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {

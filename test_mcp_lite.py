@@ -514,6 +514,15 @@ def at_once(fn, rows):
         return list(pool.map(lambda row: fn(*row), rows))
 
 
+def mypy_command():
+    """The command that runs mypy; skips the test where there is none."""
+    if os.environ.get("MCP_LITE_MYPY"):
+        return [os.environ["MCP_LITE_MYPY"]]
+    if importlib.util.find_spec("mypy"):
+        return [sys.executable, "-m", "mypy"]
+    return pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
+
+
 def run(*command, input="", code=0, **options):
     """Run a command, which ends with this exit code; its stdout and its stderr."""
     options = {"cwd": HERE, "stdout": PIPE, "stderr": PIPE, **options}
@@ -17094,7 +17103,7 @@ server.run()
                 (1, "missing a required argument: 'target'", "list"),
                 (1, "missing a required argument: 'tool'", "call", script),
                 (1, "too many positional", "read", script, "config://app", "x"),
-                (1, "expected NAME=VALUE", "call", script, "echo", "text"),
+                (1, 'expected NAME=VALUE, got "text"', "call", script, "echo", "text"),
                 (1, "--input: expected", "call", script, "echo", "--input", "{bad"),
                 (1, "--input: expected", "call", script, "echo", "--input", "[1]"),
                 (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
@@ -17211,7 +17220,7 @@ server.run()
                 (b"Agree? [y/N]: ", b"y\n"),
             ],
         )
-        assert "The server asks: Who?" in told
+        assert re.search(r'The server ".+" asks: Who\?', told)
         assert 'sure: expected boolean, got "perhaps"' in told
         answer = json.loads(told[told.index("{\r\n") :])
         content = {"name": "Bob", "sure": True, "color": "g", "many": ["b"]}
@@ -17273,6 +17282,58 @@ server.run()
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
         run(*PYTHON, "-c", code)
+
+    def test_a_module(self, tmp_path):
+        """`run` and TARGET take package.module:object, so that relative imports work."""
+        package = tmp_path / "shop"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "other.py").write_text("WORD = 'hi'")
+        (package / "served.py").write_text(
+            "from .other import WORD\nfrom mcp_lite import Server\n"
+            "server = Server('shop')\nserver.add_tool(lambda: WORD, name='word')\n"
+            "server.run()\n"
+        )
+        env = {**os.environ, "PYTHONPATH": HERE}
+        told, _ = run(
+            *self.COMMAND, "call", "shop.served:server", "word", cwd=tmp_path, env=env
+        )
+        assert told == "hi\n"
+        command = [*self.COMMAND, "run", "shop.served:server"]
+        options = {"cwd": str(tmp_path), "env": {"PYTHONPATH": HERE}, "stderr": None}
+        with Client({"command": command[0], "args": command[1:]}, **options) as client:
+            assert client.call("word") == "hi"
+        _, why = run(
+            *self.COMMAND, "list", "shop.none:x", cwd=tmp_path, env=env, code=4
+        )
+        assert "No module named" in why
+
+    def test_a_reader_that_has_enough(self, tmp_path):
+        """`| head -1` ends a command without a word."""
+        path = tmp_path / "big.py"
+        path.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\nserver = Server('big')\n"
+            "for n in range(2000):\n    server.add_tool(lambda: n, name=f't{n}')\n"
+            "server.run()\n"
+        )
+        with self.start("list", str(path), "--json", "--quiet") as process:
+            assert process.stdout.read(1) == b"{"
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+    def test_errors_name_things(self, script):
+        """A module after -m is named, and so is an argument without a value; `logout`
+        says what it has done."""
+        code, _, why = self.run("list", "python3 -m nosuch password=x")
+        assert code == 4 and "python3 -m nosuch ..." in why
+        code, _, why = self.run("call", script, "echo", "novalue")
+        assert code == 1 and 'got "novalue"' in why
+        with pytest.raises(ImportError, match="write Server"):
+            from mcp_lite import FastMCP  # noqa: F401
+        with pytest.raises(ImportError):
+            from mcp_lite import Sever  # noqa: F401
 
     def test_an_old_code_page(self, script):
         """A character that it lacks is escaped, and JSON stays JSON."""
@@ -20186,12 +20247,7 @@ class TestPublicFace:
 
     def test_a_program_is_type_checked(self, tmp_path):
         """Decorators keep a function's type; a misspelt option is an error."""
-        if os.environ.get("MCP_LITE_MYPY"):
-            mypy = [os.environ["MCP_LITE_MYPY"]]
-        elif importlib.util.find_spec("mypy"):
-            mypy = [sys.executable, "-m", "mypy"]
-        else:
-            pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
+        mypy = mypy_command()
         program = textwrap.dedent(self.PROGRAM).strip()
         (tmp_path / "program.py").write_text(program, encoding="utf-8")
         options = ["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
@@ -21857,7 +21913,7 @@ class TestVendor:
         told = {
             name: [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows
         }
-        assert len(told) == 8
+        assert len(told) == 10
         if "--no-comments" not in words:
             for shown, found in zip(told[words], (count, lines)):
                 assert abs(shown - found) <= found / 10, (
@@ -21891,9 +21947,9 @@ class TestVendor:
         return self.statements(ast.parse(text))
 
     @contextlib.contextmanager
-    def serving_http(self):
+    def serving_http(self, text=OVER_HTTP):
         """Serve the copy's server at a port; yields its URL."""
-        command = self.program(self.OVER_HTTP)
+        command = self.program(text)
         with subprocess.Popen(command, stderr=PIPE) as process:
             try:
                 (url,) = re.findall(r"http://\S+", process.stderr.readline().decode())
@@ -21938,10 +21994,13 @@ class TestVendor:
         assert count < 0.45 * whole
 
     def test_without_a_command_line(self, make):
-        """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1."""
+        """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1; it knows
+        its version."""
         make("server")
         command = [sys.executable, "-W", "error", "-m", "mcp_lite"]
-        for words in (["--version"], ["list", "x.py"]):
+        printed, _ = run(*command, "--version", cwd=self.folder)
+        assert printed == f"{mcp_lite.__version__}, cut to: server stdio\n"
+        for words in ([], ["list", "x.py"]):
             printed, why = run(*command, *words, cwd=self.folder, code=1)
             assert printed == ""
             (line,) = why.splitlines()
@@ -21997,9 +22056,12 @@ class TestVendor:
         self.show(" ".join(features), text)
         source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
         head, _, rest = text.partition("\n")
-        assert (
-            head == f"# mcp_lite {mcp_lite.__version__}, cut to: {' '.join(features)}"
-        )
+        version = f"{mcp_lite.__version__}, cut to: {' '.join(features)}"
+        digest = hashlib.sha256(source.encode()).hexdigest()
+        assert head == f"# mcp_lite {version}; from SHA-256 {digest}"
+        head, _, rest = rest.partition("\n")
+        digest = hashlib.sha256(rest.encode()).hexdigest()
+        assert head == f"# SHA-256 of the lines below: {digest}"
         added = example("vendor").LEFT_OUT % " ".join(features)
         assert rest.replace(f"]\n{added}", "]\n", 1) == source
         command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
@@ -22033,6 +22095,126 @@ class TestVendor:
         comments = [line for line in lines[start:] if line.strip().startswith("#")]
         assert [line.split()[1] for line in comments] == ["mypy:"]
         assert len(text) < 0.75 * len(full)
+
+    def test_tools_alone(self, make):
+        """`tools` leaves out whatever only other offers need, over stdio and HTTP; and
+        what was left out does not exist for a client."""
+
+        def works(target, versions):
+            for version in versions:
+                with Client(target, protocol_version=version, stderr=None) as client:
+                    assert client.call("add", a=1, b=2) == 3
+                    with pytest.raises(ToolError, match="expected integer"):
+                        client.call("fail")
+                    done = []
+                    told = {"on_progress": lambda *each, done=done: done.append(each)}
+                    client.call_tool("slow", **told)
+                    assert done == [(1, 2, "half")]
+                    assert list(client.server_capabilities) == ["logging", "tools"]
+                    for method in ("resources/list", "prompts/list"):
+                        with pytest.raises(MethodNotFound):
+                            client.request(method)
+
+        serve = """
+            server = mcp_lite.Server("cut", version="1")
+
+            @server.tool
+            def add(a: int, b: int) -> int:
+                return a + b
+
+            @server.tool
+            def fail(n: int = 1) -> int:
+                raise mcp_lite.ToolError("expected integer, or any other")
+
+            @server.tool
+            async def slow(ctx: mcp_lite.Context) -> str:
+                ctx.progress(1, 2, "half")
+                return "done"
+        """
+        sizes = [self.show("tools", make("tools"))]
+        command = self.program(f"{serve}\n            server.run()")
+        works(command, ["2024-11-05", "2025-03-26", "2025-11-25", MODERN])
+        self.refuses("mcp_lite.Server('x').resource('x://')", "tools stdio", "server")
+        sizes.append(self.show("tools http", make("tools", "http")))
+        over_http = f"{serve}\n            server.run('http', port=0)"
+        with self.serving_http(over_http) as url:
+            works(url, [MODERN])
+        self.show("server", make("server"))
+        assert sizes[0] < 0.9 * self.statements(self.tree)
+
+    def test_what_a_copy_is(self, make):
+        """--check tells copies as cut from changed, old and foreign files; none but the
+        first and the old are overwritten without --force."""
+        path = self.folder / "mcp_lite.py"
+        vendor = [sys.executable, "examples/vendor.py"]
+
+        def check(state, code):
+            told, _ = run(*vendor, "--check", path, code=code)
+            assert told == f"{path}: {state}\n"
+
+        text = make("client", "--no-comments")
+        check("as cut", 0)
+        # Git may change line ends.
+        path.write_bytes(text.replace("\n", "\r\n").encode())
+        check("as cut", 0)
+        head, _, rest = text.partition("\n")
+        path.write_text(head[:-64] + "0" * 64 + "\n" + rest, "utf-8")
+        check(f"old: cut from another mcp_lite.py, {mcp_lite.__version__}", 1)
+        make("client", "http")
+        check("as cut", 0)
+        for state, changed in (
+            ("changed by hand", text.replace("MAX_MESSAGE", "MAX_LINE")),
+            ("no copy made by vendor.py", "print()\n"),
+        ):
+            path.write_text(changed, "utf-8")
+            check(state, 1)
+            _, why = run(*vendor, "client", "-o", path, code=2)
+            assert f"is {state}; --force overwrites" in why
+            assert path.read_text("utf-8") == changed
+        run(*vendor, "client", "--no-comments", "--force", "-o", path)
+        assert path.read_text("utf-8") == text
+
+    def test_the_docstring(self, make):
+        """A copy's docstring has an example that runs with it, and its sections alone."""
+        for words in (["tools"], ["server", "http"], ["client"], ["client", "http"]):
+            make(*words)
+            doc = ast.get_docstring(self.tree)
+            assert f"This is a copy, cut to: {' '.join(words)}" in doc
+            entries = re.findall(r"(?m)^ +\d+\. (.+?)  ", doc)
+            assert ("HTTP messages" in entries) == ("http" in words)
+            assert ("Server" in entries) == ("client" not in words)
+            example_code = re.search(r"(?ms):\n(    from mcp_lite .*?)\n\nThe ", doc)[1]
+            names = {
+                node.id
+                for node in ast.walk(ast.parse(textwrap.dedent(example_code)))
+                if isinstance(node, ast.Name)
+            }
+            assert ("Client" in names) == ("client" in words)
+            assert ("Server" in names) == ("client" not in words)
+            assert "start_http" not in doc or "http" in words
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "tools",
+            "tools http",
+            "server",
+            "server http",
+            "server http legacy",
+            "client",
+            "client http",
+            "legacy oauth",
+            "server client",
+            "server cli",
+        ],
+    )
+    def test_a_copy_is_typed(self, make, words, tmp_path_factory):
+        """mypy --strict finds nothing in any copy."""
+        mypy = mypy_command()
+        make(*words.split())
+        cache = tmp_path_factory.getbasetemp() / "mypy"
+        options = ["--strict", "--config-file=", "--cache-dir", cache]
+        run(*mypy, *options, "mcp_lite.py", cwd=self.folder)
 
     def test_the_order_does_not_matter(self, monkeypatch):
         """Sections may stand in another order, and more may be written into them."""
@@ -22101,12 +22283,13 @@ if __name__ == "__main__":
     once(print)
 '''.replace("BAR", "#" * 79)
         text = vendor.cut(source, ["server"])
-        assert text.startswith("# mcp_lite 7, cut to: server stdio\n# The licence.\n")
-        assert '    class Listener(_LeftOut):\n        needs = "http"\n' in text
+        assert text.startswith("# mcp_lite 7, cut to: server stdio; from SHA-256 ")
+        assert text.splitlines()[2] == "# The licence."
+        assert 'class Listener(_LeftOut):\n    needs = "http"\n' in text
         assert "# About this section." in text and "# Listens." not in text
         assert "helper" not in text and "PORT" not in text
         # What runs with the file keeps what it uses.
-        assert "def once(cls)" in text and "    class Client(_LeftOut):" in text
+        assert "def once(cls)" in text and "class Client(_LeftOut):" in text
         assert '__all__ = [\n    "Server",\n    "tidy",\n]\n' in text
         text = vendor.cut(source, ["server", "http"])
         assert "# The port.\nPORT = 80\n\n\n# Listens.\nclass Listener:\n" in text
@@ -22118,7 +22301,11 @@ if __name__ == "__main__":
         vendor = example("vendor")
         pieces = vendor.split(pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8"))
         names = set().union(*(piece.names for piece in pieces))
+        names |= {part.name for piece in pieces for part in piece.parts}
         assert set(vendor.NAMES) | set(vendor.STAND_INS) <= names
+        beginnings = " ".join(words for _, words in vendor.ROWS).split()
+        for each in beginnings:
+            assert any(name.startswith(each) for name in mcp_lite.METHODS), each
         titles = {
             vendor.BANNER.search(piece.banner)[1] for piece in pieces if piece.banner
         }
@@ -22127,11 +22314,204 @@ if __name__ == "__main__":
     def test_wrong_features(self):
         """What has neither a server nor a client is no copy."""
         program = os.path.join("examples", "vendor.py")
-        for words, shown in ((["http"], "server or client"), (["serve"], "'serve'")):
+        for words, shown in (
+            ([], "server or client"),
+            (["http"], "server or client"),
+            (["serve"], "'serve'"),
+        ):
             _, why = run(sys.executable, program, *words, code=2)
             assert shown in why and "Traceback" not in why
         text, _ = run(sys.executable, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
+
+
+class TestStubs:
+    """examples/stubs.py: a server as a typed module."""
+
+    SERVER = """
+        from dataclasses import dataclass, field
+        from typing import Dict, List, Literal, Optional
+        from mcp_lite import Server
+
+        server = Server("ri'ch \\"\\"\\" {x}", version="2")
+
+        @dataclass
+        class Wind:
+            speed: float
+            list: Optional[int] = None
+
+        @dataclass
+        class Day:
+            name: str
+            wind: Wind
+            hours: List[Wind] = field(default_factory=list)
+
+        @dataclass
+        class Tree:
+            value: int
+            children: "List[Tree]" = field(default_factory=list)
+
+        @server.tool
+        def forecast(city: str, days: int = 1, unit: Literal["C", "F"] = "C") -> List[Day]:
+            'Says "no", \\\\ and {this}.'
+            return [Day(city + unit, Wind(1.5, 2), [Wind(2)])] * days
+
+        @server.tool
+        def grow(tree: Tree, wind: Optional[Wind] = None) -> Tree:
+            return Tree(tree.value + 1, [tree])
+
+        @server.tool(name="from")
+        def where(client: str, rows: List[List[Wind]]) -> Dict[str, int]:
+            return {client: sum(len(row) for row in rows)}
+
+        server.run()
+    """
+    PROGRAM = """
+        import rich
+        from mcp_lite import Client
+
+        with Client("server.py") as client:
+            (day, _) = rich.forecast(client, "Oslo", days=2, unit="F")
+            print(day.name, day.wind.speed, day.wind.list_, len(day.hours or []))
+            tree = rich.grow(client, rich.Tree(1, [rich.Tree(7)]))
+            assert tree.children and tree.children[0].children
+            print(tree.value, tree.children[0].children[0].value)
+            print(rich.from_(client, "me", [[day.wind], [day.wind]]))
+    """
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A folder with a server, its stub, and a program that uses it."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
+        for name, text in (("server", self.SERVER), ("program", self.PROGRAM)):
+            path = tmp_path / f"{name}.py"
+            path.write_text(textwrap.dedent(text), "utf-8")
+        stubs = os.path.join(HERE, "examples", "stubs.py")
+        text, _ = run(sys.executable, "-W", "error", stubs, tmp_path / "server.py")
+        ast.parse(text, feature_version=(3, 8))
+        (tmp_path / "rich.py").write_text(text, "utf-8")
+        return tmp_path
+
+    def test_calls_are_typed(self, folder):
+        """Arguments and results are dataclasses, one for each kind of object; names that
+        Python has for itself get an underscore."""
+        told, _ = run(sys.executable, "-W", "error", "program.py", cwd=folder)
+        assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
+        text = (folder / "rich.py").read_text("utf-8")
+        assert text.count("speed: float") == 1
+
+    def test_mypy_finds_nothing(self, folder):
+        """The module, and a program that uses it, pass mypy --strict; a wrong argument
+        does not."""
+        mypy = [
+            *mypy_command(),
+            "--strict",
+            "--config-file=",
+            "--follow-imports=silent",
+        ]
+        run(*mypy, "rich.py", "program.py", cwd=folder)
+        wrong = self.PROGRAM.replace('"Oslo", days=2', '"Oslo", days="2"')
+        (folder / "program.py").write_text(textwrap.dedent(wrong), "utf-8")
+        told, _ = run(*mypy, "program.py", cwd=folder, code=1)
+        assert 'Argument "days" to "forecast"' in told
+
+    def test_schemas_of_others(self):
+        """What no hint can say is Any; references may go round in circles."""
+        stubs = example("stubs")
+        circle = {"$ref": "#/$defs/a"}
+        for schema, hint in (
+            ({}, "Any"),
+            (True, "Any"),
+            ({"type": ["string", "null"]}, "Optional[str]"),
+            ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "Union[str, int]"),
+            ({"enum": ["a", 1, None]}, "Literal['a', 1, None]"),
+            ({"enum": [1.5]}, "Any"),
+            ({"type": "array"}, "List[Any]"),
+            ({"type": "object"}, "Dict[str, Any]"),
+            ({"$ref": "other.json#/x"}, "Any"),
+            ({**circle, "$defs": {"a": circle}}, "Any"),
+        ):
+            assert stubs.Module().kind(schema, "x", schema).hint == hint
+        names = [
+            stubs.identifier(each, {"class_"}) for each in ("class", "a-b", "1", "")
+        ]
+        assert names == ["class__", "a_b", "_1", "_"]
+
+
+class TestInstall:
+    """examples/install.py: a server in the config of a desktop program."""
+
+    COMMENTED = """{
+      // mine
+      "servers": {
+        "a": {"command": "x", "args": ["1", /* "two" */ "2",],}, // first
+        "b": {"command": "y // no comment"}
+      },
+      "inputs": [],
+    }
+    """
+
+    def install(self, path, *words, code=0):
+        script = os.path.join(HERE, "examples", "install.py")
+        return run(sys.executable, script, "--file", path, *words, code=code)
+
+    def test_a_new_file(self, tmp_path):
+        """The entry has absolute paths, and starts the server from any folder."""
+        server = os.path.join(HERE, "examples", "quickstart_server.py")
+        path = tmp_path / "new" / "config.json"
+        told, _ = self.install(path, os.path.relpath(server, HERE), "--env", "KEY=a=b")
+        assert told.startswith(f"quickstart_server: written to {path}\n")
+        config = example("group").load_config(str(path))
+        entry = config["quickstart_server"]
+        assert entry["args"] == [server] and os.path.isabs(entry["command"])
+        assert entry["env"] == {"KEY": "a=b"}
+        with Client({**entry, "cwd": str(tmp_path)}, stderr=None) as client:
+            assert client.server_info["name"] == "quickstart"
+
+    def test_what_is_there_stays(self, tmp_path):
+        """Comments and other entries stay; the old file is kept; --remove undoes it."""
+        path = tmp_path / "mcp.json"
+        path.write_text(self.COMMENTED, "utf-8")
+        words = ["--into", "vscode", "--name", "new"]
+        url = "https://example.com/mcp"
+        shown, _ = self.install(path, url, *words, "--print")
+        assert path.read_text("utf-8") == self.COMMENTED
+        told, _ = self.install(path, url, *words)
+        text = path.read_text("utf-8")
+        assert text == shown
+        assert "// mine" in text and '/* "two" */' in text and "// first" in text
+        loaded = example("group").load_config(str(path))
+        assert list(loaded) == ["a", "b", "new"] and loaded["new"]["url"] == url
+        (backup,) = tmp_path.glob("*.bak")
+        assert backup.read_text("utf-8") == self.COMMENTED and str(backup) in told
+        self.install(path, "--remove", *words)
+        assert path.read_text("utf-8") == self.COMMENTED
+        for name in ("a", "b"):
+            self.install(path, "--remove", "--into", "vscode", "--name", name)
+        assert list(example("group").load_config(str(path))) == []
+
+    def test_nothing_wrong_is_written(self, tmp_path):
+        """A file that is no such config is left alone; the error is one line."""
+        path = tmp_path / "mcp.json"
+        server = os.path.join(HERE, "examples", "quickstart_server.py")
+        for text, why in (
+            ("[]", "expected a JSON object"),
+            ('{"mcpServers": []}', "mcpServers: expected an object"),
+            ('{"a": ', "not JSON, at line 1"),
+            ('{"mcpServers": {\n"a" {}}}', "not JSON, at line 2"),
+        ):
+            path.write_text(text, "utf-8")
+            _, told = self.install(path, server, code=1)
+            assert told == f"install: {path}: {why}\n"
+            assert path.read_text("utf-8") == text
+        path.write_text("", "utf-8")
+        for words, why in (
+            (["https://example.com/mcp"], "this program takes no URL"),
+            (["/no/such/script.py.exe"], "no such script or command"),
+            (["--remove", "--name", "x"], "no server x"),
+        ):
+            _, told = self.install(path, *words, code=1)
+            assert why in told and len(told.splitlines()) == 1
 
 
 class TestSmallServers:

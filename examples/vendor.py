@@ -4,11 +4,14 @@ Teaches: what a program reaches from the names that it uses. The cut is made wit
 it keeps the definitions that can be reached, in their order, with their comments.
 
 Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
-     python3 examples/vendor.py client http oauth --no-comments -o vendor/mcp_lite.py
+     python3 examples/vendor.py tools http --no-comments -o vendor/mcp_lite.py
+     python3 examples/vendor.py --check vendor/mcp_lite.py
 
 The folder is made if need be. Without -o, the copy goes to stdout.
 
-server      Server
+tools       Server with tools alone: no resources, prompts, completions, subscriptions,
+            questions to the client, methods of extensions
+server      Server with all that it can offer
 client      Client; in memory, too, where Server is kept
 stdio       both on standard streams and any other pair of streams; kept unless the
             copy is for http
@@ -18,51 +21,99 @@ oauth       the client logs in: client, http
 cli         the command line: client, stdio
 
 Whatever was left out raises NotImplementedError when it is called, with the command
-that makes a copy which has it; the command line ends with that text and exit code 1.
-The first line of a copy has its version and features.
+that makes a copy which has it. Without `cli`, `python3 -m mcp_lite` knows --version
+alone.
+
+The first line of a copy has its version, its features, and the SHA-256 of the file that
+it was cut from; the second has the SHA-256 of the rest. By these, --check tells whether
+a copy is as it was cut, was changed by hand, or is old. A file that is no unchanged copy
+is not overwritten without --force.
 """
 
 import argparse
 import ast
 import re
+import sys
+import textwrap
 import tokenize
 from collections import namedtuple
+from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 
 # mcp_lite.py is one folder up.
 SOURCE = Path(__file__).resolve().parent.parent / "mcp_lite.py"
 
-FEATURES = ("server", "client", "stdio", "http", "legacy", "oauth", "cli")
-IMPLIED = {"oauth": ("client", "http"), "cli": ("client", "stdio"), "legacy": ("http",)}
-# What is left out of a copy that has not all of these features: names, and the classes
-# and functions of whole sections. Everything else is kept if it can be reached.
-NAMES = {
-    **dict.fromkeys(
-        "Server ServerEndpoint MainThread Context Param".split(), {"server"}
-    ),
-    **dict.fromkeys("Audio Image EmbeddedResource ResourceLink".split(), {"server"}),
-    "Message": {"server"},
-    **dict.fromkeys(
-        "StreamTransport Deputy read_plainly serve_stream wait_for".split(), {"stdio"}
-    ),
-    **dict.fromkeys("private_wire Child inherited_environment".split(), {"stdio"}),
-    **dict.fromkeys(
-        "Client ClientEndpoint HttpFailure AuthorizationError".split(), {"client"}
-    ),
-    "MemoryTransport": {"server", "client", "stdio"},
-    "LegacyEndpoint": {"legacy"},
-    "LegacyHttp": {"legacy"},
+FEATURES = ("tools", "server", "client", "stdio", "http", "legacy", "oauth", "cli")
+# (features, what they imply together). The last three have no name for users: what
+# only tools can do without, what `initialize` begins, and requests of one's own.
+IMPLIED = (
+    ("cli", "client stdio"),
+    ("oauth", "client http"),
+    ("legacy", "http sessions"),
+    ("stdio", "sessions"),
+    ("server", "tools full"),
+    ("client", "full sessions requests"),
+    ("server sessions", "requests"),
+)
+# What a user names to have those.
+SHOWN = {
+    "tools": "server",
+    "full": "server",
+    "sessions": "legacy",
+    "requests": "legacy",
 }
+# What is left out of a copy that has not all of these features: names, methods of
+# classes, and the classes and functions of whole sections. Everything else is kept if it
+# can be reached.
+NEEDS = (
+    ("tools", "Server ServerEndpoint MainThread Context Param"),
+    ("tools", "Audio Image EmbeddedResource ResourceLink"),
+    ("server", "Message UriTemplate"),
+    ("server", "Server.resource Server.prompt Server.completion Server.method"),
+    ("server", "Server.remove_resource Server.remove_prompt Server.resource_updated"),
+    ("server", "Context.elicit Context.elicit_url Context.sample Context.roots"),
+    ("server", "Context.ask Context.once Signer"),
+    (
+        "http",
+        "Server.start_http Server.wsgi_app Server.wsgi Server.handle Server._run_http",
+    ),
+    ("http", "Context.close_stream header_parameters"),
+    ("http", "ServerEndpoint.header_parameters ClientEndpoint.header_parameters"),
+    ("stdio", "StreamTransport Deputy read_plainly serve_stream wait_for LineOutbox"),
+    ("stdio", "LineFramer private_wire Child inherited_environment"),
+    ("stdio", "Server.connect Server.serve Server._serve"),
+    ("stdio", "Connection.read_all Connection.read Connection.feed"),
+    ("client", "Client ClientEndpoint HttpFailure AuthorizationError child_details"),
+    ("client http", "Client._open_url"),
+    ("server client stdio", "MemoryTransport"),
+    ("server", "ServerEndpoint._find_resource Signature.completions"),
+    ("tools", "Protocol._admit_modern"),
+    ("tools sessions", "Protocol._open_session Context._ask_legacy"),
+    ("sessions full", "Connection.receive_batch"),
+    ("requests", "PendingRequest Connection.request Connection.register"),
+    ("legacy", "LegacyEndpoint LegacyHttp"),
+)
 SECTIONS = {
-    "HTTP endpoint": {"server", "http"},
-    "HTTP server": {"server", "http"},
+    "HTTP endpoint": {"tools", "http"},
+    "HTTP server": {"tools", "http"},
     "HTTP client": {"client", "http"},
     "Authorization": {"oauth"},
     "Command line": {"cli"},
 }
+# Rows of the table METHODS, by how their names begin.
+ROWS = (
+    ("full", "resources/ prompts/ completion/ subscriptions/ logging/"),
+    ("full", "roots/ sampling/ elicitation/ notifications/resources/"),
+    ("full", "notifications/prompts/ notifications/subscriptions/"),
+    ("full", "notifications/elicitation/ notifications/roots/"),
+    ("sessions", "initialize notifications/initialized ping logging/"),
+    ("sessions", "resources/subscribe resources/unsubscribe"),
+    ("sessions", "notifications/elicitation/ notifications/roots/"),
+)
 # Beside the public names, these are where reaching begins.
 ALSO_PUBLIC = ("__version__", "METHODS", "annotations")
-# What the modern half of HTTP names of the legacy half, in copies without it.
+# What stands for a part that is left out, where no error may be raised.
 STAND_INS = {
     "LegacyEndpoint": '''
 class LegacyEndpoint:
@@ -87,94 +138,208 @@ class LegacyHttp(HttpTransport):
             raise NotImplementedError(_left_out("the sessions of older servers", "legacy"))
         super()._post(post)
 ''',
+    "Connection.receive_batch": '''
+    def receive_batch(self, *given: object) -> None:
+        """Refuse a batch, which only sessions have."""
+        raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+''',
+    "Protocol._admit_modern": '''
+    def _admit_modern(self, request: Request) -> None:
+        """Refuse a request, which modern servers do not send. Raises InvalidRequest."""
+        raise InvalidRequest(f"{request.method}: a modern server sends no requests")
+''',
+    "LineFramer": '''
+class LineFramer:
+    """Stands for the reading of lines, which this copy was made without."""
+
+    def __init__(self, *given: object) -> None:
+        pass
+''',
+    "Signer": '''
+class Signer:
+    """Stands for the states of questions, which this copy was made without."""
+
+    def __init__(self, key: object) -> None:
+        pass
+
+    def open(self, *given: object) -> Json:
+        raise InvalidParams("requestState: not from this server")
+''',
+    "header_parameters": '''
+def header_parameters(*given: object) -> list[tuple[list[str], str]]:
+    """Stands for the headers that HTTP has for arguments."""
+    return []
+''',
+    "child_details": '''
+def child_details(*given: object) -> str:
+    """Stands for what is known of a child process: this copy starts none."""
+    return ""
+''',
     "main": '''
 def main() -> int:
     """Stands for the command line, which this copy was made without."""
-    sys.exit(_left_out("the command line", "cli"))
+    if sys.argv[1:] != ["--version"]:
+        sys.exit(_left_out("the command line", "cli"))
+    print(f"{__version__}, cut to: {_CUT_TO}")
+    return 0
 ''',
 }
 LEFT_OUT = '''
+# mypy: warn_unused_ignores=False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# What this copy was made with.
+_CUT_TO = "%s"
+
 
 def _left_out(what: str, needs: str) -> str:
     """Say how to make a copy with more features than this one has."""
     return (
         f"this copy of mcp_lite was made without {what}; to make one that has it:"
-        f' python3 examples/vendor.py %s {needs} -o "{__file__}"'
+        f' python3 examples/vendor.py {_CUT_TO} {needs} -o "{__file__}"'
     )
 
 
-class _LeftOut:
+def _without(what: str, needs: str) -> Callable[..., NoReturn]:
+    """Return a function that stands for a method that this copy was made without."""
+
+    def refuse(*given: object, **options: object) -> NoReturn:
+        raise NotImplementedError(_left_out(what, needs))
+
+    return refuse
+
+
+class _LeftOut(Any):  # type: ignore[misc] # at run time, Any is object
     """Stands for what this copy was made without."""
 
     needs = ""
 
     def __init__(self, *given: object, **options: object) -> None:
-        raise NotImplementedError(_left_out(type(self).__name__, self.needs))
+        _without(type(self).__name__, self.needs)()
 '''
-# Type checkers take a class for what it says. A name that cannot be imported may be
-# anything.
+# What a copy's docstring shows in place of the file's example.
+SERVER_EXAMPLE = """A server is functions:
+    from mcp_lite import Server
+    server = Server("weather", version="1.0")
+
+    @server.tool
+    def forecast(city: str, days: int = 3) -> str:
+        "The forecast for a city."
+        return f"{days} days of sun over {city}"
+
+    server.run(%s)
+"""
+CLIENT_EXAMPLE = """A client is calls:
+    from mcp_lite import Client
+
+    with Client(%s) as client:
+        print(client.call("forecast", city="Oslo"))
+"""
 STAND_IN = """
 
-if not TYPE_CHECKING:
-
-    class %s(_LeftOut):
-        needs = "%s"
+class %s(_LeftOut):
+    needs = "%s"
 """
-FOR_CHECKERS = """
 
-# mypy: warn_return_any=False, warn_unused_ignores=False
-if TYPE_CHECKING:
-    from left_out import (  # type: ignore
-%s    )
-"""
+NAMES = {name: set(needs.split()) for needs, names in NEEDS for name in names.split()}
 BANNER = re.compile(r"^#{79}\n# (?:\d+\. )?(.+?) #+\n#{79}\n", re.MULTILINE)
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-Piece = namedtuple("Piece", "node names needs banner text")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+# A statement of the top level, in Parts. `words` are those of its own code.
+Piece = namedtuple("Piece", "node names needs banner parts")
+# A method, a row of METHODS, or a statement under `if TYPE_CHECKING:`; and whatever else
+# stands between such, which has no node.
+Part = namedtuple("Part", "name node needs text")
 
 
-def names_in(node):
-    """Return the names in a piece of code. Annotations are only texts at run time."""
-    names = {node.id} if isinstance(node, ast.Name) else set()
+def words_in(node, without=()):
+    """Return the words in a piece of code: its names; ".name" for an attribute, and for
+    a text that may name one. Annotations are only texts at run time."""
+    words = set()
+    if isinstance(node, ast.Name):
+        words = {node.id}
+    elif isinstance(node, ast.Attribute):
+        words = {"." + node.attr}
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        words = {"." + node.value}
     for field, value in ast.iter_fields(node):
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, ast.AST) and field not in ("annotation", "returns"):
-                names |= names_in(part)
-    return names
+                words |= words_in(part, without) if part not in without else set()
+    return words
 
 
-def names_left_out(pieces, kept):
-    """Return the names of the top level that a copy names, if only in annotations, and
-    does without."""
-    named = set()
-    for piece in pieces:
-        if not piece.names or piece.names & kept:
-            for node in ast.walk(piece.node):
-                # An annotation may be in quotes.
-                named.add(getattr(node, "id", None) or getattr(node, "value", None))
-    known = set().union(*[piece.names for piece in pieces])
-    return (named & known) - kept
+def hints_in(node, without=()):
+    """Return the names in a piece of code, those in its annotations included."""
+    if node in without:
+        return set()
+    hints = {node.id} if isinstance(node, ast.Name) else set()
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        hints = {node.value}
+    return hints.union(
+        *(hints_in(each, without) for each in ast.iter_child_nodes(node))
+    )
 
 
 def names_made_by(node):
     """Return the names that a statement of the top level defines, or changes."""
     if isinstance(node, DEFINITIONS):
         return {node.name}
+    if isinstance(node, ast.If) and not is_for_types(node):
+        return set().union(*map(names_made_by, node.body))
     targets = getattr(node, "targets", None) or [getattr(node, "target", ast.Pass())]
     imports = [each.asname or each.name for each in getattr(node, "names", ())]
-    return {name.partition(".")[0] for name in imports}.union(*map(names_in, targets))
+    words = {name.partition(".")[0] for name in imports}.union(*map(words_in, targets))
+    return {each for each in words if not each.startswith(".")}
+
+
+def is_for_types(node):
+    """Return whether a statement is `if TYPE_CHECKING:`."""
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
+def parts_of(node):
+    """Return the (name, node, needs) of each Part of a statement."""
+    if isinstance(node, ast.ClassDef):
+        methods = [each for each in node.body if isinstance(each, FUNCTIONS)]
+        names = [f"{node.name}.{each.name}" for each in methods]
+        return [
+            (name, each, NAMES.get(name, set())) for name, each in zip(names, methods)
+        ]
+    if is_for_types(node):
+        return [("", each, set()) for each in node.body]
+    if "METHODS" not in names_made_by(node):
+        return []
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    rows = [each for each in calls if getattr(each.func, "id", "") == "Method"]
+    return [("", row, row_needs(row.args[1].value)) for row in rows]
+
+
+def row_needs(method):
+    """Return the features without which a copy has no row for a method."""
+    return {
+        feature for feature, names in ROWS if method.startswith(tuple(names.split()))
+    }
+
+
+def lead_of(lines):
+    """Return how many lines at the end are comments, or blank."""
+    is_lead = [line.strip() == "" or line.lstrip()[0] == "#" for line in lines]
+    return len(list(takewhile(bool, reversed(is_lead))))
 
 
 def split(source):
-    """Return the top level as Pieces: a statement, with the text that leads to it."""
+    """Return the top level as Pieces."""
     lines = source.splitlines(keepends=True)
     pieces = []
     title = ""
     end = 0
     for node in ast.parse(source).body:
         first = min(
-            [node, *getattr(node, "decorator_list", ())], key=lambda n: n.lineno
+            each.lineno for each in [node, *getattr(node, "decorator_list", ())]
         )
-        text = "".join(lines[end : first.lineno - 1])
+        text = "".join(lines[end : first - 1])
         banner = ""
         needs = set()
         for head in BANNER.finditer(text):
@@ -184,81 +349,261 @@ def split(source):
             banner = text[: len(text) - len(own)]
         if isinstance(node, DEFINITIONS):
             needs = SECTIONS.get(title, set()) | NAMES.get(node.name, set())
-        text = text[len(banner) :] + "".join(lines[first.lineno - 1 : node.end_lineno])
-        pieces.append(Piece(node, names_made_by(node), needs, banner, text))
+        parts = [Part("", None, set(), text[len(banner) :])]
+        end = first - 1
+        for name, each, part_needs in parts_of(node):
+            decorators = getattr(each, "decorator_list", ())
+            start = min(one.lineno for one in [each, *decorators]) - 1
+            start -= lead_of(lines[end:start])
+            parts.append(Part("", None, set(), "".join(lines[end:start])))
+            end = each.end_lineno
+            parts.append(Part(name, each, part_needs, "".join(lines[start:end])))
+        parts.append(Part("", None, set(), "".join(lines[end : node.end_lineno])))
         end = node.end_lineno
+        pieces.append(Piece(node, names_made_by(node), needs, banner, parts))
     return pieces
 
 
-def reach(pieces, features, public, stand_ins):
-    """Return the names that can be reached from the public ones: those that the copy
-    has, and {name: the features it needs} of those that it does without."""
-    kept = set()
-    absent = {}
-    # What makes no names, such as an `if`, runs whenever the file is run.
-    nameless = [names_in(piece.node) for piece in pieces if not piece.names]
-    todo = [*public, *ALSO_PUBLIC, *set().union(*nameless)]
-    while todo:
-        name = todo.pop()
-        for piece in [
-            each for each in pieces if name in each.names and name not in kept
-        ]:
-            if piece.needs <= features:
-                todo += names_in(piece.node)
-            else:
-                absent[name] = piece.needs
-                todo += names_in(ast.parse(stand_ins.get(name, "")))
-        kept.add(name)
-    return kept.difference(absent), absent
+class Reach:
+    """What can be reached from the public names.
+
+    pieces: all Pieces of the file
+    features: those that the copy has
+    public: the names in `__all__`
+    """
+
+    def __init__(self, pieces, features, public):
+        self.features = features
+        self.public = public
+        self.is_whole = features.issuperset(FEATURES)
+        self.classes = {
+            piece.node.name: piece.node
+            for piece in pieces
+            if isinstance(piece.node, ast.ClassDef)
+        }
+        # The words in the code that is kept, and the names in its annotations.
+        self.words = {*public, *ALSO_PUBLIC}
+        self.hints = set()
+        # The nodes that are kept, and {name: the features it needs} of those that are
+        # not, though something that is kept names them.
+        self.kept = set()
+        self.absent = {}
+        before = None
+        while before != (len(self.words), len(self.kept)):
+            before = len(self.words), len(self.kept)
+            for piece in pieces:
+                self.visit(piece)
+        # What is known to type checkers alone is kept if an annotation names it.
+        for piece in pieces:
+            if is_for_types(piece.node):
+                self.keep_hints(piece.node.body)
+
+    def visit(self, piece):
+        """Keep a Piece, and its Parts, if they can be reached by now."""
+        if piece.names and not piece.names & self.words:
+            return
+        if not piece.needs <= self.features:
+            (name,) = piece.names
+            if name not in self.absent:
+                self.stand_in(name, piece.needs)
+            return
+        parts = [part for part in piece.parts if part.node]
+        self.keep(piece.node, {part.node for part in parts})
+        if is_for_types(piece.node):
+            return
+        for part in parts:
+            if part.name and not self.is_reached(piece.node, part.node.name):
+                continue
+            if part.needs <= self.features:
+                self.keep(part.node)
+            elif part.name:
+                self.stand_in(part.name, part.needs)
+
+    def keep(self, node, without=()):
+        """Keep the code of a node, but for these nodes inside it."""
+        if node not in self.kept:
+            self.kept.add(node)
+            self.words |= words_in(node, without)
+            self.hints |= hints_in(node, without)
+
+    def stand_in(self, name, needs):
+        """Note what the copy does without."""
+        self.absent[name] = needs
+        text = textwrap.dedent(STAND_INS.get(name, ""))
+        self.words |= words_in(ast.parse(text))
+        self.hints |= hints_in(ast.parse(text))
+
+    def is_reached(self, cls, method):
+        """Return whether something may call this method of a class that is kept."""
+        if self.is_whole or method.startswith("__") or "." + method in self.words:
+            return True
+        if cls.name in self.public and not method.startswith("_"):
+            return True
+        # A class of somebody else's calls what it likes.
+        bases = [getattr(each, "id", None) for each in cls.bases]
+        return any(each not in self.classes for each in bases) or any(
+            self.is_reached(self.classes[each], method) for each in bases
+        )
+
+    def keep_hints(self, statements):
+        """Keep those that an annotation names, or another that is kept."""
+        before = None
+        while before != len(self.kept):
+            before = len(self.kept)
+            for each in statements:
+                if names_made_by(each) & self.hints:
+                    self.keep(each)
 
 
 def cut(source, features, with_comments=True):
     """Return the text of a copy with these features."""
-    features = set(features).union(*[IMPLIED.get(each, ()) for each in features])
-    features |= set() if "http" in features else {"stdio"}
-    words = " ".join(each for each in FEATURES if each in features)
+    shown = with_implied(features)
+    shown |= set() if "http" in shown else {"stdio"}
+    words = feature_words(shown)
     pieces = split(source)
     values = {name: each.node for each in pieces for name in each.names}
     public = ast.literal_eval(values["__all__"].value)
-    stand_ins = STAND_INS if "http" in features else {"main": STAND_INS["main"]}
-    kept, absent = reach(pieces, features, public, stand_ins)
+    reach = Reach(pieces, with_implied(shown), public)
     text = ""
-    banner = ""
+    banner = title = ""
+    titles = set()
     for piece in pieces:
         # A banner comes with the first piece of its section that is kept.
         banner = piece.banner or banner
-        if "__all__" in piece.names:
-            names = [f'    "{name}",\n' for name in public if name in kept]
+        if piece.banner:
+            title = BANNER.search(piece.banner)[1]
+        (name,) = piece.names if len(piece.names) == 1 else [""]
+        if name == "__all__":
+            names = [
+                f'    "{name}",\n' for name in public if values[name] in reach.kept
+            ]
             text += f"__all__ = [\n{''.join(names)}]\n{LEFT_OUT % words}"
-            missing = names_left_out(pieces, kept) - stand_ins.keys()
-            lines = [f"        {name},\n" for name in sorted(missing)]
-            text += FOR_CHECKERS % "".join(lines) if lines else ""
-        elif piece.names & absent.keys():
-            name = piece.node.name
-            needs = " ".join(sorted(absent[name] - features))
-            text += banner + stand_ins.get(name, STAND_IN % (name, needs))
+            text += hidden_types(values, reach)
+        elif name in reach.absent:
+            needs = needs_words(reach.absent[name] - reach.features)
+            text += banner + STAND_INS.get(name, STAND_IN % (name, needs))
             banner = ""
-        elif not piece.names or piece.names & kept:
-            text += banner + piece.text
+        elif piece.node in reach.kept:
+            text += banner + "".join(part_text(part, reach) for part in piece.parts)
             banner = ""
+            titles.add(title)
+    doc = ast.get_docstring(ast.parse(source), clean=False)
+    text = text.replace(doc, describe(doc, with_implied(shown), titles), 1)
     version = values["__version__"].value.value
     text = text if with_comments else without_comments(text)
-    return f"# mcp_lite {version}, cut to: {words}\n{text}"
+    head = f"# mcp_lite {version}, cut to: {words}; from SHA-256 {digest(source)}\n"
+    return f"{head}# SHA-256 of the lines below: {digest(text)}\n{text}"
+
+
+def with_implied(features):
+    """Return the features, and all that they imply."""
+    implied = set(features)
+    for given, others in IMPLIED:
+        if implied.issuperset(given.split()):
+            implied.update(others.split())
+    return implied
+
+
+def feature_words(features):
+    """Return the features as a user names them."""
+    words = [each for each in FEATURES if each in features]
+    return " ".join(words).replace("tools server", "server")
+
+
+def needs_words(needs):
+    """Return what a user names to have the features that are missing."""
+    return " ".join(sorted({SHOWN.get(each, each) for each in needs}))
+
+
+def part_text(part, reach):
+    """Return the text of a Part in a copy."""
+    if part.node is None or part.node in reach.kept:
+        return part.text
+    if part.name not in reach.absent:
+        return ""
+    if part.name in STAND_INS:
+        return STAND_INS[part.name]
+    needs = needs_words(part.needs - reach.features)
+    return f'\n    {part.node.name} = _without("{part.name}", "{needs}")\n'
+
+
+def hidden_types(values, reach):
+    """Return what tells type checkers of names that only annotations have."""
+    hidden = [
+        name
+        for name in sorted(reach.hints & values.keys() - reach.absent.keys())
+        if values[name] not in reach.kept
+    ]
+    lines = [f"    from typing import Any as {name}\n" for name in hidden]
+    return "".join(["\n\nif TYPE_CHECKING:\n", *lines]) if lines else ""
+
+
+def describe(doc, features, titles):
+    """Return a copy's docstring: what the copy lacks is left out.
+
+    features: all of the copy's, implied ones included
+    titles: of the sections that it has
+    """
+    first, gap, rest = doc.partition("\n\n")
+    left = feature_words(set(FEATURES) - features)
+    if not left:
+        return doc
+    words = feature_words(features)
+    first += f"\n\nThis is a copy, cut to: {words}. It lacks: {left}."
+    if not {"tools", "client", "stdio"} <= features:
+        has_http = "http" in features
+        example = ""
+        if "tools" in features:
+            example += SERVER_EXAMPLE % ('"http", port=8000' * has_http)
+        if "client" in features:
+            url = "http://127.0.0.1:8000/mcp" if has_http else "server.py"
+            example += CLIENT_EXAMPLE % f'"{url}"'
+        rest = re.sub(
+            r"(?ms)^A server is functions.*?\n(?=\nThe )", lambda _: example, rest
+        )
+        rest = re.sub(r"(?ms)^The path of one call,.*?\n\n", "", rest)
+    if "http" not in features:
+        rest = re.sub(r"(?ms)^    modern, over HTTP:.*?(?=\n\n)", "", rest)
+        rest = re.sub(r"(?s) There are\nfour exceptions,.*?(?=\n\n)", "", rest)
+    entries = re.split(r"(?m)^(?= {1,5}\d+\. |Part |\n)", rest)
+    kept = []
+    for entry in entries:
+        title = re.match(r" +\d+\. (.+?)  ", entry)
+        if title is None or title[1] in titles:
+            kept.append(entry)
+    # A part without sections goes, too.
+    rest = re.sub(r"(?m)^Part .*\n(?=Part |\n)", "", "".join(kept))
+    return first + gap + rest
+
+
+def digest(text):
+    """Return the SHA-256 of a text."""
+    return sha256(text.encode()).hexdigest()
+
+
+def state_of(path):
+    """Return what a file is: "as cut", or in which way it is not."""
+    head, _, rest = path.read_text("utf-8").partition("\n")
+    second, _, rest = rest.partition("\n")
+    features = re.match(r"# mcp_lite (\S+), cut to: .*; from SHA-256 (\w+)$", head)
+    own = re.match(r"# SHA-256 of the lines below: (\w+)$", second)
+    if not features or not own:
+        return "no copy made by vendor.py"
+    if own[1] != digest(rest):
+        return "changed by hand"
+    if features[2] != digest(SOURCE.read_text("utf-8")):
+        return f"old: cut from another mcp_lite.py, {features[1]}"
+    return "as cut"
 
 
 def without_comments(text):
     """Return code without comments and docstrings, but with the licence at its head."""
     lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
-    for kind, said, (row, column), _, _ in tokenize.generate_tokens(
-        iter(lines).__next__
-    ):
-        is_for_checkers = re.match("# (type|mypy|pyright): ", said)
-        if (
-            kind == tokenize.COMMENT
-            and row > tree.body[0].lineno
-            and not is_for_checkers
-        ):
+    words = tokenize.generate_tokens(iter(lines).__next__)
+    for kind, text_of, (row, column), _, _ in words:
+        is_hint = re.match("# (type|mypy|pyright): ", text_of)
+        if kind == tokenize.COMMENT and row > tree.body[0].lineno and not is_hint:
             code = lines[row - 1][:column].rstrip()
             lines[row - 1] = code and code + "\n"
     for node in ast.walk(tree):
@@ -274,12 +619,27 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("features", nargs="+", choices=FEATURES, metavar="FEATURE")
+    parser.add_argument(
+        "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
+    )
     parser.add_argument("-o", dest="file", type=Path, help="else: stdout")
     parser.add_argument("--no-comments", action="store_true")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="what a copy is")
+    parser.add_argument("--force", action="store_true", help="overwrite any file")
     options = parser.parse_args()
+    if options.check:
+        state = state_of(options.check)
+        print(f"{options.check}: {state}")
+        sys.exit(state != "as cut")
+    unknown = set(options.features).difference(FEATURES)
+    if unknown:
+        parser.error(f"no feature: {', '.join(map(repr, sorted(unknown)))}")
     if set(options.features) <= {"stdio", "http", "legacy"}:
-        parser.error("name server or client, or both")
+        parser.error("name tools, server or client, or two of them")
+    if options.file and options.file.exists() and not options.force:
+        state = state_of(options.file)
+        if state != "as cut" and not state.startswith("old"):
+            parser.error(f"{options.file} is {state}; --force overwrites it")
     text = cut(SOURCE.read_text("utf-8"), options.features, not options.no_comments)
     if options.file:
         options.file.parent.mkdir(parents=True, exist_ok=True)
