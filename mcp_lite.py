@@ -1823,7 +1823,10 @@ def start_thread(
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
     RuntimeError if the system has no thread to give."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise RuntimeError(f"{name}: {error}") from None
     return thread
 
 
@@ -13511,9 +13514,8 @@ class OAuth:
         # client-registration.md: 'MUST use the "https" scheme and contain a path'.
         about = client_metadata_url
         if about and not re.fullmatch("https://[A-Za-z0-9.:-]+/[!$-~]+", about):
-            raise ValueError(
-                f"client_metadata_url: expected https and a path, got {show(about)}"
-            )
+            # The text does not quote it, as it may have a password.
+            raise ValueError("client_metadata_url: expected https://host/path")
         if grant != "authorization_code" and (
             grant != "client_credentials" or not client_id
         ):

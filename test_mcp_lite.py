@@ -7406,11 +7406,15 @@ class TestEveryday:
 
     def test_lists_have_an_end(self, monkeypatch):
         """All pages of a list share one time-out, and have 100,000 items at most."""
-        page = {"tools": [{"name": "x", "inputSchema": {}}] * 10, "nextCursor": "y"}
+        cursors = itertools.count()
+
+        def page(message, read, write):
+            tools = [{"name": "x", "inputSchema": {}}] * 10
+            return {"tools": tools, "nextCursor": str(next(cursors))}
 
         def slow(message, read, write):
             threading.Event().wait(0.05)
-            return page
+            return page(message, read, write)
 
         late = pytest.raises(Timeout)
         with talking_to(legacy_server(tools_list=slow)) as client, late:
@@ -7418,7 +7422,7 @@ class TestEveryday:
             client.list_tools()
         monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 25)
         long = pytest.raises(InvalidResponse, match="more than 25 items")
-        server = legacy_server(tools_list=lambda message, read, write: page)
+        server = legacy_server(tools_list=page)
         with talking_to(server) as client, long:
             client.list_tools()
 
