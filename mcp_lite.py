@@ -500,6 +500,7 @@ class McpError(Exception):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
         McpError.__init__(error_of_kind, int(code), text, data)
+        error_of_kind.is_received = True
         return error_of_kind
 
     def to_wire(self) -> Json:
