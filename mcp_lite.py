@@ -10547,8 +10547,8 @@ Head = namedtuple("Head", "method target version fields size last")
 
 # A complete head. A field has no control character but the tab.
 _HEAD = (
-    rb"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
-    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
+    r"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
+    r"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 # These fields must not repeat: a proxy might use the other value. The values of other
@@ -10567,11 +10567,12 @@ def parse_head(data: bytes) -> Head:
     one takes 8. The former also accepts NUL, folded lines, and lines without CR, and
     it drops all fields after a malformed line.
     """
-    head = re.fullmatch(_HEAD, data)
+    head = re.fullmatch(_HEAD, data.decode("latin-1"))
     if head is None:
         raise HttpError(400, "this is not the head of a request of HTTP/1.1")
+    method, host, target, version, lines = head.groups()
     fields: dict[str, str] = {}
-    for line in head[5].decode("latin-1").split("\r\n")[:-1]:
+    for line in lines.split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         name = name.lower()
         value = value.strip(" \t")
@@ -10580,20 +10581,13 @@ def parse_head(data: bytes) -> Head:
                 raise HttpError(400, f"{name}: came twice")
             value = f"{fields[name]}, {value}"
         fields[name] = value
-    if head[2] is not None:
+    if host is not None:
         # The absolute form: "MUST ignore the received Host header field (if any) and
         # instead use the host information of the request-target".
-        fields["host"] = head[2].decode("ascii")
-    version = head[4].decode("ascii")
+        fields["host"] = host
+    size = _body_size(fields, version)
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
-    return Head(
-        head[1].decode("ascii"),
-        head[3].decode("ascii"),
-        version,
-        fields,
-        _body_size(fields, version),
-        last,
-    )
+    return Head(method, target, version, fields, size, last)
 
 
 def _body_size(fields: dict[str, str], version: str) -> int | None:
