@@ -11372,7 +11372,7 @@ class HttpEndpoint:
         self._check_modern(exchange, version)
         connection = HttpConnection(self, exchange.queue)
         try:
-            self.serve(connection, exchange, connection.take, exchange)
+            self.serve(connection, exchange)
         finally:
             connection.end()
 
@@ -11416,15 +11416,17 @@ class HttpEndpoint:
         self,
         connection: HttpConnection,
         exchange: Exchange,
-        begin: Callable[..., object],
-        *given: object,
+        opening: bytes = b"",
     ) -> None:
-        """Call begin(*given), which begins a response. Then write what other threads
-        queue, until the response is over."""
+        """Serve the message of a POST, or begin a stream with the bytes `opening`. Then
+        write what other threads queue, until the response is over."""
         exchange.connection = connection
         self.serving[exchange] = connection
         try:
-            begin(*given)
+            if opening:
+                exchange.flush(opening)
+            else:
+                connection.take(exchange)
             exchange.wait_until_over(self.comment_seconds)
         finally:
             del self.serving[exchange]
@@ -11745,17 +11747,17 @@ class LegacyEndpoint:
             version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
             session.protocol.version = "" if opens else min(version, LAST_LEGACY)
             try:
-                self.http.serve(session, exchange, session.take, exchange)
+                self.http.serve(session, exchange)
             finally:
                 session.end()
             return
         session = self._open(Session, exchange) if opens else self._find(exchange)
         if exchange.request_id is None:
-            self.http.serve(session, exchange, session.take, exchange)
+            self.http.serve(session, exchange)
             return
         stream = SessionStream(session, exchange)
         try:
-            self.http.serve(session, exchange, session.take, exchange)
+            self.http.serve(session, exchange)
         finally:
             # A client can resume the stream if it has seen an event of it.
             if exchange.kind == EVENT_TYPE and session.reason is None:
@@ -11775,7 +11777,7 @@ class LegacyEndpoint:
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
         exchange.connection = session
         stream.carry_on(exchange, after)
-        self.http.serve(session, exchange, exchange.flush, b":\n\n")
+        self.http.serve(session, exchange, b":\n\n")
 
     def _delete(self, exchange: Exchange) -> None:
         self._find(exchange).end()
@@ -11789,7 +11791,7 @@ class LegacyEndpoint:
         session.outbox.is_endless = True
         place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
         try:
-            self.http.serve(session, exchange, exchange.flush, place.encode("ascii"))
+            self.http.serve(session, exchange, place.encode("ascii"))
         finally:
             session.end()
 
