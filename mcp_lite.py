@@ -12259,11 +12259,11 @@ class HttpServer(ThreadingTCPServer):
             each.limit = limit
             if not each.is_serving:
                 shut(each.request, 0)
-        is_hurried = False
         threads = [each.thread for each in others]
-        while not join_all(threads, TICK_SECONDS) and not is_hurried:
+        while not join_all(threads, TICK_SECONDS):
             now = time.monotonic()
-            is_hurried = now > limit or (stop is not None and not stop.empty())
+            if now > limit or (stop is not None and not stop.empty()):
+                break
             self.endpoint.close(now > cancel_at)
         self.endpoint.close(True)
         for each in others:
