@@ -12214,11 +12214,9 @@ class HttpServer(ThreadingTCPServer):
         endpoint: HttpEndpoint,
         url: str,
         port: int,
-        is_shared: bool,
         max_connections: int,
     ) -> None:
         self.endpoint = endpoint
-        self._is_shared = is_shared
         self.url = url
         self.port = port
         self.max_connections = max_connections
@@ -12244,8 +12242,6 @@ class HttpServer(ThreadingTCPServer):
         if self.closing.is_set():
             return
         self.closing.set()
-        if not self._is_shared:
-            shut(self.socket)  # on Linux, this wakes the accepting thread
         self.shutdown()
         self.server_close()  # the port is free
         self.endpoint.close(False)
@@ -12323,7 +12319,6 @@ def listen_http(
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
-    is_shared = sock is not None
     if sock is None:
         sock = socket.create_server(
             (host, port),
@@ -12360,7 +12355,7 @@ def listen_http(
     server.socket.close()
     server.socket = sock
     server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", port, is_shared, max_connections
+        endpoint, f"{scheme}://{place}{path}", port, max_connections
     )
     if hasattr(os, "register_at_fork"):
         from weakref import ref

@@ -5406,8 +5406,7 @@ def an_http_server_closes_as_a_client_connects(m):
             pass
 
     listener = Listener()
-    # The listening socket is another one's, so it is not shut.
-    listener.begin_serving(endpoint, "http://x", 1, True, 10)
+    listener.begin_serving(endpoint, "http://x", 1, 10)
 
     def connect():
         thread = STEPS.current
