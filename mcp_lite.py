@@ -10838,7 +10838,8 @@ class Exchange:
         """Count the memory that the request occupies by now. Raises HttpError if too
         much is in use."""
         self.load = load
-        if not self.endpoint.has_room(self, load):
+        self.endpoint.count(self, load)
+        if load > SMALL_BODY and not self.endpoint.has_room():
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
@@ -11246,14 +11247,11 @@ class HttpEndpoint:
         else:
             self.loads.pop(exchange, None)
 
-    def has_room(self, exchange: Exchange, load: int) -> bool:
-        """Record how much memory an exchange occupies. Returns False if that is too
-        much: its request must be refused then."""
-        self.count(exchange, load)
-        if load <= SMALL_BODY:
-            return True
+    def has_room(self) -> bool:
+        """Return False if the exchanges occupy too much memory: another large request
+        must be refused then."""
         loads = list(self.loads.values())
-        if len(loads) == 1 or sum(loads) <= MAX_LOAD:
+        if len(loads) <= 1 or sum(loads) <= MAX_LOAD:
             return True
         self.refusals.add("HTTP: too many large messages at once: some are refused")
         return False
