@@ -12098,8 +12098,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     rfile: io.BufferedReader
     server: HttpServer
-    _head = _NO_HEAD
-    _head_bytes = b""
     _problem: HttpError | None = None
     # Whether a whole request has arrived, and is not answered.
     is_serving = False
@@ -12181,11 +12179,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise self.broken_off("the head ended early, or a line has no CR")
-        # Most clients send the same head again and again.
-        if data != self._head_bytes:
-            self._head = parse_head(data)
-            self._head_bytes = data
-        return self._head
+        return parse_head(data)
 
 
 class HttpServer(ThreadingTCPServer):
