@@ -10521,23 +10521,19 @@ class EventStream:
             field = name.decode("utf-8-sig", "replace")
             if field == "data" and len(data) <= MAX_MESSAGE:
                 data += value + b"\n"
-            elif field in ("event", "id", "retry") and len(value) <= MAX_EVENT_ID:
+            elif field == "retry" and re.fullmatch(b"[0-9]{1,9}", value):
+                # A delay of 0 would be a busy loop.
+                self.retry = min(max(int(value) / 1000, 0.02), SESSION_SECONDS)
+            elif field in ("event", "id") and len(value) <= MAX_EVENT_ID:
                 fields[field] = value.decode("utf-8", "replace")
             elif not line:
                 # The id counts only now. A client that reconnects earlier gets the
                 # unfinished event again.
-                self._end_event(fields)
+                self.last_id = fields.get("id", self.last_id)
                 if data:
                     yield fields.get("event", "message"), bytes(data[:-1])
                 fields = {}
                 data = bytearray()
-
-    def _end_event(self, fields: dict[str, str]) -> None:
-        self.last_id = fields.get("id", self.last_id)
-        if re.fullmatch("[0-9]{1,9}", fields.get("retry", "")):
-            # A delay of 0 would be a busy loop.
-            seconds = int(fields["retry"]) / 1000
-            self.retry = min(max(seconds, 0.02), SESSION_SECONDS)
 
 
 # The head of a request: RFC 9112. The names of `fields` are in lower case. `size` is
@@ -12346,9 +12342,7 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.begin_serving(
-        endpoint, f"{scheme}://{place}{path}", port, max_connections
-    )
+    server.begin_serving(endpoint, f"{scheme}://{place}{path}", port, max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
 
