@@ -10415,10 +10415,11 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
 
     parameters: parameters(tool) returns the header_parameters() of a tool
     """
-    row = method_row(message.get("method"))
+    method = message.get("method")
+    row = method_row(method)
     params = object_or_empty(message.get("params"))
-    headers: Json = {"Mcp-Method": message.get("method")}
-    mirrored = row.mirrored or _TASK_ID.get(str(message.get("method")))
+    headers: Json = {"Mcp-Method": method}
+    mirrored = row.mirrored or _TASK_ID.get(str(method))
     if mirrored:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
@@ -11699,8 +11700,8 @@ class LegacyEndpoint:
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
-        version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in (*_SESSION_VERSIONS, *MODERN_VERSIONS):
+        version = exchange.headers.get("mcp-protocol-version")
+        if version and version not in SPOKEN:
             raise HttpError(
                 400,
                 f"MCP-Protocol-Version: expected {session.protocol.version}, "
@@ -11731,9 +11732,8 @@ class LegacyEndpoint:
         """Serve the message of a POST, in the session that it names or opens. Without
         sessions, serve it alone."""
         self._check_mirrors(exchange)
-        row = method_row(object_or_empty(exchange.message).get("method"))
-        is_request = exchange.request_id is not None and row.kind == "request"
-        opens = row.handshake and is_request
+        method = exchange.mirrored["Mcp-Method"]
+        opens = method == "initialize" and exchange.request_id is not None
         if opens and exchange.load > MAX_HELLO:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:
