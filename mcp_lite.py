@@ -8607,7 +8607,7 @@ class Server:
             )
         if os.isatty(0):
             notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
-            print(printable(notice), file=sys.stderr, flush=True)
+            print_to_stderr(printable(notice))
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
 
