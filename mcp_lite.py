@@ -12317,8 +12317,9 @@ def listen_http(
     # Another process may share the socket, and accept a connection first. Then accept()
     # must not block.
     sock.setblocking(False)
-    scheme = "http" if ssl_context is None else "https"
+    scheme = "http"
     if ssl_context is not None:
+        scheme = "https"
         # The connection's own thread does the handshake.
         sock = ssl_context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
@@ -12329,10 +12330,11 @@ def listen_http(
     port = 0
     if not is_unix:
         host, port = address[:2]
+        name = f"[{host}]" if ":" in host else host
+        endpoint.hosts.add(name)
         # For "every address", the URL has the loopback address.
-        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        place = f"[{shown}]:{port}" if ":" in host else f"{shown}:{port}"
-        endpoint.hosts.add(f"[{host}]" if ":" in host else host)
+        shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(name, name)
+        place = f"{shown}:{port}"
     handler = type(
         "Handler",
         (_Handler, BaseHTTPRequestHandler),
