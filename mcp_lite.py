@@ -8127,7 +8127,7 @@ class ServerEndpoint(Endpoint):
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
-        limit: Callable[[], Any] = nullcontext
+        limit: Any = nullcontext
         if registration.timeout is not None:
             why = f"timed out after {registration.timeout:g} seconds"
             late = tool_failure(f"{ctx._request.about}: {why}")
@@ -10752,9 +10752,9 @@ class Exchange:
     """
 
     # The carrier's methods.
-    read_body: Callable[[], bytes]
-    start: Callable[[int, dict[str, str], bytes | None], None]
-    put: Callable[[bytes, bool], None]
+    read_body: Any
+    start: Any
+    put: Any
     # The status and the media type of the response; 0 and "" before it begins.
     status = 0
     kind = ""
@@ -11254,12 +11254,12 @@ class HttpEndpoint:
         return False
 
     # Admission: by the head alone, before a byte of the body is read
-    def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
+    def _find(self, exchange: Exchange) -> Any:
         """Return the function that answers this request. Raises HttpError if the
         request is not admitted."""
         path = exchange.path.rstrip("/")
         route = self.routes.get(path) or self.routes.get(None, {})
-        serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
+        serve = route.get(exchange.method)
         if path in self._public and serve is not None:
             return serve
         self._check_place(exchange)
