@@ -266,6 +266,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
+    Headers = Dict[str, str]  # of HTTP
     RequestId = Union[str, int]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
@@ -273,7 +274,7 @@ if TYPE_CHECKING:
     # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     # A function that answers a GET: (status, headers, body).
-    Route = Callable[[Any], Tuple[int, Dict[str, str], Union[bytes, str]]]
+    Route = Callable[[Any], Tuple[int, Headers, Union[bytes, str]]]
     # A trace is a function (direction, line); trace= may be other things, too.
     Trace = Callable[[str, bytes], Any]
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
@@ -305,7 +306,7 @@ else:
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
     Lambda = Socket = SSLContext = TextIO = Verify = Route = object
-    Json = dict
+    Json = Headers = dict
     Job = Write = Callable
 
     def __getattr__(name: str) -> object:
@@ -10475,7 +10476,7 @@ class HttpError(InvalidRequest):
         self,
         status: int,
         message: str,
-        headers: dict[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> None:
         super().__init__(message)
         self.http_status = status
@@ -10511,7 +10512,7 @@ class EventStream:
 
     def read(self, response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
         """Yield the events of a response, (type, data) each, until it ends."""
-        fields: dict[str, str] = {}
+        fields: Headers = {}
         # The lines of the event's data, each with its LF.
         data = bytearray()
         for line in read_lines(response):
@@ -10568,7 +10569,7 @@ def parse_head(data: bytes) -> Head:
     if head is None:
         raise HttpError(400, "this is not the head of a request of HTTP/1.1")
     method, host, target, version, lines = head.groups()
-    fields: dict[str, str] = {}
+    fields: Headers = {}
     for line in lines.split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         name = name.lower()
@@ -10587,7 +10588,7 @@ def parse_head(data: bytes) -> Head:
     return Head(method, target, version, fields, size, last)
 
 
-def _body_size(fields: dict[str, str], version: str) -> int | None:
+def _body_size(fields: Headers, version: str) -> int | None:
     """Return the length of a body, or None for a body in chunks. Raises HttpError."""
     coding = fields.get("transfer-encoding")
     if coding is None:
@@ -10791,7 +10792,7 @@ class Exchange:
         endpoint: HttpEndpoint,
         method: str,
         target: str,
-        headers: dict[str, str],
+        headers: Headers,
         peer: str,
     ) -> None:
         self.endpoint = endpoint
@@ -10803,7 +10804,7 @@ class Exchange:
         self.thread = threading.get_ident()
         self.began = time.monotonic()
         # Headers that every response to this request has.
-        self.extra: dict[str, str] = {}
+        self.extra: Headers = {}
         self.queue = MessageQueue(self)
         # Held by the thread that writes.
         self._writing = threading.Lock()
@@ -10843,14 +10844,14 @@ class Exchange:
     def reply(
         self,
         status: int,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes = b"",
     ) -> None:
         """Send a complete response."""
         with self._writing:
             self._reply(status, headers, body)
 
-    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    def _reply(self, status: int, headers: Headers, body: bytes) -> None:
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
@@ -10937,7 +10938,7 @@ class Exchange:
     def _start(
         self,
         status: int,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None,
     ) -> None:
         self.status = status
@@ -11307,7 +11308,7 @@ class HttpEndpoint:
                     f"pages of {show(origin)} may not read this; see allowed_origins"
                 )
 
-    def _authorize(self, headers: dict[str, str]) -> Json:
+    def _authorize(self, headers: Headers) -> Json:
         """Return the claims of the token in these headers. Raises HttpError."""
         bearer = re.fullmatch(
             "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
@@ -11874,7 +11875,7 @@ class _WsgiExchange(Exchange):
     def start(
         self,
         status: int,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None,
     ) -> None:
         self.result = body or b""
@@ -11951,7 +11952,7 @@ class _SocketExchange(Exchange):
     def start(
         self,
         status: int,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None,
     ) -> None:
         if body is None and self._is_chunked:
