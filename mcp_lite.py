@@ -12234,12 +12234,14 @@ class HttpServer(ThreadingTCPServer):
         self.shutdown()
         self.server_close()  # the port is free
         self.endpoint.close(False)
-        me = threading.current_thread()
         cancel_at = time.monotonic() + grace
         # A client that reads nothing delays the end no longer than this.
         limit = cancel_at + TIDY_SECONDS
-        handlers = self.connections.copy().values()
-        others = [each for each in handlers if each.thread is not me]
+        others = [
+            each
+            for each in self.connections.copy().values()
+            if each.thread is not threading.current_thread()
+        ]
         for each in others:
             each.limit = limit
             if not each.is_serving:
