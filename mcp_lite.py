@@ -11032,8 +11032,8 @@ class HttpConnection(Connection):
     there are no workers. If the client leaves, its request is cancelled."""
 
     is_remote = True
-    # The time of its latest use, by time.monotonic().
-    used = 0.0
+    # The time of its latest use, by time.monotonic(), once it was served.
+    used = INFINITY
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox) -> None:
         super().__init__(
@@ -11587,7 +11587,6 @@ class Session(HttpConnection):
         self.session_id = session_id
         # The principal that may use it.
         self.owner = principal(exchange.auth)
-        self.used = time.monotonic()
         # The streams that can be resumed, and the names for new ones.
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
