@@ -10956,8 +10956,6 @@ class Exchange:
     def wait_until_over(self, comment_seconds: float) -> None:
         """Write what other threads queue, until the response is over. Comments keep a
         silent stream open."""
-        if self.is_over:
-            return
         # From here on, threads that queue ring this bell. Write what was queued before.
         self.bell = SimpleQueue()
         self.flush()
@@ -11808,8 +11806,6 @@ class LegacyEndpoint:
 
 MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
 TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
-# Stands for a head that could not be parsed.
-_NO_HEAD = Head("", "", "1.0", {}, None, True)
 
 
 @lru_cache(None)
@@ -12137,7 +12133,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.set_deadline(self.server.request_seconds)
         problem = self._problem
-        head = _NO_HEAD
+        # Stands for a head that cannot be parsed.
+        head = Head("", "", "1.0", {}, None, True)
         try:
             head = self._read_head()
             if self.server.closing.is_set():
