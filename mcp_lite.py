@@ -10841,12 +10841,7 @@ class Exchange:
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
-    def reply(
-        self,
-        status: int,
-        headers: Headers,
-        body: bytes = b"",
-    ) -> None:
+    def reply(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Send a complete response."""
         with self._writing:
             self._reply(status, headers, body)
@@ -10935,12 +10930,7 @@ class Exchange:
         self.endpoint.trace("<--", message)
         return b"%bevent: message\ndata: %b\n\n" % (event_id, message)
 
-    def _start(
-        self,
-        status: int,
-        headers: Headers,
-        body: bytes | None,
-    ) -> None:
+    def _start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.status = status
         self.kind = headers.get("Content-Type", "")
         line = f"HTTP {status} {self.kind}".strip()
@@ -11867,12 +11857,7 @@ class _WsgiExchange(Exchange):
         self.check_size(len(body))
         return body
 
-    def start(
-        self,
-        status: int,
-        headers: Headers,
-        body: bytes | None,
-    ) -> None:
+    def start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.result = body or b""
         self._writer = self._start_response(_status_line(status), list(headers.items()))
 
@@ -11944,12 +11929,7 @@ class _SocketExchange(Exchange):
             if self._handler.rfile.read(2) != b"\r\n":
                 raise self._handler.broken_off("a chunk without an end")
 
-    def start(
-        self,
-        status: int,
-        headers: Headers,
-        body: bytes | None,
-    ) -> None:
+    def start(self, status: int, headers: Headers, body: bytes | None) -> None:
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
         # Close the connection after this response if the body is unread, if the server
