@@ -8844,8 +8844,7 @@ def _decorate(
         register(function, name)
         return function
 
-    registered: Any = decorate if fn is None or name else decorate(fn)
-    return registered  # type: ignore[no-any-return]
+    return decorate if fn is None or name else decorate(fn)  # type: ignore
 
 
 ###############################################################################
