@@ -11112,8 +11112,6 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "*, Authorization",
 }
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
-# The values of MCP-Protocol-Version in the legacy era; "" stands for no header.
-_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 
 
 class HttpEndpoint:
@@ -11343,13 +11341,13 @@ class HttpEndpoint:
         # The era is that of the message, whatever the client sent before.
         version = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
-        header = exchange.headers.get("mcp-protocol-version", "")
+        header = exchange.headers.get("mcp-protocol-version")
         is_modern = version is not None or row.since >= FIRST_MODERN
         # `initialize` names its revision in its body. In a session, a gateway may have
         # set a header of its own.
         in_session = "mcp-session-id" in exchange.headers and header in MODERN_VERSIONS
-        is_legacy = row.handshake or in_session or header in _SESSION_VERSIONS
-        if is_legacy and not is_modern:
+        in_session = in_session or not header or header in LEGACY_VERSIONS
+        if (row.handshake or in_session) and not is_modern:
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
