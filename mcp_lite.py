@@ -251,7 +251,7 @@ from collections.abc import (
     ValuesView,
 )
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, partial, reduce
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
@@ -11795,7 +11795,6 @@ MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
 TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
 
 
-@lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
 
