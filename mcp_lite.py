@@ -12137,10 +12137,7 @@ class _Handler(BaseHTTPRequestHandler):
         return HttpError(400, why)
 
     def _read_head(self) -> Head:
-        # Usually the whole head has arrived, and reading it in one call saves 8 us. If
-        # not, find() returns -1: this reads 3 bytes, and then lines.
-        end = self.rfile.peek(1)[:MAX_HEAD].find(b"\r\n\r\n")
-        data = self.rfile.read(end + 4)
+        data = b""
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
