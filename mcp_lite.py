@@ -11072,7 +11072,7 @@ class HttpConnection(Connection):
         """Respond to a message that the Protocol refused."""
         reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
         status = McpError.from_wire(reply["error"]).http_status
-        exchange.reply(status, _JSON, encode_answer(reply, None)[1])
+        exchange.reply(status, _JSON, encode_message(reply))
 
     def client_left(self, exchange: Exchange) -> None:
         """End an exchange whose client has hung up. Never blocks. In a session, the
@@ -11210,8 +11210,7 @@ class HttpEndpoint:
             headers = {**_JSON, **getattr(refusal, "headers", {})}
             if isinstance(refusal, HttpError):
                 exchange.reason = str(refusal)
-            reply = error_message(exchange.request_id, refusal)
-            body = encode_answer(reply, None)[1]
+            body = encode_message(error_message(exchange.request_id, refusal))
             exchange.reply(refusal.http_status, headers, body)
         except BaseException as failure:
             # OSError: the client left before the end of its request.
@@ -11602,7 +11601,7 @@ class Session(HttpConnection):
         if refusal.is_late and self.session_id is not None:
             exchange.reply(202, {})
         elif "id" in (refusal.reply or {}) and self.protocol.version:
-            exchange.reply(200, _JSON, encode_answer(refusal.reply, None)[1])
+            exchange.reply(200, _JSON, encode_message(refusal.reply))
         else:
             super().refuse(refusal, exchange)
 
