@@ -10840,10 +10840,12 @@ class Exchange:
             raise HttpError(503, "too much at once", {"Retry-After": "1"})
 
     # The answer
-    def reply(self, status: int, headers: Headers, body: bytes = b"") -> None:
+    def reply(
+        self, status: int, headers: Headers | None = None, body: bytes = b""
+    ) -> None:
         """Send a complete response."""
         with self._writing:
-            self._reply(status, headers, body)
+            self._reply(status, headers or {}, body)
 
     def _reply(self, status: int, headers: Headers, body: bytes) -> None:
         headers = {**headers, "Content-Length": str(len(body))}
@@ -11046,7 +11048,7 @@ class HttpConnection(Connection):
             self.refuse(event, exchange)
         else:
             self.act(event)
-            exchange.reply(202, {})
+            exchange.reply(202)
 
     def prepare(self, exchange: Exchange, event: Event) -> None:
         """Give a request the headers and the claims of its HTTP request."""
@@ -11059,7 +11061,7 @@ class HttpConnection(Connection):
         # Over HTTP+SSE, the answer goes to the exchange of the GET.
         if exchange.queue.exchange is not exchange or request.is_notification:
             exchange.is_last = True
-            exchange.reply(202, {})
+            exchange.reply(202)
         self.act(request)
         if request.row.stays_open:
             # A subscription needs no part of its message any more.
@@ -11217,7 +11219,7 @@ class HttpEndpoint:
             level = DEBUG if isinstance(failure, OSError) else ERROR
             log_line(level, f"HTTP: {error_text(failure)}", failure)
             if exchange.status == 0:
-                exchange.reply(500, {})
+                exchange.reply(500)
         self.loads.pop(exchange, None)
         log_access(exchange)
 
@@ -11591,7 +11593,7 @@ class Session(HttpConnection):
         queue = exchange.queue
         self.receive_batch(exchange.message, queue, partial(self.prepare, exchange))
         if exchange.status == 0:
-            exchange.reply(202, {})
+            exchange.reply(202)
         else:
             queue.end()
 
@@ -11599,7 +11601,7 @@ class Session(HttpConnection):
         """Respond to a refused message. An error that answers a request has the status
         200. An answer that matches no question gets 202, as it may just be late."""
         if refusal.is_late and self.session_id is not None:
-            exchange.reply(202, {})
+            exchange.reply(202)
         elif "id" in (refusal.reply or {}) and self.protocol.version:
             exchange.reply(200, _JSON, encode_message(refusal.reply))
         else:
@@ -11637,7 +11639,7 @@ class SseSession(Session):
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         self.act(refusal)
-        exchange.reply(202, {})
+        exchange.reply(202)
 
 
 class LegacyEndpoint:
@@ -11759,7 +11761,7 @@ class LegacyEndpoint:
 
     def _delete(self, exchange: Exchange) -> None:
         self._find(exchange).end()
-        exchange.reply(200, {})
+        exchange.reply(200)
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
