@@ -11608,9 +11608,9 @@ class Session(HttpConnection):
             super().refuse(refusal, exchange)
 
     def client_stays_away(self, exchange: Exchange) -> None:
-        request = self.protocol.in_flight.get(exchange.request_id or 0)
-        stream = None if request is None else request.outbox
-        if request is None or not isinstance(stream, SessionStream):
+        request: Any = self.protocol.in_flight.get(exchange.request_id or 0)
+        stream = getattr(request, "outbox", None)
+        if not isinstance(stream, SessionStream):
             return
         carrier = stream.exchange or exchange
         if carrier.left_at + AWAY_SECONDS < time.monotonic():
