@@ -1757,7 +1757,6 @@ class Protocol:
 #                                                              deadline of its socket. A
 #                                                              probe does not wait for it
 #     Exchange.bell                  what others queue         put(); comment_seconds
-#  18 HttpEndpoint.decoding          turn: a large body        the end of the decoding
 #  19 HttpServer.closing, _is_closed ticks; the end            close(); TICK_SECONDS
 #  20 HttpCaller._lock               connections               leaf; shuts sockets
 #     HttpCaller.closed              retries; idle connections close(); the delay
@@ -10820,8 +10819,7 @@ class Exchange:
         body = self.read_body()
         self.endpoint.trace("-->", body)
         self.claim(4 * len(body) + MEMBER_SIZE * body.count(b","))
-        with self.endpoint.decoding if self.load > SMALL_BODY else nullcontext():
-            self.message = parse_message(body)
+        self.message = parse_message(body)
         envelope = object_or_empty(self.message)
         if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
@@ -11145,9 +11143,6 @@ class HttpEndpoint:
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
         # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
-        # Serialises the decoding of large bodies. The decoder holds the GIL, so two
-        # threads that decode at the same time would gain nothing.
-        self.decoding = threading.Lock()
         # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
         # Logs exceptions of verify().
