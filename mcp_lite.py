@@ -11150,7 +11150,7 @@ class HttpEndpoint:
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
-        if verify is not None and not callable(verify):
+        if isinstance(verify, Mapping):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
             self._verify = dict(verify).get
@@ -12320,7 +12320,7 @@ def listen_http(
     return server
 
 
-def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
+def _let_go_of_sockets(reference: Any) -> None:
     """In the child of a fork, close the sockets, which belong to the parent. A child
     that lives on would keep the port and the connections open."""
     server = reference()
