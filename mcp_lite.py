@@ -10402,10 +10402,8 @@ MAX_HEAD = 64 << 10  # bytes of a head
 MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
-# Mcp-Name mirrors this parameter of the requests of the Tasks extension (SEP-2663).
-_TASK_ID: dict[str, str] = dict.fromkeys(
-    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
-)
+# The requests of the Tasks extension (SEP-2663) whose `taskId` Mcp-Name mirrors.
+_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
@@ -10418,7 +10416,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     row = method_row(method)
     params = object_or_empty(message.get("params"))
     headers: Json = {"Mcp-Method": method}
-    mirrored = row.mirrored or _TASK_ID.get(str(method))
+    mirrored = "taskId" if method in _TASK_METHODS else row.mirrored
     if mirrored:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
