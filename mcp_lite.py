@@ -7849,18 +7849,16 @@ class ServerEndpoint(Endpoint):
                 request.cancel()
         connection.respond(request, message)
 
-    def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
+    def _go_through(self, ctx: Context, params: Json, place: int) -> Any:
         """Call the middleware at this place; after the last one, call the handler."""
         if place == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
                 # Refuse a state that is not ours before the handler runs.
                 _ = ctx._record
-            handler: Callable[..., Json | None] = getattr(
-                self, ctx._request.row.handler
-            )
+            handler = getattr(self, ctx._request.row.handler)
             return handler(ctx, params)
 
-        def call_next(others: Json = params) -> Json:
+        def call_next(others: Json = params) -> Any:
             return self._go_through(ctx, others, place + 1) or {}
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
