@@ -7633,13 +7633,12 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def send(self, method: str, params: Json) -> Outbox:
+    def send(self, method: str, params: Json) -> Any:
         """Queue a notification. Returns its outbox, which the caller must flush."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         message = call_message(method, params)
-        outbox: Outbox = self.connection.send(message, self.request)
-        return outbox
+        return self.connection.send(message, self.request)
 
 
 class ServerEndpoint(Endpoint):
