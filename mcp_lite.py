@@ -12407,6 +12407,7 @@ _KEEP_ALIVE = {
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_LOSS = 1_000  # bytes of a message that may say that the session is lost
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
+MAX_SHOWN = 1_000  # characters of a server's text in an exception's
 # Consecutive failures that _follow() tolerates, and times that one request is sent
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
@@ -12558,8 +12559,10 @@ class _HttpRequest:
     def describe(self, text: str, reason: int | str) -> str:
         """Return the text of an exception about this request, with the remedy if there
         is one. `reason` is a status, or the name of an exception."""
-        text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
-        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
+        # Hide before the cut: half a secret would not be found.
+        shown = hide(text, self.secrets)[:MAX_SHOWN]
+        text = "; ".join(filter(None, [shown, _REMEDIES.get(reason)]))
+        return printable(f"{show_url(self.url)}: {text}")
 
     def failure(
         self,
@@ -12573,10 +12576,10 @@ class _HttpRequest:
         location = response.headers.get("Location", "").partition("?")[0]
         scope = challenge.get("scope")
         parts = [
-            prefix + f"HTTP {response.status} {response.reason[:100]}".strip(),
-            location and f"it redirects to {show(location, 300)}",
-            scope and f"it wants the scope {show(scope, 300)}",
-            body[:500].decode("utf-8", "replace").strip(),
+            prefix + f"HTTP {response.status} {response.reason}".strip(),
+            location and f'it redirects to "{location}"',
+            scope and f'it wants the scope "{scope}"',
+            body.decode("utf-8", "replace").strip(),
         ]
         retry_after = response.headers.get("Retry-After", "")
         return kind(
@@ -12795,7 +12798,7 @@ class HttpCaller:
             # that broke off for one that was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
-            text = error_text(error)[:500]
+            text = error_text(error)
             if self._proxy:
                 text += f" (by the proxy {self._proxy})"
             text = http_request.describe(text, type(error).__name__)
