@@ -266,6 +266,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
+    Texts = Dict[str, str]  # headers, or the parameters of a challenge
     RequestId = Union[str, int]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
@@ -305,7 +306,7 @@ else:
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
     Lambda = Socket = SSLContext = TextIO = Verify = Route = object
-    Json = dict
+    Json = Texts = dict
     Job = Write = Callable
 
     def __getattr__(name: str) -> object:
@@ -9800,7 +9801,7 @@ class Client:
         caller.jar = vars(self).setdefault("_jar", CookieJar())
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
-    def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
+    def _all_headers(self, headers: Texts) -> Texts:
         more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
 
@@ -12477,7 +12478,7 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     return dict(merged.values())
 
 
-def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
+def find_proxy(url: SplitResult) -> tuple[str, Texts]:
     """Return the proxy for a URL as host:port, and the headers for that proxy, or
     ("", {}). The environment or the system's settings name it."""
     if url.hostname in _LOOPBACK:
@@ -12511,7 +12512,7 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 def open_connection(
     url: SplitResult,
     proxy: str,
-    proxy_headers: dict[str, str],
+    proxy_headers: Texts,
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
@@ -12625,7 +12626,7 @@ _CHALLENGE_PART = (
 )
 
 
-def challenge_in(headers: Any) -> dict[str, str]:
+def challenge_in(headers: Any) -> Texts:
     """Parse the Bearer or DPoP challenge of WWW-Authenticate: RFC 9110, section 11.6.1.
 
     Returns a dict of the challenge's "scheme", its parameters, by names in lower case,
@@ -12633,7 +12634,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
     this one does not have it. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
-    challenge: dict[str, str] = {}
+    challenge: Texts = {}
     scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
     if scheme:
         challenge["scheme"] = scheme[0].lower()
@@ -12668,20 +12669,20 @@ class Authorizer:
 
     def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask
-        self._headers: dict[str, str] = {}
+        self._headers: Texts = {}
         # Held while the program's function runs.
         self._turn = threading.Lock()
 
-    def headers(self, method: str, url: str) -> dict[str, str]:
+    def headers(self, method: str, url: str) -> Texts:
         """Return the headers that the program's function returned last."""
         return self._headers
 
     def handle_unauthorized(
         self,
         refusal: AuthorizationError,
-        shown: dict[str, str],
+        shown: Texts,
         refused: list[int],
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> bool:
         """Call the program's function, unless another thread has just called it."""
         with self._turn:
@@ -12721,7 +12722,7 @@ class HttpCaller:
     def __init__(
         self,
         url: str,
-        headers: Callable[[], dict[str, str]],
+        headers: Callable[[], Texts],
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
@@ -12777,7 +12778,7 @@ class HttpCaller:
     def send(
         self,
         method: str,
-        headers: dict[str, str],
+        headers: Texts,
         body: bytes | None = None,
         key: object = None,
         url: SplitResult | None = None,
@@ -12809,7 +12810,7 @@ class HttpCaller:
     def _attempt(
         self,
         http_request: _HttpRequest,
-        headers: dict[str, str],
+        headers: Texts,
         body: bytes | None,
     ) -> str:
         """Send a request. Returns what became of it: ANSWERED, or, if it is to be sent
@@ -12845,7 +12846,7 @@ class HttpCaller:
     def _log_in(
         self,
         http_request: _HttpRequest,
-        shown: dict[str, str],
+        shown: Texts,
         has_session: bool,
     ) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope."""
@@ -12871,7 +12872,7 @@ class HttpCaller:
     def _send_once(
         self,
         http_request: _HttpRequest,
-        headers: dict[str, str],
+        headers: Texts,
         body: bytes | None,
     ) -> None:
         url = http_request.url
@@ -13067,7 +13068,7 @@ class HttpTransport(Transport, Outbox):
             self.post(post, {})
 
     # One message
-    def post(self, post: _Post, more_headers: dict[str, str]) -> None:
+    def post(self, post: _Post, more_headers: Texts) -> None:
         """POST a message, and feed the response. Raises McpError, HttpFailure."""
         headers = {**post.headers, **more_headers, **self._mirrors(post)}
         stream = EventStream()
@@ -13131,7 +13132,7 @@ class HttpTransport(Transport, Outbox):
         rejection.http_status = status
         return rejection
 
-    def _mirrors(self, post: _Post) -> dict[str, str]:
+    def _mirrors(self, post: _Post) -> Texts:
         """Return the headers that mirror a message. A value that is missing, or that no
         header can mirror, gets no header."""
         values = mirrored_headers(
@@ -13201,7 +13202,7 @@ class LegacyHttp(HttpTransport):
         ):
             pass
 
-    def _headers(self, session: str | None) -> dict[str, str]:
+    def _headers(self, session: str | None) -> Texts:
         """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
         return add_given(headers, **{"Mcp-Session-Id": session})
@@ -13545,9 +13546,9 @@ class OAuth:
     def handle_unauthorized(
         self,
         refusal: AuthorizationError,
-        shown: dict[str, str],
+        shown: Texts,
         refused: list[int],
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> bool:
         """Get another token. Return False if no other token would help. Raises
         AuthorizationError."""
@@ -13701,7 +13702,7 @@ class OAuth:
             raise failure
         return {}
 
-    def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
+    def _find_resource(self, url: str, challenge: Texts) -> Json:
         """Return the metadata of a server. Return {} if it has none, as was usual
         before 2025-06-18."""
         name = "oauth-protected-resource"
@@ -13762,7 +13763,7 @@ class OAuth:
 
     def _choose_scopes(
         self,
-        challenge: dict[str, str],
+        challenge: Texts,
         resource: Json,
         server: Json,
         record: Json,
@@ -13849,8 +13850,8 @@ class OAuth:
     def _log_in(
         self,
         url: str,
-        challenge: dict[str, str],
-        asking: Callable[[], Any],
+        challenge: Texts,
+        asking: Job,
     ) -> None:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
@@ -13913,7 +13914,7 @@ class OAuth:
         self,
         server: Json,
         plan: Json,
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> Json:
         """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
         members of the form for the token endpoint."""
@@ -14043,7 +14044,7 @@ class OAuth:
             url, add_given(record, refresh_token=answer.get("refresh_token"))
         )
 
-    def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
+    def _show_client(self, plan: Json, form: Json) -> Texts:
         """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
