@@ -10324,18 +10324,14 @@ class Client:
             )
         return result
 
-    def _output_schema(self, tool: str) -> Json:
-        """Return a tool's outputSchema in the latest list; {} if there is none."""
-        known = (self._endpoint.tools or {}).get(tool, {})
-        return object_or_empty(known.get("outputSchema"))
-
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
         schemas = self._endpoint.schemas
         if tool not in schemas:
             try:
-                schemas[tool] = Schema(self._output_schema(tool))
+                known = (self._endpoint.tools or {}).get(tool, {})
+                schemas[tool] = Schema(object_or_empty(known.get("outputSchema")))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
@@ -12412,16 +12408,16 @@ MAX_SHOWN = 1_000  # characters of a server's text in an exception's
 # Consecutive failures that _follow() tolerates, and times that one request is sent
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
-MAX_BACKOFF = 12  # times that the delay between failures is doubled
 BACKOFF_SECONDS = 60.0  # the longest delay, unless the server wants a longer one
 BRIEF_SECONDS = 1.0  # a stream that lasted no longer ended at once
 
-# What became of an HTTP request. After the last two, it is sent again.
+# What became of an HTTP request. After the last one, it is sent again.
 ANSWERED = "answered"
-REDIRECTED = "redirected"
-LOGGED_IN = "logged in"
+MENDED = "mended"
 
 _USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
+# The headers of every message.
+_POST_HEADERS = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 _NO_THREAD = "nothing was sent: there is no thread for it, or the client is closed"
@@ -12813,8 +12809,8 @@ class HttpCaller:
         headers: Texts,
         body: bytes | None,
     ) -> str:
-        """Send a request. Returns what became of it: ANSWERED, or, if it is to be sent
-        again, REDIRECTED or LOGGED_IN. Raises AuthorizationError."""
+        """Send a request. Returns what became of it: ANSWERED, or, after a redirect or
+        a login, MENDED. Raises AuthorizationError."""
         from urllib.request import Request
 
         # The jar has the rules for cookies, by which load balancers know their clients.
@@ -12828,20 +12824,16 @@ class HttpCaller:
         self._send_once(http_request, every, body)
         self.jar.extract_cookies(http_request.response, for_jar)
         status = http_request.response.status
-        if status in (307, 308) and status not in http_request.refused:
-            return self._redirect(http_request)
         if status in (401, 403):
             return self._log_in(http_request, shown, "Mcp-Session-Id" in headers)
+        if status in (307, 308) and status not in http_request.refused:
+            reference = http_request.response.headers.get("Location", "")
+            target = follow_reference(http_request.url, reference)
+            # It is None for a redirect that is not safe.
+            if target is not None:
+                http_request.url = self.url = target
+                return MENDED
         return ANSWERED
-
-    def _redirect(self, http_request: _HttpRequest) -> str:
-        """Follow a redirect, if that is safe."""
-        reference = http_request.response.headers.get("Location", "")
-        target = follow_reference(http_request.url, reference)
-        if target is None:
-            return ANSWERED
-        http_request.url = self.url = target
-        return REDIRECTED
 
     def _log_in(
         self,
@@ -12867,7 +12859,7 @@ class HttpCaller:
             refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        return LOGGED_IN
+        return MENDED
 
     def _send_once(
         self,
@@ -12985,10 +12977,6 @@ class _Post:
         # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
-        self.headers = {
-            "Content-Type": JSON_TYPE,
-            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-        }
         # HttpCaller.cut_off() finds the HTTP request of this message by this key.
         self.key: object = self if self.request_id is None else self.request_id
 
@@ -13070,7 +13058,7 @@ class HttpTransport(Transport, Outbox):
     # One message
     def post(self, post: _Post, more_headers: Texts) -> None:
         """POST a message, and feed the response. Raises McpError, HttpFailure."""
-        headers = {**post.headers, **more_headers, **self._mirrors(post)}
+        headers = {**_POST_HEADERS, **more_headers, **self._mirrors(post)}
         stream = EventStream()
         body = b""
         why = "no answer: "
@@ -13323,7 +13311,7 @@ class LegacyHttp(HttpTransport):
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
-            delay = min(BACKOFF_SECONDS, stream.retry * 2 ** min(failures, MAX_BACKOFF))
+            delay = min(BACKOFF_SECONDS, stream.retry * failures**2)
             self.caller.closed.wait(max(stream.retry, delay))
 
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
@@ -13362,7 +13350,7 @@ class LegacyHttp(HttpTransport):
 
     def _post_old(self, post: _Post) -> None:
         with self.caller.send(
-            "POST", post.headers, post.body, post.key, self._place
+            "POST", _POST_HEADERS, post.body, post.key, self._place
         ) as http_request:
             if http_request.response.status >= 300:
                 raise http_request.failure(http_request.response.read(MAX_ERROR))
@@ -13525,7 +13513,7 @@ class OAuth:
             grant != "client_credentials" or not client_id
         ):
             raise ValueError(
-                f"grant: expected authorization_code, or client_credentials with "
+                "grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
             )
 
@@ -13581,8 +13569,7 @@ class OAuth:
         Raises AuthorizationError, and any exception of redirect() and the store.
         """
         place = _check_url("url", show_url(parse_url(url)), url)
-        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
-        challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
+        challenge = challenge_in(self.fetch(url, _POST_HEADERS, b"{}").headers)
         with self._turn:
             # Test the store before the user is asked.
             self._keep(place, self._reload(place))
@@ -13876,14 +13863,14 @@ class OAuth:
                     "token_endpoint", server.get("token_endpoint"), server["issuer"]
                 ),
                 "scopes": self._choose_scopes(challenge, resource, server, record),
-                "resource": resource.get("resource", url),
+                "resource": (
+                    resource.get("resource", url) if self._send_resource else None
+                ),
                 "client": {},
             }
             # A client that was registered for other scopes may not get these.
             if record.get("scopes") == plan["scopes"] and not record.get("is_doubtful"):
                 plan["client"] = object_or_empty(record.get("client"))
-            if not self._send_resource:
-                plan["resource"] = None
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, asking))
@@ -14064,20 +14051,19 @@ def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
     machine: RFC 8252, section 7.3. Requests without this `state` get 404."""
     from http.server import BaseHTTPRequestHandler
 
-    def do_get(handler: BaseHTTPRequestHandler) -> None:
-        if f"state={state}" in handler.path:
-            # Despite its name, send_error() can send a page with any status.
-            handler.send_error(200, "Thank you", "You can close this window.")
-            arrived.put(handler.path)
-        else:
-            handler.send_error(404)
+    class CallbackHandler(BaseHTTPRequestHandler):
+        error_message_format = "<!doctype html><title>%(message)s</title>%(explain)s"
+        log_message = do_nothing
 
-    traits = {
-        "do_GET": do_get,
-        "log_message": do_nothing,
-        "error_message_format": "<!doctype html><title>%(message)s</title>%(explain)s",
-    }
-    return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
+        def do_GET(self) -> None:
+            if f"state={state}" in self.path:
+                # Despite its name, send_error() can send a page with any status.
+                self.send_error(200, "Thank you", "You can close this window.")
+                arrived.put(self.path)
+            else:
+                self.send_error(404)
+
+    return CallbackHandler
 
 
 def _error_words(said: Mapping[str, object]) -> str:
