@@ -920,7 +920,7 @@ def mend(message: Json) -> Json:
     if "result" in mended or "error" in mended:
         mended.pop("method", None)
         mended["id"] = own_id(mended.get("id"))
-    elif "method" not in mended and {"result", "error"} & message.keys():
+    elif "method" not in mended and "result" in message:
         mended["result"] = {}
     return mended
 
@@ -9313,14 +9313,13 @@ class ClientEndpoint(Endpoint):
 
         if row.logs and self._callbacks["on_log"]:
             entry = map(params.get, ("level", "data", "logger"))
-            self._call_soon(partial(self._callbacks["on_log"], *entry), size)
+            call = partial(self._callbacks["on_log"], *entry)
         elif self._callbacks["on_notification"] and not row.acknowledges:
             call = partial(self._callbacks["on_notification"], method, params)
-            self._call_soon(call, size)
-
-    def _call_soon(self, job: Job, size: int) -> None:
-        """Queue a call for the thread of callbacks."""
-        self._heard.put(job, size)
+        else:
+            return
+        # Queue the call for the thread of callbacks.
+        self._heard.put(call, size)
         if len(self.hearers) < MAX_QUEUED:
             self.hearers.submit(self._call_next)
 
@@ -9929,7 +9928,7 @@ class Client:
                 f"the server does not speak {version}: {error.message}", error.data
             ) from error
         connection.protocol.version = self._choose_version(
-            [result.get("protocolVersion")], LEGACY_VERSIONS
+            result.get("protocolVersion"), LEGACY_VERSIONS
         )
         return result
 
@@ -12870,7 +12869,7 @@ class HttpCaller:
         url = http_request.url
         target = url.path or "/"
         trace = self.connection.trace
-        trace("-->", f"{http_request.method} {target}".encode("utf-8"))
+        trace("-->", f"{http_request.method} {target}".encode())
         connection = self._take(http_request)
         # If a thread cuts the request off after this check, it finds the socket in
         # `_busy`.
@@ -12891,9 +12890,8 @@ class HttpCaller:
         while 100 < response.status < 200:
             response.headers = None
             response.begin()
-        kind = content_type(response)
-        line = f"HTTP {http_request.response.status} {kind}".strip()
-        trace("<--", line.encode("utf-8"))
+        line = f"HTTP {response.status} {content_type(response)}".strip()
+        trace("<--", line.encode())
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
