@@ -8869,6 +8869,8 @@ _OTHER_FAILURE = (
     r".*(error|exception|traceback|fail|cannot|could not|unable|missing|required|"
     r"not (found|set)|no such|denied|usage:)"
 )
+# The exceptions with which a call fails. HttpFailure is a ConnectionError.
+FAILURES = (McpError, ConnectionError, Timeout)
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
 
 
@@ -9136,7 +9138,7 @@ class Listening:
         """Subscribe again, in a new session. A failure ends the iteration."""
         try:
             self.subscribe()
-        except (McpError, ConnectionError, Timeout) as error:
+        except FAILURES as error:
             self._pending.cancel(None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
@@ -9208,7 +9210,7 @@ class Listening:
             return
         others = [each._uris for each in list(self._client._endpoint.listenings)]
         # Ignore a failure: no Listening accepts this URI any more.
-        with suppress(ConnectionError, McpError, Timeout):
+        with suppress(*FAILURES):
             for uri in set(self._uris).difference(*others):
                 params = {"uri": uri}
                 self._client.request("resources/unsubscribe", params, EXIT_SECONDS)
@@ -9356,7 +9358,7 @@ class ClientEndpoint(Endpoint):
         if not has_capability(declared, needed):
             raise MethodNotFound(f"{method}: {'.'.join(needed)} was not declared")
         try:
-            answer: Json = getattr(self, method_row(method).handler)(params)
+            answer = getattr(self, method_row(method).handler)(params)
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
@@ -9807,7 +9809,7 @@ class Client:
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
         # A failure here must not prevent the subscriptions from being renewed.
-        with suppress(McpError, ConnectionError, Timeout):
+        with suppress(*FAILURES):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
@@ -9816,7 +9818,7 @@ class Client:
         for uri in list(self._subscriptions):
             try:
                 self.subscribe(uri)
-            except (McpError, ConnectionError, Timeout) as error:
+            except FAILURES as error:
                 log_line(WARNING, f"no more notifications of {uri}: {error}")
 
     def _read(self, connection: Connection) -> None:
@@ -10144,7 +10146,7 @@ class Client:
         mirrors = is_modern and self._require_connection().transport.mirrors
         if mirrors and arguments and self._endpoint.tools is None:
             # The list says which arguments HTTP headers mirror.
-            with suppress(McpError, Timeout, HttpFailure):
+            with suppress(*FAILURES):
                 self.list_tools()
         check = partial(self._check_result, name)
         return self._start("tools/call", params, on_progress, check)
@@ -10312,7 +10314,7 @@ class Client:
                 # The server may have changed the schema since.
                 self.list_tools()
                 errors = self._errors_of(tool, result)
-        except (McpError, ConnectionError, Timeout) as error:
+        except FAILURES as error:
             # The tool has run: its result is worth more than the check.
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
@@ -13183,15 +13185,13 @@ class LegacyHttp(HttpTransport):
         super().close()
 
     def _delete_session(self) -> None:
-        with suppress(Exception), self.caller.send(
-            "DELETE", self._headers(self._session)
-        ):
+        with suppress(Exception), self.caller.send("DELETE", self._headers()):
             pass
 
-    def _headers(self, session: str | None) -> Texts:
+    def _headers(self) -> Texts:
         """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
-        return add_given(headers, **{"Mcp-Session-Id": session})
+        return add_given(headers, **{"Mcp-Session-Id": self._session})
 
     def _post(self, post: _Post) -> None:
         """POST a message, in the session if there is one."""
@@ -13206,21 +13206,21 @@ class LegacyHttp(HttpTransport):
             return
         session = self._session
         try:
-            self._post_once(post, session)
+            self._post_once(post)
         except (McpError, HttpFailure) as error:
             # An answer belongs to its question's session.
             is_bound = session is None or post.row.handshake or post.is_answer
             if is_session_lost(error) and not is_bound:
                 self._renew(session)
-                self._post_once(post, self._session)
+                self._post_once(post)
             elif not self._fall_back(post, error):
                 raise
         if post.row.handshake and not post.opens_session:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
-    def _post_once(self, post: _Post, session: str | None) -> None:
-        self.post(post, {} if post.opens_session else self._headers(session))
+    def _post_once(self, post: _Post) -> None:
+        self.post(post, {} if post.opens_session else self._headers())
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
@@ -13264,7 +13264,7 @@ class LegacyHttp(HttpTransport):
             opening = PendingRequest(self.connection, "initialize")
             self.connection.register(opening, post.request_id)
             with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
-                self._post_once(post, lost)
+                self._post_once(post)
             result = opening.result(0.0)
             version = result.get("protocolVersion")
             if version in LEGACY_VERSIONS:
@@ -13315,7 +13315,7 @@ class LegacyHttp(HttpTransport):
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
         is none."""
-        headers = self._headers(self._session)
+        headers = self._headers()
         headers["Accept"] = EVENT_TYPE
         if stream.last_id:
             # Event sources send it in UTF-8.
@@ -13728,7 +13728,9 @@ class OAuth:
             f"{issuer.rstrip('/')}/.well-known/openid-configuration",
         ]
         server = self._read_first("issuer", url, places)
-        if not server and not resource:
+        if not server:
+            if resource:
+                raise AuthorizationError(f"{issuer}: no metadata of it were found")
             server = {
                 "issuer": issuer,
                 "authorization_endpoint": issuer + "/authorize",
@@ -13736,8 +13738,6 @@ class OAuth:
                 "registration_endpoint": issuer + "/register",
                 "code_challenge_methods_supported": ["S256"],
             }
-        if not server:
-            raise AuthorizationError(f"{issuer}: no metadata of it were found")
         # "the `issuer` value in the document MUST be identical to the issuer".
         own = server.get("issuer")
         if own not in _issuer_spellings(issuer):
