@@ -12460,7 +12460,7 @@ def show_url(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}{url.path}"
 
 
-def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
+def merge_headers(*parts: Texts) -> Texts:
     """Merge headers. Of several with the same name, whatever its case, the last one
     counts. Raises ValueError for an invalid header. The text does not show its value,
     which may be secret."""
@@ -13935,20 +13935,7 @@ class OAuth:
             raise AuthorizationError("the login was given up")
         came = came.partition("#")[0].partition("?")[2]
         answer = dict(parse_qsl(came, keep_blank_values=True))
-        self._check_answer(server, state, answer)
-        return {
-            "code": answer["code"],
-            "redirect_uri": redirect_uri,
-            "code_verifier": verifier,
-        }
-
-    def _check_answer(
-        self,
-        server: Json,
-        state: str,
-        answer: dict[str, str],
-    ) -> None:
-        """Raise AuthorizationError unless `answer` fits this login, and has a code."""
+        # The answer must fit this login, and have a code.
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`". The comparison is
@@ -13962,6 +13949,11 @@ class OAuth:
         if not answer.get("code") or answer.get("error"):
             said = _error_words(answer) or "there is no code"
             raise AuthorizationError(f"the login failed: {said}")
+        return {
+            "code": answer["code"],
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
 
     @contextmanager
     def _redirect_listener(
@@ -13974,13 +13966,30 @@ class OAuth:
             yield _check_url("redirect_uri", uri, uri), self._redirect
             return
 
-        from http.server import ThreadingHTTPServer
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+        arrived: SimpleQueue[str] = SimpleQueue()
+
+        # The browser comes back to this machine: RFC 8252, section 7.3. Requests
+        # without this `state` get 404.
+        class CallbackHandler(BaseHTTPRequestHandler):
+            error_message_format = (
+                "<!doctype html><title>%(message)s</title>%(explain)s"
+            )
+            log_message = do_nothing
+
+            def do_GET(self) -> None:
+                if f"state={state}" in self.path:
+                    # Despite its name, send_error() can send a page with any status.
+                    self.send_error(200, "Thank you", "You can close this window.")
+                    arrived.put(self.path)
+                else:
+                    self.send_error(404)
 
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
-        arrived: SimpleQueue[str] = SimpleQueue()
         place = (str(back.hostname), back.port or 0)
         # Browsers open connections that they do not use, so each needs a thread.
-        with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
+        with ThreadingHTTPServer(place, CallbackHandler) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
@@ -14042,26 +14051,6 @@ class OAuth:
         if client["method"] == "client_secret_post":
             form["client_secret"] = secret
         return {}
-
-
-def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
-    """Return a handler class for the request with which the browser comes back to this
-    machine: RFC 8252, section 7.3. Requests without this `state` get 404."""
-    from http.server import BaseHTTPRequestHandler
-
-    class CallbackHandler(BaseHTTPRequestHandler):
-        error_message_format = "<!doctype html><title>%(message)s</title>%(explain)s"
-        log_message = do_nothing
-
-        def do_GET(self) -> None:
-            if f"state={state}" in self.path:
-                # Despite its name, send_error() can send a page with any status.
-                self.send_error(200, "Thank you", "You can close this window.")
-                arrived.put(self.path)
-            else:
-                self.send_error(404)
-
-    return CallbackHandler
 
 
 def _error_words(said: Mapping[str, object]) -> str:
