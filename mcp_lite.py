@@ -220,7 +220,7 @@ the version, the revisions, and the SHA-256 of the file.
                                     examples/conformance_client.py
            InternalError for a      InvalidResponse
              server's bad answer
-           Texts of unexpected exceptions stay in the log over HTTP, unless
+           Headers of unexpected exceptions stay in the log over HTTP, unless
            Server(mask_errors=False) shows them.
     0.2.0  Gone: Client(inherit_env=, max_questions=); max_message, max_kept,
            max_sessions, session_seconds and legacy_sse of servers, which are constants
@@ -266,7 +266,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
-    Headers = Dict[str, str]  # of HTTP
+    Headers = Dict[str, str]  # of HTTP, or the parameters of a challenge
     RequestId = Union[str, int]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
@@ -920,7 +920,7 @@ def mend(message: Json) -> Json:
     if "result" in mended or "error" in mended:
         mended.pop("method", None)
         mended["id"] = own_id(mended.get("id"))
-    elif "method" not in mended and {"result", "error"} & message.keys():
+    elif "method" not in mended and "result" in message:
         mended["result"] = {}
     return mended
 
@@ -8864,6 +8864,8 @@ _OTHER_FAILURE = (
     r".*(error|exception|traceback|fail|cannot|could not|unable|missing|required|"
     r"not (found|set)|no such|denied|usage:)"
 )
+# The exceptions with which a call fails. HttpFailure is a ConnectionError.
+FAILURES = (McpError, ConnectionError, Timeout)
 NOT_YET_SECONDS = 1.0  # pause before a call is sent again to a server that said "later"
 
 
@@ -9131,7 +9133,7 @@ class Listening:
         """Subscribe again, in a new session. A failure ends the iteration."""
         try:
             self.subscribe()
-        except (McpError, ConnectionError, Timeout) as error:
+        except FAILURES as error:
             self._pending.cancel(None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
@@ -9203,7 +9205,7 @@ class Listening:
             return
         others = [each._uris for each in list(self._client._endpoint.listenings)]
         # Ignore a failure: no Listening accepts this URI any more.
-        with suppress(ConnectionError, McpError, Timeout):
+        with suppress(*FAILURES):
             for uri in set(self._uris).difference(*others):
                 params = {"uri": uri}
                 self._client.request("resources/unsubscribe", params, EXIT_SECONDS)
@@ -9308,14 +9310,13 @@ class ClientEndpoint(Endpoint):
 
         if row.logs and self._callbacks["on_log"]:
             entry = map(params.get, ("level", "data", "logger"))
-            self._call_soon(partial(self._callbacks["on_log"], *entry), size)
+            call = partial(self._callbacks["on_log"], *entry)
         elif self._callbacks["on_notification"] and not row.acknowledges:
             call = partial(self._callbacks["on_notification"], method, params)
-            self._call_soon(call, size)
-
-    def _call_soon(self, job: Job, size: int) -> None:
-        """Queue a call for the thread of callbacks."""
-        self._heard.put(job, size)
+        else:
+            return
+        # Queue the call for the thread of callbacks.
+        self._heard.put(call, size)
         if len(self.hearers) < MAX_QUEUED:
             self.hearers.submit(self._call_next)
 
@@ -9352,7 +9353,7 @@ class ClientEndpoint(Endpoint):
         if not has_capability(declared, needed):
             raise MethodNotFound(f"{method}: {'.'.join(needed)} was not declared")
         try:
-            answer: Json = getattr(self, method_row(method).handler)(params)
+            answer = getattr(self, method_row(method).handler)(params)
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
@@ -9796,14 +9797,14 @@ class Client:
         caller.jar = vars(self).setdefault("_jar", CookieJar())
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
-    def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
+    def _all_headers(self, headers: Headers) -> Headers:
         more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
         """Restore the log level and the subscriptions in a new session."""
         # A failure here must not prevent the subscriptions from being renewed.
-        with suppress(McpError, ConnectionError, Timeout):
+        with suppress(*FAILURES):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
@@ -9812,7 +9813,7 @@ class Client:
         for uri in list(self._subscriptions):
             try:
                 self.subscribe(uri)
-            except (McpError, ConnectionError, Timeout) as error:
+            except FAILURES as error:
                 log_line(WARNING, f"no more notifications of {uri}: {error}")
 
     def _read(self, connection: Connection) -> None:
@@ -9924,7 +9925,7 @@ class Client:
                 f"the server does not speak {version}: {error.message}", error.data
             ) from error
         connection.protocol.version = self._choose_version(
-            [result.get("protocolVersion")], LEGACY_VERSIONS
+            result.get("protocolVersion"), LEGACY_VERSIONS
         )
         return result
 
@@ -10140,7 +10141,7 @@ class Client:
         mirrors = is_modern and self._require_connection().transport.mirrors
         if mirrors and arguments and self._endpoint.tools is None:
             # The list says which arguments HTTP headers mirror.
-            with suppress(McpError, Timeout, HttpFailure):
+            with suppress(*FAILURES):
                 self.list_tools()
         check = partial(self._check_result, name)
         return self._start("tools/call", params, on_progress, check)
@@ -10308,7 +10309,7 @@ class Client:
                 # The server may have changed the schema since.
                 self.list_tools()
                 errors = self._errors_of(tool, result)
-        except (McpError, ConnectionError, Timeout) as error:
+        except FAILURES as error:
             # The tool has run: its result is worth more than the check.
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
@@ -10319,18 +10320,14 @@ class Client:
             )
         return result
 
-    def _output_schema(self, tool: str) -> Json:
-        """Return a tool's outputSchema in the latest list; {} if there is none."""
-        known = (self._endpoint.tools or {}).get(tool, {})
-        return object_or_empty(known.get("outputSchema"))
-
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
         schemas = self._endpoint.schemas
         if tool not in schemas:
             try:
-                schemas[tool] = Schema(self._output_schema(tool))
+                known = (self._endpoint.tools or {}).get(tool, {})
+                schemas[tool] = Schema(object_or_empty(known.get("outputSchema")))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
@@ -12349,19 +12346,20 @@ _KEEP_ALIVE = {
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
 MAX_LOSS = 1_000  # bytes of a message that may say that the session is lost
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
+MAX_SHOWN = 1_000  # characters of a server's text in an exception's
 # Consecutive failures that _follow() tolerates, and times that one request is sent
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
-MAX_BACKOFF = 12  # times that the delay between failures is doubled
 BACKOFF_SECONDS = 60.0  # the longest delay, unless the server wants a longer one
 BRIEF_SECONDS = 1.0  # a stream that lasted no longer ended at once
 
-# What became of an HTTP request. After the last two, it is sent again.
+# What became of an HTTP request. After the last one, it is sent again.
 ANSWERED = "answered"
-REDIRECTED = "redirected"
-LOGGED_IN = "logged in"
+MENDED = "mended"
 
 _USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
+# The headers of every message.
+_POST_HEADERS = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 _NO_THREAD = "nothing was sent: there is no thread for it, or the client is closed"
@@ -12403,7 +12401,7 @@ def show_url(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}{url.path}"
 
 
-def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
+def merge_headers(*parts: Headers) -> Headers:
     """Merge headers. Of several with the same name, whatever its case, the last one
     counts. Raises ValueError for an invalid header. The text does not show its value,
     which may be secret."""
@@ -12418,7 +12416,7 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     return dict(merged.values())
 
 
-def find_proxy(url: SplitResult) -> tuple[str, dict[str, str]]:
+def find_proxy(url: SplitResult) -> tuple[str, Headers]:
     """Return the proxy for a URL as host:port, and the headers for that proxy, or
     ("", {}). The environment or the system's settings name it."""
     if url.hostname in _LOOPBACK:
@@ -12452,7 +12450,7 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 def open_connection(
     url: SplitResult,
     proxy: str,
-    proxy_headers: dict[str, str],
+    proxy_headers: Headers,
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
@@ -12500,8 +12498,10 @@ class _HttpRequest:
     def describe(self, text: str, reason: int | str) -> str:
         """Return the text of an exception about this request, with the remedy if there
         is one. `reason` is a status, or the name of an exception."""
-        text = "; ".join(filter(None, [text, _REMEDIES.get(reason)]))
-        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
+        # Hide before the cut: half a secret would not be found.
+        shown = hide(text, self.secrets)[:MAX_SHOWN]
+        text = "; ".join(filter(None, [shown, _REMEDIES.get(reason)]))
+        return printable(f"{show_url(self.url)}: {text}")
 
     def failure(
         self,
@@ -12515,10 +12515,10 @@ class _HttpRequest:
         location = response.headers.get("Location", "").partition("?")[0]
         scope = challenge.get("scope")
         parts = [
-            prefix + f"HTTP {response.status} {response.reason[:100]}".strip(),
-            location and f"it redirects to {show(location, 300)}",
-            scope and f"it wants the scope {show(scope, 300)}",
-            body[:500].decode("utf-8", "replace").strip(),
+            prefix + f"HTTP {response.status} {response.reason}".strip(),
+            location and f'it redirects to "{location}"',
+            scope and f'it wants the scope "{scope}"',
+            body.decode("utf-8", "replace").strip(),
         ]
         retry_after = response.headers.get("Retry-After", "")
         return kind(
@@ -12564,7 +12564,7 @@ _CHALLENGE_PART = (
 )
 
 
-def challenge_in(headers: Any) -> dict[str, str]:
+def challenge_in(headers: Any) -> Headers:
     """Parse the Bearer or DPoP challenge of WWW-Authenticate: RFC 9110, section 11.6.1.
 
     Returns a dict of the challenge's "scheme", its parameters, by names in lower case,
@@ -12572,7 +12572,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
     this one does not have it. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
-    challenge: dict[str, str] = {}
+    challenge: Headers = {}
     scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
     if scheme:
         challenge["scheme"] = scheme[0].lower()
@@ -12607,20 +12607,20 @@ class Authorizer:
 
     def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask
-        self._headers: dict[str, str] = {}
+        self._headers: Headers = {}
         # Held while the program's function runs.
         self._turn = threading.Lock()
 
-    def headers(self, method: str, url: str) -> dict[str, str]:
+    def headers(self, method: str, url: str) -> Headers:
         """Return the headers that the program's function returned last."""
         return self._headers
 
     def handle_unauthorized(
         self,
         refusal: AuthorizationError,
-        shown: dict[str, str],
+        shown: Headers,
         refused: list[int],
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> bool:
         """Call the program's function, unless another thread has just called it."""
         with self._turn:
@@ -12660,7 +12660,7 @@ class HttpCaller:
     def __init__(
         self,
         url: str,
-        headers: Callable[[], dict[str, str]],
+        headers: Callable[[], Headers],
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
@@ -12716,7 +12716,7 @@ class HttpCaller:
     def send(
         self,
         method: str,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None = None,
         key: object = None,
         url: SplitResult | None = None,
@@ -12737,7 +12737,7 @@ class HttpCaller:
             # that broke off for one that was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
-            text = error_text(error)[:500]
+            text = error_text(error)
             if self._proxy:
                 text += f" (by the proxy {self._proxy})"
             text = http_request.describe(text, type(error).__name__)
@@ -12748,11 +12748,11 @@ class HttpCaller:
     def _attempt(
         self,
         http_request: _HttpRequest,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None,
     ) -> str:
-        """Send a request. Returns what became of it: ANSWERED, or, if it is to be sent
-        again, REDIRECTED or LOGGED_IN. Raises AuthorizationError."""
+        """Send a request. Returns what became of it: ANSWERED, or, after a redirect or
+        a login, MENDED. Raises AuthorizationError."""
         from urllib.request import Request
 
         # The jar has the rules for cookies, by which load balancers know their clients.
@@ -12766,25 +12766,21 @@ class HttpCaller:
         self._send_once(http_request, every, body)
         self.jar.extract_cookies(http_request.response, for_jar)
         status = http_request.response.status
-        if status in (307, 308) and status not in http_request.refused:
-            return self._redirect(http_request)
         if status in (401, 403):
             return self._log_in(http_request, shown, "Mcp-Session-Id" in headers)
+        if status in (307, 308) and status not in http_request.refused:
+            reference = http_request.response.headers.get("Location", "")
+            target = follow_reference(http_request.url, reference)
+            # It is None for a redirect that is not safe.
+            if target is not None:
+                http_request.url = self.url = target
+                return MENDED
         return ANSWERED
-
-    def _redirect(self, http_request: _HttpRequest) -> str:
-        """Follow a redirect, if that is safe."""
-        reference = http_request.response.headers.get("Location", "")
-        target = follow_reference(http_request.url, reference)
-        if target is None:
-            return ANSWERED
-        http_request.url = self.url = target
-        return REDIRECTED
 
     def _log_in(
         self,
         http_request: _HttpRequest,
-        shown: dict[str, str],
+        shown: Headers,
         has_session: bool,
     ) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope."""
@@ -12805,18 +12801,18 @@ class HttpCaller:
             refusal, shown, http_request.refused, self.connection.answering
         ):
             raise refusal
-        return LOGGED_IN
+        return MENDED
 
     def _send_once(
         self,
         http_request: _HttpRequest,
-        headers: dict[str, str],
+        headers: Headers,
         body: bytes | None,
     ) -> None:
         url = http_request.url
         target = url.path or "/"
         trace = self.connection.trace
-        trace("-->", f"{http_request.method} {target}".encode("utf-8"))
+        trace("-->", f"{http_request.method} {target}".encode())
         connection = self._take(http_request)
         # If a thread cuts the request off after this check, it finds the socket in
         # `_busy`.
@@ -12837,9 +12833,8 @@ class HttpCaller:
         while 100 < response.status < 200:
             response.headers = None
             response.begin()
-        kind = content_type(response)
-        line = f"HTTP {http_request.response.status} {kind}".strip()
-        trace("<--", line.encode("utf-8"))
+        line = f"HTTP {response.status} {content_type(response)}".strip()
+        trace("<--", line.encode())
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
@@ -12923,10 +12918,6 @@ class _Post:
         # None if the message is not a request.
         self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
-        self.headers = {
-            "Content-Type": JSON_TYPE,
-            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-        }
         # HttpCaller.cut_off() finds the HTTP request of this message by this key.
         self.key: object = self if self.request_id is None else self.request_id
 
@@ -13006,9 +12997,9 @@ class HttpTransport(Transport, Outbox):
             self.post(post, {})
 
     # One message
-    def post(self, post: _Post, more_headers: dict[str, str]) -> None:
+    def post(self, post: _Post, more_headers: Headers) -> None:
         """POST a message, and feed the response. Raises McpError, HttpFailure."""
-        headers = {**post.headers, **more_headers, **self._mirrors(post)}
+        headers = {**_POST_HEADERS, **more_headers, **self._mirrors(post)}
         stream = EventStream()
         body = b""
         why = "no answer: "
@@ -13070,7 +13061,7 @@ class HttpTransport(Transport, Outbox):
         rejection.http_status = status
         return rejection
 
-    def _mirrors(self, post: _Post) -> dict[str, str]:
+    def _mirrors(self, post: _Post) -> Headers:
         """Return the headers that mirror a message. A value that is missing, or that no
         header can mirror, gets no header."""
         values = mirrored_headers(
@@ -13135,15 +13126,13 @@ class LegacyHttp(HttpTransport):
         super().close()
 
     def _delete_session(self) -> None:
-        with suppress(Exception), self.caller.send(
-            "DELETE", self._headers(self._session)
-        ):
+        with suppress(Exception), self.caller.send("DELETE", self._headers()):
             pass
 
-    def _headers(self, session: str | None) -> dict[str, str]:
+    def _headers(self) -> Headers:
         """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
-        return add_given(headers, **{"Mcp-Session-Id": session})
+        return add_given(headers, **{"Mcp-Session-Id": self._session})
 
     def _post(self, post: _Post) -> None:
         """POST a message, in the session if there is one."""
@@ -13158,21 +13147,21 @@ class LegacyHttp(HttpTransport):
             return
         session = self._session
         try:
-            self._post_once(post, session)
+            self._post_once(post)
         except (McpError, HttpFailure) as error:
             # An answer belongs to its question's session.
             is_bound = session is None or post.row.handshake or post.is_answer
             if is_session_lost(error) and not is_bound:
                 self._renew(session)
-                self._post_once(post, self._session)
+                self._post_once(post)
             elif not self._fall_back(post, error):
                 raise
         if post.row.handshake and not post.opens_session:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
-    def _post_once(self, post: _Post, session: str | None) -> None:
-        self.post(post, {} if post.opens_session else self._headers(session))
+    def _post_once(self, post: _Post) -> None:
+        self.post(post, {} if post.opens_session else self._headers())
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
@@ -13216,7 +13205,7 @@ class LegacyHttp(HttpTransport):
             opening = PendingRequest(self.connection, "initialize")
             self.connection.register(opening, post.request_id)
             with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
-                self._post_once(post, lost)
+                self._post_once(post)
             result = opening.result(0.0)
             version = result.get("protocolVersion")
             if version in LEGACY_VERSIONS:
@@ -13261,13 +13250,13 @@ class LegacyHttp(HttpTransport):
                     return
                 if failures > MAX_FAILURES and not has_begun:
                     raise
-            delay = min(BACKOFF_SECONDS, stream.retry * 2 ** min(failures, MAX_BACKOFF))
+            delay = min(BACKOFF_SECONDS, stream.retry * failures**2)
             self.caller.closed.wait(max(stream.retry, delay))
 
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there
         is none."""
-        headers = self._headers(self._session)
+        headers = self._headers()
         headers["Accept"] = EVENT_TYPE
         if stream.last_id:
             # Event sources send it in UTF-8.
@@ -13300,7 +13289,7 @@ class LegacyHttp(HttpTransport):
 
     def _post_old(self, post: _Post) -> None:
         with self.caller.send(
-            "POST", post.headers, post.body, post.key, self._place
+            "POST", _POST_HEADERS, post.body, post.key, self._place
         ) as http_request:
             if http_request.response.status >= 300:
                 raise http_request.failure(http_request.response.read(MAX_ERROR))
@@ -13463,7 +13452,7 @@ class OAuth:
             grant != "client_credentials" or not client_id
         ):
             raise ValueError(
-                f"grant: expected authorization_code, or client_credentials with "
+                "grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
             )
 
@@ -13484,9 +13473,9 @@ class OAuth:
     def handle_unauthorized(
         self,
         refusal: AuthorizationError,
-        shown: dict[str, str],
+        shown: Headers,
         refused: list[int],
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> bool:
         """Get another token. Return False if no other token would help. Raises
         AuthorizationError."""
@@ -13519,8 +13508,7 @@ class OAuth:
         Raises AuthorizationError, and any exception of redirect() and the store.
         """
         place = _check_url("url", show_url(parse_url(url)), url)
-        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
-        challenge = challenge_in(self.fetch(url, headers, b"{}").headers)
+        challenge = challenge_in(self.fetch(url, _POST_HEADERS, b"{}").headers)
         with self._turn:
             # Test the store before the user is asked.
             self._keep(place, self._reload(place))
@@ -13640,7 +13628,7 @@ class OAuth:
             raise failure
         return {}
 
-    def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
+    def _find_resource(self, url: str, challenge: Headers) -> Json:
         """Return the metadata of a server. Return {} if it has none, as was usual
         before 2025-06-18."""
         name = "oauth-protected-resource"
@@ -13681,7 +13669,9 @@ class OAuth:
             f"{issuer.rstrip('/')}/.well-known/openid-configuration",
         ]
         server = self._read_first("issuer", url, places)
-        if not server and not resource:
+        if not server:
+            if resource:
+                raise AuthorizationError(f"{issuer}: no metadata of it were found")
             server = {
                 "issuer": issuer,
                 "authorization_endpoint": issuer + "/authorize",
@@ -13689,8 +13679,6 @@ class OAuth:
                 "registration_endpoint": issuer + "/register",
                 "code_challenge_methods_supported": ["S256"],
             }
-        if not server:
-            raise AuthorizationError(f"{issuer}: no metadata of it were found")
         # "the `issuer` value in the document MUST be identical to the issuer".
         own = server.get("issuer")
         if own not in _issuer_spellings(issuer):
@@ -13701,7 +13689,7 @@ class OAuth:
 
     def _choose_scopes(
         self,
-        challenge: dict[str, str],
+        challenge: Headers,
         resource: Json,
         server: Json,
         record: Json,
@@ -13788,8 +13776,8 @@ class OAuth:
     def _log_in(
         self,
         url: str,
-        challenge: dict[str, str],
-        asking: Callable[[], Any],
+        challenge: Headers,
+        asking: Job,
     ) -> None:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
@@ -13814,14 +13802,14 @@ class OAuth:
                     "token_endpoint", server.get("token_endpoint"), server["issuer"]
                 ),
                 "scopes": self._choose_scopes(challenge, resource, server, record),
-                "resource": resource.get("resource", url),
+                "resource": (
+                    resource.get("resource", url) if self._send_resource else None
+                ),
                 "client": {},
             }
             # A client that was registered for other scopes may not get these.
             if record.get("scopes") == plan["scopes"] and not record.get("is_doubtful"):
                 plan["client"] = object_or_empty(record.get("client"))
-            if not self._send_resource:
-                plan["resource"] = None
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, asking))
@@ -13852,7 +13840,7 @@ class OAuth:
         self,
         server: Json,
         plan: Json,
-        asking: Callable[[], Any],
+        asking: Job,
     ) -> Json:
         """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
         members of the form for the token endpoint."""
@@ -13888,20 +13876,7 @@ class OAuth:
             raise AuthorizationError("the login was given up")
         came = came.partition("#")[0].partition("?")[2]
         answer = dict(parse_qsl(came, keep_blank_values=True))
-        self._check_answer(server, state, answer)
-        return {
-            "code": answer["code"],
-            "redirect_uri": redirect_uri,
-            "code_verifier": verifier,
-        }
-
-    def _check_answer(
-        self,
-        server: Json,
-        state: str,
-        answer: dict[str, str],
-    ) -> None:
-        """Raise AuthorizationError unless `answer` fits this login, and has a code."""
+        # The answer must fit this login, and have a code.
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`". The comparison is
@@ -13915,6 +13890,11 @@ class OAuth:
         if not answer.get("code") or answer.get("error"):
             said = _error_words(answer) or "there is no code"
             raise AuthorizationError(f"the login failed: {said}")
+        return {
+            "code": answer["code"],
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
 
     @contextmanager
     def _redirect_listener(
@@ -13927,13 +13907,30 @@ class OAuth:
             yield _check_url("redirect_uri", uri, uri), self._redirect
             return
 
-        from http.server import ThreadingHTTPServer
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+        arrived: SimpleQueue[str] = SimpleQueue()
+
+        # The browser comes back to this machine: RFC 8252, section 7.3. Requests
+        # without this `state` get 404.
+        class CallbackHandler(BaseHTTPRequestHandler):
+            error_message_format = (
+                "<!doctype html><title>%(message)s</title>%(explain)s"
+            )
+            log_message = do_nothing
+
+            def do_GET(self) -> None:
+                if f"state={state}" in self.path:
+                    # Despite its name, send_error() can send a page with any status.
+                    self.send_error(200, "Thank you", "You can close this window.")
+                    arrived.put(self.path)
+                else:
+                    self.send_error(404)
 
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
-        arrived: SimpleQueue[str] = SimpleQueue()
         place = (str(back.hostname), back.port or 0)
         # Browsers open connections that they do not use, so each needs a thread.
-        with ThreadingHTTPServer(place, _callback_handler(state, arrived)) as listener:
+        with ThreadingHTTPServer(place, CallbackHandler) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
@@ -13982,7 +13979,7 @@ class OAuth:
             url, add_given(record, refresh_token=answer.get("refresh_token"))
         )
 
-    def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
+    def _show_client(self, plan: Json, form: Json) -> Headers:
         """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
@@ -13995,27 +13992,6 @@ class OAuth:
         if client["method"] == "client_secret_post":
             form["client_secret"] = secret
         return {}
-
-
-def _callback_handler(state: str, arrived: SimpleQueue[str]) -> Any:
-    """Return a handler class for the request with which the browser comes back to this
-    machine: RFC 8252, section 7.3. Requests without this `state` get 404."""
-    from http.server import BaseHTTPRequestHandler
-
-    def do_get(handler: BaseHTTPRequestHandler) -> None:
-        if f"state={state}" in handler.path:
-            # Despite its name, send_error() can send a page with any status.
-            handler.send_error(200, "Thank you", "You can close this window.")
-            arrived.put(handler.path)
-        else:
-            handler.send_error(404)
-
-    traits = {
-        "do_GET": do_get,
-        "log_message": do_nothing,
-        "error_message_format": "<!doctype html><title>%(message)s</title>%(explain)s",
-    }
-    return type("CallbackHandler", (BaseHTTPRequestHandler,), traits)
 
 
 def _error_words(said: Mapping[str, object]) -> str:

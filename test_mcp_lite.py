@@ -14573,6 +14573,24 @@ class TestHttpClient:
         scope = {401: "files", 403: "a b"}[status] if is_login else None
         assert failure.challenge.get("scope") == scope
 
+    ECHO = "s3cret-key " * 200
+
+    @pytest.mark.parametrize(
+        "status, headers, body",
+        [
+            (400, {}, ECHO.encode()),
+            (401, {"WWW-Authenticate": f'Bearer scope="a {ECHO}"'}, b""),
+            (302, {"Location": "https://other.invalid/x/" + ECHO}, b""),
+        ],
+        ids=["body", "scope", "location"],
+    )
+    def test_no_part_of_a_secret_is_shown(self, status, headers, body):
+        """A long text is cut, though not in the middle of a secret that it echoes."""
+        with web_server(lambda seen, sock: (status, headers, body)) as (url, _):
+            failure = http_failure_of(url)
+        assert "*** *** ***" in str(failure) and len(str(failure)) < 1_200
+        assert "s3c" not in str(failure)
+
     HEAD = b"Content-Type: application/json\r\n"
     CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     EVENTS = b"Content-Type: text/event-stream\r\n\r\n"
