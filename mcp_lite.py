@@ -5805,7 +5805,7 @@ def check_question(method: str, params: Json) -> None:
     Schema(params["requestedSchema"])
 
 
-# A field may have one of these formats.
+# "Supported formats: `email`, `uri`, `date`, `date-time`": client/elicitation.md.
 _FIELD_FORMATS = ("email", "uri", "date", "date-time")
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
 # A field of type array is a multi-select: its items must list the choices.
@@ -5886,13 +5886,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         # It has no unions, either. The last type in the alphabet is the string, which
         # converts to the others.
         field.update(max(field.pop("anyOf", [{}]), key=str))
-        if field.get("format") not in _FORM_FORMATS:
-            field.pop("format", None)
     return dict(form), partial(from_wire, form)
-
-
-# "Supported formats: `email`, `uri`, `date`, `date-time`": client/elicitation.md.
-_FORM_FORMATS = ("email", "uri", "date", "date-time")
 
 
 # The method of a question -> the schema of its answer. METHODS has a row for each, too.
