@@ -3017,7 +3017,10 @@ class Schema:
         for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
-            if not _is_argument(argument, _ARGUMENTS[row.argument]):
+            kind = _ARGUMENTS[row.argument]
+            is_type = isinstance(kind, (type, tuple))
+            fits = isinstance(argument, kind) if is_type else kind(argument)
+            if not fits:
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
                 )
@@ -3354,12 +3357,19 @@ def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
-    """Return the texts of failures. A suggestion takes time, so only the first
-    MAX_SUGGESTED unknown names get one."""
-    texts = list(map(_describe, failures))
-    unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
-    for at in unknown[:MAX_SUGGESTED]:
-        texts[at] += "; " + suggest(failures[at].path[1], failures[at].argument)
+    """Return the texts of failures, such as `a.b[0]: expected ...`; without a path at
+    the root. A suggestion takes time, so only the first MAX_SUGGESTED unknown names get
+    one."""
+    texts = []
+    suggestions = MAX_SUGGESTED
+    for failure in failures:
+        text = at_place(failure.path) + _expected(failure)
+        if failure.value is not _NOT_SHOWN:
+            text += f", got {show(failure.value)}"
+        if failure.text is _UNKNOWN and suggestions:
+            suggestions -= 1
+            text += "; " + suggest(failure.path[1], failure.argument)
+        texts.append(text)
     return texts
 
 
@@ -3370,14 +3380,6 @@ def _expected(failure: _Failure) -> str:
     if failure.argument is not _NOT_SHOWN:
         text = text.format(show(failure.argument, 300))
     return text
-
-
-def _describe(failure: _Failure) -> str:
-    """Return the text of a failure: `a.b[0]: expected ...`; at the root, no path."""
-    text = _expected(failure)
-    if failure.value is not _NOT_SHOWN:
-        text += f", got {show(failure.value)}"
-    return at_place(failure.path) + text
 
 
 def steps(path: Any) -> list[Any]:
@@ -3592,6 +3594,9 @@ _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
+_TEXT = ("string",)
+_ARRAY = ("array",)
+_OBJECT = ("object",)
 # The kinds of arguments that keywords take: the name of each, as error texts have it ->
 # its types, or a function that returns whether an argument is of that kind. Schemas
 # inside the argument are ignored, since the survey checks each of them.
@@ -3619,17 +3624,11 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-def _is_argument(value: object, kind: Any) -> bool:
-    """Return whether a value is of a kind in _ARGUMENTS."""
-    if isinstance(kind, (type, tuple)):
-        return isinstance(value, kind)
-    return bool(kind(value))
-
-
 def _limit(
-    kind: str, concerns: tuple[str, ...], compare: Callable[[Any, Any], bool], text: str
+    compare: Callable[[Any, Any], bool], text: str, concerns: tuple[str, ...] = _NUMBERS
 ) -> Any:
     """Return the row of a keyword that limits a number, or the length of a value."""
+    kind = "a number" if concerns is _NUMBERS else "a count"
 
     def check(run: object, value: Any, limit: Any) -> bool:
         return compare(value if concerns is _NUMBERS else len(value), limit)
@@ -3646,12 +3645,12 @@ _Keyword = namedtuple(
 )
 
 
-def _counted(noun: str, kind: str, parts: str) -> dict[str, _Keyword]:
+def _counted(noun: str, concerns: tuple[str, ...], parts: str) -> dict[str, _Keyword]:
     """Return the rows of the two keywords that limit the length of a value."""
-    concerns = (kind,)
-    least = _limit("a count", concerns, operator.ge, f"at least {{}} {parts}")
-    most = _limit("a count", concerns, operator.le, f"at most {{}} {parts}")
-    return {f"min{noun}": least, f"max{noun}": most}
+    return {
+        f"min{noun}": _limit(operator.ge, f"at least {{}} {parts}", concerns),
+        f"max{noun}": _limit(operator.le, f"at most {{}} {parts}", concerns),
+    }
 
 
 _KEYWORDS = {
@@ -3679,46 +3678,44 @@ _KEYWORDS = {
         lambda run, value, wanted: run.is_among(value, [wanted]),
         "expected {}",
     ),
-    "minimum": _limit("a number", _NUMBERS, operator.ge, "at least {}"),
-    "maximum": _limit("a number", _NUMBERS, operator.le, "at most {}"),
-    "exclusiveMinimum": _limit("a number", _NUMBERS, operator.gt, "more than {}"),
-    "exclusiveMaximum": _limit("a number", _NUMBERS, operator.lt, "less than {}"),
+    "minimum": _limit(operator.ge, "at least {}"),
+    "maximum": _limit(operator.le, "at most {}"),
+    "exclusiveMinimum": _limit(operator.gt, "more than {}"),
+    "exclusiveMaximum": _limit(operator.lt, "less than {}"),
     "multipleOf": _Keyword(
         "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
-    **_counted("Length", "string", "characters"),
+    **_counted("Length", _TEXT, "characters"),
     "pattern": _Keyword(
-        "a text", ("string",), _Validator.matches, "expected text that matches {}"
+        "a text", _TEXT, _Validator.matches, "expected text that matches {}"
     ),
-    **_counted("Items", "array", "items"),
+    **_counted("Items", _ARRAY, "items"),
     "uniqueItems": _Keyword(
         "true or false",
-        ("array",),
+        _ARRAY,
         lambda run, value, wanted: (
             not wanted or len(set(map(run.key, value))) == len(value)
         ),
         "expected items that all differ",
     ),
-    "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
-    "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
-    "contains": _Keyword("a schema", ("array",), _Validator.contains),
-    **_counted("Properties", "object", "members"),
-    "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
+    "prefixItems": _Keyword("a list of schemas", _ARRAY, _Validator.prefix_items),
+    "items": _Keyword("a schema, or a list of them", _ARRAY, _Validator.items),
+    "contains": _Keyword("a schema", _ARRAY, _Validator.contains),
+    **_counted("Properties", _OBJECT, "members"),
+    "properties": _Keyword("schemas by name", _OBJECT, _Validator.properties),
     "patternProperties": _Keyword(
-        "schemas by name", ("object",), _Validator.pattern_properties
+        "schemas by name", _OBJECT, _Validator.pattern_properties
     ),
     "additionalProperties": _Keyword(
-        "a schema", ("object",), _Validator.additional_properties
+        "a schema", _OBJECT, _Validator.additional_properties
     ),
-    "propertyNames": _Keyword("a schema", ("object",), _Validator.property_names),
-    "required": _Keyword("a list of names", ("object",), _Validator.required),
+    "propertyNames": _Keyword("a schema", _OBJECT, _Validator.property_names),
+    "required": _Keyword("a list of names", _OBJECT, _Validator.required),
     "dependentRequired": _Keyword(
-        "names or schemas by name", ("object",), _Validator.depends
+        "names or schemas by name", _OBJECT, _Validator.depends
     ),
-    "dependentSchemas": _Keyword("schemas by name", ("object",), _Validator.depends),
-    "dependencies": _Keyword(
-        "names or schemas by name", ("object",), _Validator.depends
-    ),
+    "dependentSchemas": _Keyword("schemas by name", _OBJECT, _Validator.depends),
+    "dependencies": _Keyword("names or schemas by name", _OBJECT, _Validator.depends),
     "allOf": _Keyword("a list of schemas", _ALL, _Validator.all_of),
     "anyOf": _Keyword("a list of schemas", _ALL, _Validator.any_of),
     "oneOf": _Keyword("a list of schemas", _ALL, partial(_Validator.any_of, most=1)),
@@ -3729,8 +3726,8 @@ _KEYWORDS = {
         "expected anything but what matches {}",
     ),
     "if": _Keyword("a schema", _ALL, _Validator.if_),
-    "unevaluatedProperties": _Keyword("a schema", ("object",), _Validator.unevaluated),
-    "unevaluatedItems": _Keyword("a schema", ("array",), _Validator.unevaluated),
+    "unevaluatedProperties": _Keyword("a schema", _OBJECT, _Validator.unevaluated),
+    "unevaluatedItems": _Keyword("a schema", _ARRAY, _Validator.unevaluated),
 }
 _OTHER = _Keyword("anything")
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
@@ -3794,10 +3791,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """
     # Name of the header in lower case -> (path, header)
     parameters: dict[str, tuple[list[str], str]] = {}
-    # Breadth first.
-    todo: deque[tuple[Any, tuple[str, ...]]] = deque([(schema, ())])
-    while todo:
-        node, path = todo.popleft()
+    # Breadth first: the list grows while it is walked.
+    todo: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
+    for node, path in todo:
         for steps, inner in inner_schemas(node):
             todo.append((inner, path + steps))
         header = object_or_empty(node).get("x-mcp-header")
