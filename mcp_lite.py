@@ -2406,11 +2406,11 @@ class PendingRequest:
         connection: Connection,
         method: str,
         *,
-        wants_progress: bool = False,
         on_done: Job = do_nothing,
     ) -> None:
         self.method = method
-        self.wants_progress = wants_progress
+        # Ask for progress, as each notification of it restarts the time-out.
+        self.wants_progress = method_row(method).asks
         self.began = time.monotonic()
         self._connection = connection
         # It is called when this is done, on any thread, and must not block.
@@ -8904,12 +8904,7 @@ class Call:
     def _send(self, more: Json) -> None:
         """Send the request; or send it again, with answers and state."""
         self.check_open()
-        self._pending = PendingRequest(
-            self._connection,
-            self.method,
-            # Ask for progress, as each notification of it restarts the time-out.
-            wants_progress=method_row(self.method).asks,
-        )
+        self._pending = PendingRequest(self._connection, self.method)
         self._pending.about = self._about
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
