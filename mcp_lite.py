@@ -3349,11 +3349,13 @@ def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
         if all(text.startswith("expected ") for text in texts):
             nouns = list(dict.fromkeys(text[len("expected ") :] for text in texts))
             return [attempts[0][0]._replace(text=_ANY_OF, argument=nouns)]
-
-    def distance(failures: list[_Failure]) -> tuple[bool, int]:
-        return any(each.path is path for each in failures), len(failures)
-
-    return min(attempts, key=distance)
+    return min(
+        attempts,
+        key=lambda failures: (
+            any(each.path is path for each in failures),
+            len(failures),
+        ),
+    )
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
@@ -3571,9 +3573,12 @@ _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _INSIDE = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
 _PYTHON = {
     # A lazy repeat matches the same texts as a greedy one.
-    **dict.fromkeys(("*", "*?"), "{0,}"),
-    **dict.fromkeys(("+", "+?"), "{1,}"),
-    **dict.fromkeys(("?", "??"), "{0,1}"),
+    "*": "{0,}",
+    "*?": "{0,}",
+    "+": "{1,}",
+    "+?": "{1,}",
+    "?": "{0,1}",
+    "??": "{0,1}",
     "$": r"\Z",
     ".": r"[^\n\r\u2028\u2029]",
     "[]": "(?!)",
@@ -5836,16 +5841,17 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
     is_old = version < "2025-11-25"
-    # "Servers SHOULD NOT use these values" for a client without this capability.
-    if not is_old and not has_capability(declared, ("sampling", "context")):
+    if is_old:
+        for message in params.get("messages", ()):
+            content = message["content"]
+            several = isinstance(content, list)
+            kind = "a list of content" if several else content["type"]
+            if several or version < BLOCK_SINCE.get(kind, OLDEST):
+                raise ValueError(f"messages: {kind}: not in {version}")
+    elif not has_capability(declared, ("sampling", "context")):
+        # "Servers SHOULD NOT use these values" for a client without this capability.
         params = dict(params)
         params.pop("includeContext", None)
-    for message in params.get("messages", ()) if is_old else ():
-        content = message["content"]
-        several = isinstance(content, list)
-        kind = "a list of content" if several else content["type"]
-        if several or version < BLOCK_SINCE.get(kind, OLDEST):
-            raise ValueError(f"messages: {kind}: not in {version}")
     if "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
@@ -6477,25 +6483,26 @@ class Context:
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
-        asked = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in questions.items()
-        }
-        prints = {key: fingerprint(question) for key, question in asked.items()}
-        answers = self._record["answers"]
-        # An answer that came before its question has the fingerprint None, and fits any
-        # question.
-        missing = {
-            key: question
-            for key, question in asked.items()
-            if answers.get(key, [""])[0] not in (None, prints[key])
-        }
-        known = {key: answers[key][1] for key in asked if key not in missing}
+        known: Json = {}
+        missing: Json = {}
+        # The fingerprints of the missing ones.
+        prints: Json = {}
+        for key, (method, params) in questions.items():
+            question = {"method": method, "params": params}
+            digest = fingerprint(question)
+            asked, answer = self._record["answers"].get(key, ("", None))
+            # An answer that came before its question has the fingerprint None, and fits
+            # any question.
+            if asked in (None, digest):
+                known[key] = answer
+            else:
+                missing[key] = question
+                prints[key] = digest
         if not missing:
             return known
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
-        record = {**self._record, "asked": {key: prints[key] for key in missing}}
+        record = {**self._record, "asked": prints}
         state = self._endpoint.signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
