@@ -2406,11 +2406,11 @@ class PendingRequest:
         connection: Connection,
         method: str,
         *,
-        wants_progress: bool = False,
         on_done: Job = do_nothing,
     ) -> None:
         self.method = method
-        self.wants_progress = wants_progress
+        # Ask for progress, as each notification of it restarts the time-out.
+        self.wants_progress = method_row(method).asks
         self.began = time.monotonic()
         self._connection = connection
         # It is called when this is done, on any thread, and must not block.
@@ -3017,7 +3017,10 @@ class Schema:
         for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
-            if not _is_argument(argument, _ARGUMENTS[row.argument]):
+            kind = _ARGUMENTS[row.argument]
+            is_type = isinstance(kind, (type, tuple))
+            fits = isinstance(argument, kind) if is_type else kind(argument)
+            if not fits:
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
                 )
@@ -3346,20 +3349,29 @@ def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
         if all(text.startswith("expected ") for text in texts):
             nouns = list(dict.fromkeys(text[len("expected ") :] for text in texts))
             return [attempts[0][0]._replace(text=_ANY_OF, argument=nouns)]
-
-    def distance(failures: list[_Failure]) -> tuple[bool, int]:
-        return any(each.path is path for each in failures), len(failures)
-
-    return min(attempts, key=distance)
+    return min(
+        attempts,
+        key=lambda failures: (
+            any(each.path is path for each in failures),
+            len(failures),
+        ),
+    )
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
-    """Return the texts of failures. A suggestion takes time, so only the first
-    MAX_SUGGESTED unknown names get one."""
-    texts = list(map(_describe, failures))
-    unknown = [at for at, each in enumerate(failures) if each.text is _UNKNOWN]
-    for at in unknown[:MAX_SUGGESTED]:
-        texts[at] += "; " + suggest(failures[at].path[1], failures[at].argument)
+    """Return the texts of failures, such as `a.b[0]: expected ...`; without a path at
+    the root. A suggestion takes time, so only the first MAX_SUGGESTED unknown names get
+    one."""
+    texts = []
+    suggestions = MAX_SUGGESTED
+    for failure in failures:
+        text = at_place(failure.path) + _expected(failure)
+        if failure.value is not _NOT_SHOWN:
+            text += f", got {show(failure.value)}"
+        if failure.text is _UNKNOWN and suggestions:
+            suggestions -= 1
+            text += "; " + suggest(failure.path[1], failure.argument)
+        texts.append(text)
     return texts
 
 
@@ -3370,14 +3382,6 @@ def _expected(failure: _Failure) -> str:
     if failure.argument is not _NOT_SHOWN:
         text = text.format(show(failure.argument, 300))
     return text
-
-
-def _describe(failure: _Failure) -> str:
-    """Return the text of a failure: `a.b[0]: expected ...`; at the root, no path."""
-    text = _expected(failure)
-    if failure.value is not _NOT_SHOWN:
-        text += f", got {show(failure.value)}"
-    return at_place(failure.path) + text
 
 
 def steps(path: Any) -> list[Any]:
@@ -3569,9 +3573,12 @@ _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _INSIDE = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
 _PYTHON = {
     # A lazy repeat matches the same texts as a greedy one.
-    **dict.fromkeys(("*", "*?"), "{0,}"),
-    **dict.fromkeys(("+", "+?"), "{1,}"),
-    **dict.fromkeys(("?", "??"), "{0,1}"),
+    "*": "{0,}",
+    "*?": "{0,}",
+    "+": "{1,}",
+    "+?": "{1,}",
+    "?": "{0,1}",
+    "??": "{0,1}",
     "$": r"\Z",
     ".": r"[^\n\r\u2028\u2029]",
     "[]": "(?!)",
@@ -3592,6 +3599,9 @@ _IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
+_TEXT = ("string",)
+_ARRAY = ("array",)
+_OBJECT = ("object",)
 # The kinds of arguments that keywords take: the name of each, as error texts have it ->
 # its types, or a function that returns whether an argument is of that kind. Schemas
 # inside the argument are ignored, since the survey checks each of them.
@@ -3619,17 +3629,11 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-def _is_argument(value: object, kind: Any) -> bool:
-    """Return whether a value is of a kind in _ARGUMENTS."""
-    if isinstance(kind, (type, tuple)):
-        return isinstance(value, kind)
-    return bool(kind(value))
-
-
 def _limit(
-    kind: str, concerns: tuple[str, ...], compare: Callable[[Any, Any], bool], text: str
+    compare: Callable[[Any, Any], bool], text: str, concerns: tuple[str, ...] = _NUMBERS
 ) -> Any:
     """Return the row of a keyword that limits a number, or the length of a value."""
+    kind = "a number" if concerns is _NUMBERS else "a count"
 
     def check(run: object, value: Any, limit: Any) -> bool:
         return compare(value if concerns is _NUMBERS else len(value), limit)
@@ -3646,12 +3650,12 @@ _Keyword = namedtuple(
 )
 
 
-def _counted(noun: str, kind: str, parts: str) -> dict[str, _Keyword]:
+def _counted(noun: str, concerns: tuple[str, ...], parts: str) -> dict[str, _Keyword]:
     """Return the rows of the two keywords that limit the length of a value."""
-    concerns = (kind,)
-    least = _limit("a count", concerns, operator.ge, f"at least {{}} {parts}")
-    most = _limit("a count", concerns, operator.le, f"at most {{}} {parts}")
-    return {f"min{noun}": least, f"max{noun}": most}
+    return {
+        f"min{noun}": _limit(operator.ge, f"at least {{}} {parts}", concerns),
+        f"max{noun}": _limit(operator.le, f"at most {{}} {parts}", concerns),
+    }
 
 
 _KEYWORDS = {
@@ -3679,46 +3683,44 @@ _KEYWORDS = {
         lambda run, value, wanted: run.is_among(value, [wanted]),
         "expected {}",
     ),
-    "minimum": _limit("a number", _NUMBERS, operator.ge, "at least {}"),
-    "maximum": _limit("a number", _NUMBERS, operator.le, "at most {}"),
-    "exclusiveMinimum": _limit("a number", _NUMBERS, operator.gt, "more than {}"),
-    "exclusiveMaximum": _limit("a number", _NUMBERS, operator.lt, "less than {}"),
+    "minimum": _limit(operator.ge, "at least {}"),
+    "maximum": _limit(operator.le, "at most {}"),
+    "exclusiveMinimum": _limit(operator.gt, "more than {}"),
+    "exclusiveMaximum": _limit(operator.lt, "less than {}"),
     "multipleOf": _Keyword(
         "a number over 0", _NUMBERS, _Validator.is_multiple, "expected a multiple of {}"
     ),
-    **_counted("Length", "string", "characters"),
+    **_counted("Length", _TEXT, "characters"),
     "pattern": _Keyword(
-        "a text", ("string",), _Validator.matches, "expected text that matches {}"
+        "a text", _TEXT, _Validator.matches, "expected text that matches {}"
     ),
-    **_counted("Items", "array", "items"),
+    **_counted("Items", _ARRAY, "items"),
     "uniqueItems": _Keyword(
         "true or false",
-        ("array",),
+        _ARRAY,
         lambda run, value, wanted: (
             not wanted or len(set(map(run.key, value))) == len(value)
         ),
         "expected items that all differ",
     ),
-    "prefixItems": _Keyword("a list of schemas", ("array",), _Validator.prefix_items),
-    "items": _Keyword("a schema, or a list of them", ("array",), _Validator.items),
-    "contains": _Keyword("a schema", ("array",), _Validator.contains),
-    **_counted("Properties", "object", "members"),
-    "properties": _Keyword("schemas by name", ("object",), _Validator.properties),
+    "prefixItems": _Keyword("a list of schemas", _ARRAY, _Validator.prefix_items),
+    "items": _Keyword("a schema, or a list of them", _ARRAY, _Validator.items),
+    "contains": _Keyword("a schema", _ARRAY, _Validator.contains),
+    **_counted("Properties", _OBJECT, "members"),
+    "properties": _Keyword("schemas by name", _OBJECT, _Validator.properties),
     "patternProperties": _Keyword(
-        "schemas by name", ("object",), _Validator.pattern_properties
+        "schemas by name", _OBJECT, _Validator.pattern_properties
     ),
     "additionalProperties": _Keyword(
-        "a schema", ("object",), _Validator.additional_properties
+        "a schema", _OBJECT, _Validator.additional_properties
     ),
-    "propertyNames": _Keyword("a schema", ("object",), _Validator.property_names),
-    "required": _Keyword("a list of names", ("object",), _Validator.required),
+    "propertyNames": _Keyword("a schema", _OBJECT, _Validator.property_names),
+    "required": _Keyword("a list of names", _OBJECT, _Validator.required),
     "dependentRequired": _Keyword(
-        "names or schemas by name", ("object",), _Validator.depends
+        "names or schemas by name", _OBJECT, _Validator.depends
     ),
-    "dependentSchemas": _Keyword("schemas by name", ("object",), _Validator.depends),
-    "dependencies": _Keyword(
-        "names or schemas by name", ("object",), _Validator.depends
-    ),
+    "dependentSchemas": _Keyword("schemas by name", _OBJECT, _Validator.depends),
+    "dependencies": _Keyword("names or schemas by name", _OBJECT, _Validator.depends),
     "allOf": _Keyword("a list of schemas", _ALL, _Validator.all_of),
     "anyOf": _Keyword("a list of schemas", _ALL, _Validator.any_of),
     "oneOf": _Keyword("a list of schemas", _ALL, partial(_Validator.any_of, most=1)),
@@ -3729,8 +3731,8 @@ _KEYWORDS = {
         "expected anything but what matches {}",
     ),
     "if": _Keyword("a schema", _ALL, _Validator.if_),
-    "unevaluatedProperties": _Keyword("a schema", ("object",), _Validator.unevaluated),
-    "unevaluatedItems": _Keyword("a schema", ("array",), _Validator.unevaluated),
+    "unevaluatedProperties": _Keyword("a schema", _OBJECT, _Validator.unevaluated),
+    "unevaluatedItems": _Keyword("a schema", _ARRAY, _Validator.unevaluated),
 }
 _OTHER = _Keyword("anything")
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
@@ -3794,10 +3796,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """
     # Name of the header in lower case -> (path, header)
     parameters: dict[str, tuple[list[str], str]] = {}
-    # Breadth first.
-    todo: deque[tuple[Any, tuple[str, ...]]] = deque([(schema, ())])
-    while todo:
-        node, path = todo.popleft()
+    # Breadth first: the list grows while it is walked.
+    todo: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
+    for node, path in todo:
         for steps, inner in inner_schemas(node):
             todo.append((inner, path + steps))
         header = object_or_empty(node).get("x-mcp-header")
@@ -5805,7 +5806,7 @@ def check_question(method: str, params: Json) -> None:
     Schema(params["requestedSchema"])
 
 
-# A field may have one of these formats.
+# "Supported formats: `email`, `uri`, `date`, `date-time`": client/elicitation.md.
 _FIELD_FORMATS = ("email", "uri", "date", "date-time")
 # A form is one of "flat objects with primitive properties only", client/elicitation.md.
 # A field of type array is a multi-select: its items must list the choices.
@@ -5840,16 +5841,17 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
     is_old = version < "2025-11-25"
-    # "Servers SHOULD NOT use these values" for a client without this capability.
-    if not is_old and not has_capability(declared, ("sampling", "context")):
+    if is_old:
+        for message in params.get("messages", ()):
+            content = message["content"]
+            several = isinstance(content, list)
+            kind = "a list of content" if several else content["type"]
+            if several or version < BLOCK_SINCE.get(kind, OLDEST):
+                raise ValueError(f"messages: {kind}: not in {version}")
+    elif not has_capability(declared, ("sampling", "context")):
+        # "Servers SHOULD NOT use these values" for a client without this capability.
         params = dict(params)
         params.pop("includeContext", None)
-    for message in params.get("messages", ()) if is_old else ():
-        content = message["content"]
-        several = isinstance(content, list)
-        kind = "a list of content" if several else content["type"]
-        if several or version < BLOCK_SINCE.get(kind, OLDEST):
-            raise ValueError(f"messages: {kind}: not in {version}")
     if "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
@@ -5886,13 +5888,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         # It has no unions, either. The last type in the alphabet is the string, which
         # converts to the others.
         field.update(max(field.pop("anyOf", [{}]), key=str))
-        if field.get("format") not in _FORM_FORMATS:
-            field.pop("format", None)
     return dict(form), partial(from_wire, form)
-
-
-# "Supported formats: `email`, `uri`, `date`, `date-time`": client/elicitation.md.
-_FORM_FORMATS = ("email", "uri", "date", "date-time")
 
 
 # The method of a question -> the schema of its answer. METHODS has a row for each, too.
@@ -6487,25 +6483,26 @@ class Context:
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
-        asked = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in questions.items()
-        }
-        prints = {key: fingerprint(question) for key, question in asked.items()}
-        answers = self._record["answers"]
-        # An answer that came before its question has the fingerprint None, and fits any
-        # question.
-        missing = {
-            key: question
-            for key, question in asked.items()
-            if answers.get(key, [""])[0] not in (None, prints[key])
-        }
-        known = {key: answers[key][1] for key in asked if key not in missing}
+        known: Json = {}
+        missing: Json = {}
+        # The fingerprints of the missing ones.
+        prints: Json = {}
+        for key, (method, params) in questions.items():
+            question = {"method": method, "params": params}
+            digest = fingerprint(question)
+            asked, answer = self._record["answers"].get(key, ("", None))
+            # An answer that came before its question has the fingerprint None, and fits
+            # any question.
+            if asked in (None, digest):
+                known[key] = answer
+            else:
+                missing[key] = question
+                prints[key] = digest
         if not missing:
             return known
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
-        record = {**self._record, "asked": {key: prints[key] for key in missing}}
+        record = {**self._record, "asked": prints}
         state = self._endpoint.signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
@@ -8912,12 +8909,7 @@ class Call:
     def _send(self, more: Json) -> None:
         """Send the request; or send it again, with answers and state."""
         self.check_open()
-        self._pending = PendingRequest(
-            self._connection,
-            self.method,
-            # Ask for progress, as each notification of it restarts the time-out.
-            wants_progress=method_row(self.method).asks,
-        )
+        self._pending = PendingRequest(self._connection, self.method)
         self._pending.about = self._about
         self._connection.request(self._pending, {**self.params, **more})
         if self._is_cancelled:
