@@ -3909,17 +3909,17 @@ def to_plain(value: Any, path: Any = None) -> Any:
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
+    if hasattr(kind, "__members__"):  # an Enum
+        return to_plain(value.value, path)
     if isinstance(value, float) and not abs(value) < INFINITY:
         raise ValueError(f"{at_place(path)}{value} is no number in JSON")
-    if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
+    if isinstance(value, (str, int, float)):
         return value
     return to_plain(_simpler(value, path), path)
 
 
 def _simpler(value: Any, path: Any) -> Any:
     """Convert a value to one of a simpler class. Raises TypeError as to_plain() does."""
-    if hasattr(type(value), "__members__"):  # a member of an Enum
-        return value.value
     if isinstance(value, BYTES):
         return _base64(value)
     if hasattr(value, "tolist"):  # an array or a number of numpy, a Series of pandas
@@ -3977,9 +3977,8 @@ def _parse_duration(cls: Any, wire: str) -> Any:
 
 
 def _encode_duration(value: Any) -> str:
-    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
-    sign = "-" if value.total_seconds() < 0 else ""
-    return f"{sign}PT{seconds}S"
+    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+    return f"PT{seconds}S".replace("PT-", "-PT")
 
 
 class Misfit(ValueError):
@@ -4000,7 +3999,7 @@ _Scalar = namedtuple(
 def _iso_scalar(form: str, expected: str) -> Any:
     return _Scalar(
         {"type": "string", "format": form},
-        f"expected {expected}",
+        expected,
         # Before Python 3.11, fromisoformat() does not accept Z.
         lambda cls, wire: cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire)),
         lambda value: value.isoformat(),
@@ -4035,9 +4034,9 @@ SCALARS = {
             lambda cls, wire: cls(parse_any_base64(wire)),
         ),
     ),
-    "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
-    "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
-    "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
+    "datetime.date": _iso_scalar("date", "expected an ISO 8601 date"),
+    "datetime.time": _iso_scalar("time", "expected an ISO 8601 time"),
+    "datetime.datetime": _iso_scalar("date-time", "expected an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
         {"type": "string", "format": "duration"},
         "expected an ISO 8601 duration, such as PT90S",
@@ -4121,7 +4120,7 @@ class _Media(_Content):
 
     def __init__(
         self,
-        data: bytes | None = None,
+        data: bytes = b"",
         *,
         path: str | os.PathLike[str] | None = None,
         mime_type: str | None = None,
@@ -4131,14 +4130,9 @@ class _Media(_Content):
         if path is not None:
             with open(path, "rb") as file:
                 data = file.read()
-        data = data or b""
-        if mime_type is None:
-            fit = (
-                each
-                for each, beginning in _MAGIC.items()
-                if re.match(beginning, data, re.DOTALL)
-            )
-            mime_type = next(fit, None)
+        for each, beginning in _MAGIC.items():
+            if mime_type is None and re.match(beginning, data, re.DOTALL):
+                mime_type = each
         if not mime_type:
             raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
         add_given(
@@ -4293,9 +4287,10 @@ def to_messages(value: object) -> list[Message]:
     or a list of these. Raises TypeError or ValueError for anything else."""
     messages = []
     for item in listed(value):
-        is_message = isinstance(item, dict) and "role" in item
-        wire = item if is_message else {"role": "user", "content": item}
-        messages.append(Message(wire.get("content"), wire["role"]))
+        if "role" in object_or_empty(item):
+            messages.append(Message(item.get("content"), item["role"]))
+        else:
+            messages.append(Message(item))
     return messages
 
 
@@ -4309,21 +4304,18 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     if isinstance(value, EmbeddedResource):
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
+    form = "blob"
     if isinstance(value, _Media):
-        return {
-            "uri": uri,
-            "mimeType": mime_type or value["mimeType"],
-            "blob": value["data"],
-        }
-    if isinstance(value, BYTES):
-        return {
-            "uri": uri,
-            "mimeType": mime_type or "application/octet-stream",
-            "blob": _base64(value),
-        }
-    usual = "text/plain" if isinstance(value, str) else "application/json"
-    text = encode_text(to_plain(value))
-    return {"uri": uri, "mimeType": mime_type or usual, "text": text}
+        usual = value["mimeType"]
+        data = value["data"]
+    elif isinstance(value, BYTES):
+        usual = "application/octet-stream"
+        data = _base64(value)
+    else:
+        form = "text"
+        usual = "text/plain" if isinstance(value, str) else "application/json"
+        data = encode_text(to_plain(value))
+    return {"uri": uri, "mimeType": mime_type or usual, form: data}
 
 
 # The kinds of blocks that later revisions added. To add a kind, add a row here, and a
@@ -4376,10 +4368,8 @@ def value_of(result: Json) -> Any:
     is_wrapped = object_or_empty(value).keys() == {"result"}
     if is_wrapped and value not in map(parse_text, texts):
         return value["result"]
-    if value is not None:
+    if value is not None or not blocks:
         return value
-    if not blocks:
-        return None
     if len(texts) == len(blocks):
         return "\n".join(texts)
     if len(blocks) == 1:
