@@ -4481,7 +4481,7 @@ def _read_signature(fn: Any, bound: int) -> Any:
     for each in list(signature.parameters.values())[bound:]:
         if each.name in settled:
             continue
-        kinds.add(int(each.kind))
+        kinds.add(each.kind)
         default = REQUIRED if each.default is each.empty else each.default
         parameters.append(_Parameter(each.name, each.annotation, default))
     # The kind 0 is positional-only, 2 *args, 4 **kwargs.
@@ -4512,8 +4512,10 @@ def _read_class(cls: Any) -> list[_Parameter]:
     hints = cls.__annotations__
     # In Python 3.8, a TypedDict does not say which of its keys are required.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
-    defaults = {**dict.fromkeys(hints), **dict.fromkeys(required, REQUIRED)}
-    return [_Parameter(name, hints[name], defaults[name]) for name in hints]
+    return [
+        _Parameter(name, hint, REQUIRED if name in required else None)
+        for name, hint in hints.items()
+    ]
 
 
 class WireType(Json):
@@ -4604,8 +4606,7 @@ class _Run(Meter):
     def fit(self, described: WireType, wire: Any, path: Any) -> Any:
         """Convert a value. Raises one of REFUSALS if it does not fit."""
         kind = described.kind
-        is_exact = TYPE_NAMES.get(type(wire)) == kind
-        if kind and not is_exact and not _has_type(self, wire, kind):
+        if kind and not _has_type(self, wire, kind):
             raise Misfit(f"expected {kind}", wire)
         try:
             value = described.convert(wire, path, self)
@@ -4735,24 +4736,24 @@ class ObjectType(WireType):
     def _convert(self, wire: Any, path: Any, run: _Run) -> Json:
         made = {}
         for name, value in wire.items():
+            place = (path, name)
             member = self.types.get(name)
             if member is None:
                 # Unknown members are refused. The schema in tools/list does not show
                 # this, since some clients cannot read "additionalProperties".
                 if value is not None:
-                    run.fail((path, name), _UNKNOWN, argument=self.types)
+                    run.fail(place, _UNKNOWN, argument=self.types)
             elif value is None or value == "null":
                 # Null counts as left out, unless the member may be null.
-                place = (path, name)
                 value, failures = run.attempt(member, value, place, run.is_strict)
                 if not failures:
                     made[name] = value
             else:
-                made[name] = run.convert(member, value, (path, name))
+                made[name] = run.convert(member, value, place)
         for name in self.get("required", ()):
             if name not in made:
                 run.fail((path, name), _MISSING)
-        if self.fields and not run.failures:
+        if not run.failures:
             self.add_defaults(made)
         return made
 
@@ -4896,25 +4897,29 @@ class HintReader:
         """Return a description together with all definitions that it refers to."""
         # An outputSchema must have a type at its root, so replace a reference there.
         target = self.defs.get(_target_name(described), described)
-        schema = add_given({**target}, **{"$defs": self.defs or None})
+        schema = dict(target)
+        if self.defs:
+            schema["$defs"] = self.defs
         return WireType(schema, described.convert, is_model=target.is_model)
 
-    def evaluate(self, hint: object) -> Any:
-        """Evaluate a hint that is text; return any other hint unchanged. Raises
-        TypeError if the text cannot be evaluated."""
+    def split(self, hint: Any) -> tuple[Any, list[Any]]:
+        """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes. A
+        hint that is text is evaluated first. Raises TypeError if it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
         if isinstance(text, str):
             module = sys.modules.get(str(getattr(hint, "__forward_module__", "")))
             names = ChainMap(getattr(module, "__dict__", {}), self._names)
-            return _evaluate(text, names)
-        return hint
+            hint = _evaluate(text, names)
+        if hasattr(hint, "__metadata__"):
+            return hint.__origin__, list(hint.__metadata__)
+        return hint, []
 
     def describe(self, hint: Any) -> WireType:
         """Describe a hint. Each call returns a new WireType.
 
         Raises TypeError, with the remedy, for a hint that JSON cannot represent.
         """
-        hint, notes = _split_notes(self.evaluate(hint))
+        hint, notes = self.split(hint)
         if notes:
             return self.noted(hint, notes)
         # List[int] has the origin list and the arguments (int,).
@@ -4955,11 +4960,10 @@ class HintReader:
         described = ObjectType()
         for name, hint, default in parameters:
             try:
-                hint = self.evaluate(hint)
+                hint, notes = self.split(hint)
                 if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
                     described.excluded = name
                     continue
-                hint, notes = _split_notes(hint)
                 if hasattr(default, "is_required"):
                     notes.append(default)
                     default = REQUIRED
@@ -5092,8 +5096,10 @@ class HintReader:
         if free and hint is not origin:
             hint = hint[tuple(self._bound.get(each, object) for each in free)]
         name = str(getattr(origin, "__name__", origin))
-        reference = WireType({"$ref": f"#/$defs/{name}"})
-        reference.convert = lambda wire, path, run: run.fit(self.defs[name], wire, path)
+        reference = WireType(
+            {"$ref": f"#/$defs/{name}"},
+            lambda wire, path, run: run.fit(self.defs[name], wire, path),
+        )
         if hint in self.around:
             self.defined.setdefault(name, hint)
             self.defs.setdefault(name, reference)
@@ -5127,7 +5133,7 @@ class HintReader:
             tables.append({each.__name__: each for each in own})
             # A class defined in code that exec() runs may have no module.
             tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
-            for alias in getattr(base, "__dict__", {}).get("__orig_bases__", ()):
+            for alias in getattr(base, "__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
                     hint = self._bound.get(hint, hint)
@@ -5176,13 +5182,6 @@ def _evaluate(text: str, names: Any) -> Any:
             f"cannot evaluate the hint {text!r}: {error}; define its names first, and "
             "at the top level"
         ) from None
-
-
-def _split_notes(hint: Any) -> tuple[Any, list[Any]]:
-    """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes."""
-    if hasattr(hint, "__metadata__"):
-        return hint.__origin__, list(hint.__metadata__)
-    return hint, []
 
 
 def _target_name(schema: Json) -> str:
@@ -5412,16 +5411,16 @@ class Signature:
             read = read_parameters(fn, open_ended=schema is not None)
             reader = HintReader(read.names)
             members = reader.members(read.parameters, context_type)
+            if _Parameter("ctx", object, REQUIRED) in read.parameters:
+                raise TypeError(
+                    "ctx: without a hint it is one more argument; `ctx: Context` is "
+                    "the request"
+                )
         except (TypeError, ValueError, RuntimeError, NameError) as error:
             raise TypeError(f"{self.name}: {error}") from None
         self.returns = read.returns
         self.names = read.names
         self.context = members.excluded
-        if _Parameter("ctx", object, REQUIRED) in read.parameters:
-            raise TypeError(
-                f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
-                "Context` is the request"
-            )
         doc = getattr(fn, "__doc__", None) or ""
         self.description = describe_members(doc, members.types, self.context or "")
         self.required = set(members.get("required", ()))
@@ -5568,11 +5567,9 @@ class Output:
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
-        if self.structured or (self.structured is None and not has_content):
-            return self._structured_result(value)
-        return {"content": [to_any_block(item) for item in items if item is not None]}
-
-    def _structured_result(self, value: object) -> Json:
+        if self.structured is False or (has_content and not self.structured):
+            blocks = [to_any_block(item) for item in items if item is not None]
+            return {"content": blocks}
         plain = to_plain(value)
         is_wrapped = self._wraps or not isinstance(plain, dict)
         structured = {"result": plain} if is_wrapped else plain
@@ -5598,11 +5595,12 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text is returned as text, and a list of anything may hold images.
-    bare = {name: described[name] for name in described.keys() - {"description"}}
+    bare = dict(described)
+    bare.pop("description", None)
     return None if bare in _VAGUE and not structured else described
 
 
-_VAGUE: list[Json] = [
+_VAGUE = [
     {},
     {"type": "null"},
     {"type": "string"},
