@@ -3914,17 +3914,17 @@ def to_plain(value: Any, path: Any = None) -> Any:
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
     if hasattr(value, "model_dump"):  # a pydantic model
         return value.model_dump(mode="json", by_alias=True)
+    if hasattr(kind, "__members__"):  # an Enum
+        return to_plain(value.value, path)
     if isinstance(value, float) and not abs(value) < INFINITY:
         raise ValueError(f"{at_place(path)}{value} is no number in JSON")
-    if isinstance(value, (str, int, float)) and not hasattr(kind, "__members__"):
+    if isinstance(value, (str, int, float)):
         return value
     return to_plain(_simpler(value, path), path)
 
 
 def _simpler(value: Any, path: Any) -> Any:
     """Convert a value to one of a simpler class. Raises TypeError as to_plain() does."""
-    if hasattr(type(value), "__members__"):  # a member of an Enum
-        return value.value
     if isinstance(value, BYTES):
         return _base64(value)
     if hasattr(value, "tolist"):  # an array or a number of numpy, a Series of pandas
@@ -3982,9 +3982,8 @@ def _parse_duration(cls: Any, wire: str) -> Any:
 
 
 def _encode_duration(value: Any) -> str:
-    seconds = f"{abs(value.total_seconds()):f}".rstrip("0").rstrip(".")
-    sign = "-" if value.total_seconds() < 0 else ""
-    return f"{sign}PT{seconds}S"
+    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+    return f"PT{seconds}S".replace("PT-", "-PT")
 
 
 class Misfit(ValueError):
@@ -4005,7 +4004,7 @@ _Scalar = namedtuple(
 def _iso_scalar(form: str, expected: str) -> Any:
     return _Scalar(
         {"type": "string", "format": form},
-        f"expected {expected}",
+        expected,
         # Before Python 3.11, fromisoformat() does not accept Z.
         lambda cls, wire: cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire)),
         lambda value: value.isoformat(),
@@ -4040,9 +4039,9 @@ SCALARS = {
             lambda cls, wire: cls(parse_any_base64(wire)),
         ),
     ),
-    "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
-    "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
-    "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
+    "datetime.date": _iso_scalar("date", "expected an ISO 8601 date"),
+    "datetime.time": _iso_scalar("time", "expected an ISO 8601 time"),
+    "datetime.datetime": _iso_scalar("date-time", "expected an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
         {"type": "string", "format": "duration"},
         "expected an ISO 8601 duration, such as PT90S",
@@ -4126,7 +4125,7 @@ class _Media(_Content):
 
     def __init__(
         self,
-        data: bytes | None = None,
+        data: bytes = b"",
         *,
         path: str | os.PathLike[str] | None = None,
         mime_type: str | None = None,
@@ -4136,14 +4135,9 @@ class _Media(_Content):
         if path is not None:
             with open(path, "rb") as file:
                 data = file.read()
-        data = data or b""
-        if mime_type is None:
-            fit = (
-                each
-                for each, beginning in _MAGIC.items()
-                if re.match(beginning, data, re.DOTALL)
-            )
-            mime_type = next(fit, None)
+        for each, beginning in _MAGIC.items():
+            if mime_type is None and re.match(beginning, data, re.DOTALL):
+                mime_type = each
         if not mime_type:
             raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
         add_given(
@@ -4298,9 +4292,10 @@ def to_messages(value: object) -> list[Message]:
     or a list of these. Raises TypeError or ValueError for anything else."""
     messages = []
     for item in listed(value):
-        is_message = isinstance(item, dict) and "role" in item
-        wire = item if is_message else {"role": "user", "content": item}
-        messages.append(Message(wire.get("content"), wire["role"]))
+        if "role" in object_or_empty(item):
+            messages.append(Message(item.get("content"), item["role"]))
+        else:
+            messages.append(Message(item))
     return messages
 
 
@@ -4314,21 +4309,18 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     if isinstance(value, EmbeddedResource):
         contents = add_given({}, mimeType=mime_type, _meta=value.get("_meta"))
         return {**contents, **value["resource"]}
+    form = "blob"
     if isinstance(value, _Media):
-        return {
-            "uri": uri,
-            "mimeType": mime_type or value["mimeType"],
-            "blob": value["data"],
-        }
-    if isinstance(value, BYTES):
-        return {
-            "uri": uri,
-            "mimeType": mime_type or "application/octet-stream",
-            "blob": _base64(value),
-        }
-    usual = "text/plain" if isinstance(value, str) else "application/json"
-    text = encode_text(to_plain(value))
-    return {"uri": uri, "mimeType": mime_type or usual, "text": text}
+        usual = value["mimeType"]
+        data = value["data"]
+    elif isinstance(value, BYTES):
+        usual = "application/octet-stream"
+        data = _base64(value)
+    else:
+        form = "text"
+        usual = "text/plain" if isinstance(value, str) else "application/json"
+        data = encode_text(to_plain(value))
+    return {"uri": uri, "mimeType": mime_type or usual, form: data}
 
 
 # The kinds of blocks that later revisions added. To add a kind, add a row here, and a
@@ -4381,10 +4373,8 @@ def value_of(result: Json) -> Any:
     is_wrapped = object_or_empty(value).keys() == {"result"}
     if is_wrapped and value not in map(parse_text, texts):
         return value["result"]
-    if value is not None:
+    if value is not None or not blocks:
         return value
-    if not blocks:
-        return None
     if len(texts) == len(blocks):
         return "\n".join(texts)
     if len(blocks) == 1:
@@ -4496,7 +4486,7 @@ def _read_signature(fn: Any, bound: int) -> Any:
     for each in list(signature.parameters.values())[bound:]:
         if each.name in settled:
             continue
-        kinds.add(int(each.kind))
+        kinds.add(each.kind)
         default = REQUIRED if each.default is each.empty else each.default
         parameters.append(_Parameter(each.name, each.annotation, default))
     # The kind 0 is positional-only, 2 *args, 4 **kwargs.
@@ -4527,8 +4517,10 @@ def _read_class(cls: Any) -> list[_Parameter]:
     hints = cls.__annotations__
     # In Python 3.8, a TypedDict does not say which of its keys are required.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
-    defaults = {**dict.fromkeys(hints), **dict.fromkeys(required, REQUIRED)}
-    return [_Parameter(name, hints[name], defaults[name]) for name in hints]
+    return [
+        _Parameter(name, hint, REQUIRED if name in required else None)
+        for name, hint in hints.items()
+    ]
 
 
 class WireType(Json):
@@ -4619,8 +4611,7 @@ class _Run(Meter):
     def fit(self, described: WireType, wire: Any, path: Any) -> Any:
         """Convert a value. Raises one of REFUSALS if it does not fit."""
         kind = described.kind
-        is_exact = TYPE_NAMES.get(type(wire)) == kind
-        if kind and not is_exact and not _has_type(self, wire, kind):
+        if kind and not _has_type(self, wire, kind):
             raise Misfit(f"expected {kind}", wire)
         try:
             value = described.convert(wire, path, self)
@@ -4750,24 +4741,24 @@ class ObjectType(WireType):
     def _convert(self, wire: Any, path: Any, run: _Run) -> Json:
         made = {}
         for name, value in wire.items():
+            place = (path, name)
             member = self.types.get(name)
             if member is None:
                 # Unknown members are refused. The schema in tools/list does not show
                 # this, since some clients cannot read "additionalProperties".
                 if value is not None:
-                    run.fail((path, name), _UNKNOWN, argument=self.types)
+                    run.fail(place, _UNKNOWN, argument=self.types)
             elif value is None or value == "null":
                 # Null counts as left out, unless the member may be null.
-                place = (path, name)
                 value, failures = run.attempt(member, value, place, run.is_strict)
                 if not failures:
                     made[name] = value
             else:
-                made[name] = run.convert(member, value, (path, name))
+                made[name] = run.convert(member, value, place)
         for name in self.get("required", ()):
             if name not in made:
                 run.fail((path, name), _MISSING)
-        if self.fields and not run.failures:
+        if not run.failures:
             self.add_defaults(made)
         return made
 
@@ -4911,25 +4902,29 @@ class HintReader:
         """Return a description together with all definitions that it refers to."""
         # An outputSchema must have a type at its root, so replace a reference there.
         target = self.defs.get(_target_name(described), described)
-        schema = add_given({**target}, **{"$defs": self.defs or None})
+        schema = dict(target)
+        if self.defs:
+            schema["$defs"] = self.defs
         return WireType(schema, described.convert, is_model=target.is_model)
 
-    def evaluate(self, hint: object) -> Any:
-        """Evaluate a hint that is text; return any other hint unchanged. Raises
-        TypeError if the text cannot be evaluated."""
+    def split(self, hint: Any) -> tuple[Any, list[Any]]:
+        """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes. A
+        hint that is text is evaluated first. Raises TypeError if it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
         if isinstance(text, str):
             module = sys.modules.get(str(getattr(hint, "__forward_module__", "")))
             names = ChainMap(getattr(module, "__dict__", {}), self._names)
-            return _evaluate(text, names)
-        return hint
+            hint = _evaluate(text, names)
+        if hasattr(hint, "__metadata__"):
+            return hint.__origin__, list(hint.__metadata__)
+        return hint, []
 
     def describe(self, hint: Any) -> WireType:
         """Describe a hint. Each call returns a new WireType.
 
         Raises TypeError, with the remedy, for a hint that JSON cannot represent.
         """
-        hint, notes = _split_notes(self.evaluate(hint))
+        hint, notes = self.split(hint)
         if notes:
             return self.noted(hint, notes)
         # List[int] has the origin list and the arguments (int,).
@@ -4970,11 +4965,10 @@ class HintReader:
         described = ObjectType()
         for name, hint, default in parameters:
             try:
-                hint = self.evaluate(hint)
+                hint, notes = self.split(hint)
                 if excluded and excluded in (hint, *getattr(hint, "__args__", ())):
                     described.excluded = name
                     continue
-                hint, notes = _split_notes(hint)
                 if hasattr(default, "is_required"):
                     notes.append(default)
                     default = REQUIRED
@@ -5107,8 +5101,10 @@ class HintReader:
         if free and hint is not origin:
             hint = hint[tuple(self._bound.get(each, object) for each in free)]
         name = str(getattr(origin, "__name__", origin))
-        reference = WireType({"$ref": f"#/$defs/{name}"})
-        reference.convert = lambda wire, path, run: run.fit(self.defs[name], wire, path)
+        reference = WireType(
+            {"$ref": f"#/$defs/{name}"},
+            lambda wire, path, run: run.fit(self.defs[name], wire, path),
+        )
         if hint in self.around:
             self.defined.setdefault(name, hint)
             self.defs.setdefault(name, reference)
@@ -5142,7 +5138,7 @@ class HintReader:
             tables.append({each.__name__: each for each in own})
             # A class defined in code that exec() runs may have no module.
             tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
-            for alias in getattr(base, "__dict__", {}).get("__orig_bases__", ()):
+            for alias in getattr(base, "__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
                     hint = self._bound.get(hint, hint)
@@ -5191,13 +5187,6 @@ def _evaluate(text: str, names: Any) -> Any:
             f"cannot evaluate the hint {text!r}: {error}; define its names first, and "
             "at the top level"
         ) from None
-
-
-def _split_notes(hint: Any) -> tuple[Any, list[Any]]:
-    """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes."""
-    if hasattr(hint, "__metadata__"):
-        return hint.__origin__, list(hint.__metadata__)
-    return hint, []
 
 
 def _target_name(schema: Json) -> str:
@@ -5427,16 +5416,16 @@ class Signature:
             read = read_parameters(fn, open_ended=schema is not None)
             reader = HintReader(read.names)
             members = reader.members(read.parameters, context_type)
+            if _Parameter("ctx", object, REQUIRED) in read.parameters:
+                raise TypeError(
+                    "ctx: without a hint it is one more argument; `ctx: Context` is "
+                    "the request"
+                )
         except (TypeError, ValueError, RuntimeError, NameError) as error:
             raise TypeError(f"{self.name}: {error}") from None
         self.returns = read.returns
         self.names = read.names
         self.context = members.excluded
-        if _Parameter("ctx", object, REQUIRED) in read.parameters:
-            raise TypeError(
-                f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
-                "Context` is the request"
-            )
         doc = getattr(fn, "__doc__", None) or ""
         self.description = describe_members(doc, members.types, self.context or "")
         self.required = set(members.get("required", ()))
@@ -5583,11 +5572,9 @@ class Output:
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
-        if self.structured or (self.structured is None and not has_content):
-            return self._structured_result(value)
-        return {"content": [to_any_block(item) for item in items if item is not None]}
-
-    def _structured_result(self, value: object) -> Json:
+        if self.structured is False or (has_content and not self.structured):
+            blocks = [to_any_block(item) for item in items if item is not None]
+            return {"content": blocks}
         plain = to_plain(value)
         is_wrapped = self._wraps or not isinstance(plain, dict)
         structured = {"result": plain} if is_wrapped else plain
@@ -5613,11 +5600,12 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
     # Text is returned as text, and a list of anything may hold images.
-    bare = {name: described[name] for name in described.keys() - {"description"}}
+    bare = dict(described)
+    bare.pop("description", None)
     return None if bare in _VAGUE and not structured else described
 
 
-_VAGUE: list[Json] = [
+_VAGUE = [
     {},
     {"type": "null"},
     {"type": "string"},
