@@ -9490,6 +9490,8 @@ class Client:
     """
 
     _connection: Connection | None = None
+    # The process that has connected. The child of a fork has none of its threads.
+    _process = 0
 
     def __init__(
         self,
@@ -9589,14 +9591,12 @@ class Client:
         in the thread that waits for the result.
         """
         if protocol_version not in ("auto", *SPOKEN):
-            raise ValueError(
-                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
-                f"got {show(protocol_version)}"
-            )
+            known = ", ".join(["auto", *SPOKEN])
+            shown = show(protocol_version)
+            raise ValueError(f"protocol_version: expected {known}, got {shown}")
         # Waiting functions reject infinity.
-        if timeout is None:
-            timeout = threading.TIMEOUT_MAX
-        self.timeout = min(timeout, threading.TIMEOUT_MAX)
+        limit = INFINITY if timeout is None else timeout
+        self.timeout = min(limit, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
@@ -9625,8 +9625,6 @@ class Client:
         self._subscriptions: dict[str, Listening] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
-        # The process that has connected. The child of a fork has none of its threads.
-        self._process = os.getpid()
         self._set_server_info({})
 
     def _set_server_info(self, result: Json) -> None:
