@@ -9219,6 +9219,8 @@ class ClientEndpoint(Endpoint):
         self.log_level = ""
         # The open subscriptions. Each operation on this dict is atomic.
         self.listenings: dict[Listening, bool] = {}
+        # What Client.subscribe() has opened, by URI.
+        self.subscriptions: dict[str, Listening] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
         # Name of a tool -> its compiled outputSchema.
@@ -9591,9 +9593,10 @@ class Client:
         in the thread that waits for the result.
         """
         if protocol_version not in ("auto", *SPOKEN):
-            known = ", ".join(["auto", *SPOKEN])
-            shown = show(protocol_version)
-            raise ValueError(f"protocol_version: expected {known}, got {shown}")
+            raise ValueError(
+                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
+                f"got {show(protocol_version)}"
+            )
         # Waiting functions reject infinity.
         limit = INFINITY if timeout is None else timeout
         self.timeout = min(limit, threading.TIMEOUT_MAX)
@@ -9621,8 +9624,6 @@ class Client:
             "on_notification": on_notification,
         }
         self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
-        # What subscribe() has opened, by URI.
-        self._subscriptions: dict[str, Listening] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
         self._set_server_info({})
@@ -9788,7 +9789,7 @@ class Client:
         for listening in list(self._endpoint.listenings):
             listening.renew()
         # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
-        for uri in list(self._subscriptions):
+        for uri in list(self._endpoint.subscriptions):
             try:
                 self.subscribe(uri)
             except FAILURES as error:
@@ -10325,16 +10326,16 @@ class Client:
         If a modern server ends the subscription, a warning is logged; another
         subscribe() renews it. Raises the exceptions of listen().
         """
-        if self._subscriptions.get(uri) not in self._endpoint.listenings:
+        if self._endpoint.subscriptions.get(uri) not in self._endpoint.listenings:
             # on_notification gets every notification, so none is queued here.
-            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
+            self._endpoint.subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
         uri: the URI of the resource
         """
-        begun = self._subscriptions.pop(uri, None)
+        begun = self._endpoint.subscriptions.pop(uri, None)
         if begun is not None:
             begun.close()
 

@@ -20090,7 +20090,7 @@ class TestPublicFace:
             source = source[:start] + source[bar:]
         statements = (
             "        self.legacy = LegacyEndpoint(self, stateless, place)\n",
-            "        if is_legacy and not is_modern:\n"
+            "        if (row.handshake or in_session) and not is_modern:\n"
             "            self.legacy.post(exchange)\n            return\n",
             "        connections.update(self.legacy.sessions.copy().values())\n",
             "LegacyHttp(caller, self._set_server_info, self._renew_session)",
