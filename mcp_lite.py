@@ -8958,29 +8958,24 @@ class Call:
                 self.client.list_tools()
                 self._send({})
                 continue
-            kind = self._result_type(result)
+            # "clients MUST treat an absent resultType as 'complete'". An extension
+            # defines the results of its own requests.
+            kind = str(result.get("resultType") or "complete")
+            is_foreign = self.method not in METHODS
+            is_legacy = self.client.protocol_version < FIRST_MODERN
+            if kind == "complete" or is_foreign or is_legacy:
+                return result
             if kind in self.client.result_types:
                 return dict(self.client.result_types[kind](self, result))
             if kind != "input_required":
-                return result
+                # "A resultType of any value unrecognized [...] MUST be considered
+                # invalid."
+                raise InvalidResponse(
+                    f"the server's result has an unknown resultType {kind}", result
+                )
             self._send(self._answers_to(result))
         raise InvalidResponse(
             f"{self.method}: asked more than {MAX_ROUNDS} times", result
-        )
-
-    def _result_type(self, result: Json) -> str:
-        """Return the type of a result. Raises InvalidResponse for an unknown one."""
-        # "clients MUST treat an absent resultType as 'complete'"
-        kind = str(result.get("resultType") or "complete")
-        # An extension defines the results of its own requests.
-        is_foreign = self.method not in METHODS
-        if is_foreign or self.client.protocol_version < FIRST_MODERN:
-            return "complete"
-        if kind in ("complete", "input_required", *self.client.result_types):
-            return kind
-        # "A resultType of any value unrecognized [...] MUST be considered invalid."
-        raise InvalidResponse(
-            f"the server's result has an unknown resultType {kind}", result
         )
 
     def _answers_to(self, result: Json) -> Json:
@@ -9108,13 +9103,6 @@ class Listening:
         """Subscribe to the resources, in a legacy session. Raises McpError."""
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
-
-    def renew(self) -> None:
-        """Subscribe again, in a new session. A failure ends the iteration."""
-        try:
-            self.subscribe()
-        except FAILURES as error:
-            self._pending.cancel(None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
@@ -9723,8 +9711,9 @@ class Client:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
         # An HTTP transport takes messages; any other transport takes lines.
-        is_outbox = isinstance(transport, Outbox)
-        outbox: Any = transport if is_outbox else LineOutbox(transport)
+        outbox: Any = (
+            transport if isinstance(transport, Outbox) else LineOutbox(transport)
+        )
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -9787,7 +9776,11 @@ class Client:
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
-            listening.renew()
+            try:
+                listening.subscribe()
+            except FAILURES as error:
+                # It ends the iteration.
+                listening._pending.cancel(None, error)
         # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
         for uri in list(self._endpoint.subscriptions):
             try:
