@@ -11343,11 +11343,10 @@ class HttpEndpoint:
     def check_mirrors(
         self,
         exchange: Exchange,
-        required: bool = False,
-        code: int = HeaderMismatch.code,
+        required: bool | None = None,
     ) -> None:
-        """Set `exchange.mirrored`. Raise HeaderMismatch, with this code, if a header
-        contradicts the message, or, if `required` is true, is missing."""
+        """Set `exchange.mirrored`. Raise HeaderMismatch if a header contradicts the
+        message, or, if `required` is true, is missing. None stands for a session."""
         message = object_or_empty(exchange.message)
         exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
@@ -11357,7 +11356,9 @@ class HttpEndpoint:
                 mismatch = HeaderMismatch(
                     f"{name}: {show(header)}, but {show(value)} in the body"
                 )
-                mismatch.code = code
+                if required is None:
+                    # The code from the drafts of 2026-07-28.
+                    mismatch.code = -32001
                 raise mismatch
 
     def serve(
@@ -11617,8 +11618,6 @@ class LegacyEndpoint:
     def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
         self.http = http
         self._stateless = stateless
-        # In sessions, HeaderMismatch has its code from the drafts of 2026-07-28.
-        self._check_mirrors = partial(http.check_mirrors, code=-32001)
         # By id. Here and below, each operation on a dict is atomic.
         self.sessions: dict[str | None, Session] = {}
         # The finished streams, the oldest first, with the bytes of their events.
@@ -11683,7 +11682,7 @@ class LegacyEndpoint:
     def post(self, exchange: Exchange) -> None:
         """Serve the message of a POST, in the session that it names or opens. Without
         sessions, serve it alone."""
-        self._check_mirrors(exchange)
+        self.http.check_mirrors(exchange)
         method = exchange.mirrored["Mcp-Method"]
         opens = method == "initialize" and exchange.request_id is not None
         if opens and exchange.load > MAX_HELLO:
@@ -11745,7 +11744,7 @@ class LegacyEndpoint:
         name = exchange.query.rpartition("session_id=")[2]
         session = self._owned(SseSession, name, exchange)
         exchange.read_message()
-        self._check_mirrors(exchange)
+        self.http.check_mirrors(exchange)
         exchange.queue = session.outbox
         session.take(exchange)
 
