@@ -261,7 +261,7 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
+    from typing import Any, Dict, List, Set, TextIO, Tuple, TypeVar, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
 
@@ -271,6 +271,8 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
+    # Messages of a stream of events, each with the line of its id.
+    SseEvents = List[Tuple[bytes, bytes]]
     # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     # A function that answers a GET: (status, headers, body).
@@ -10686,7 +10688,7 @@ class MessageQueue(Outbox):
         if self.exchange is not None:
             self.exchange.flush_soon()
 
-    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
+    def take(self) -> tuple[SseEvents, bool]:
         """Take the messages that wait. Returns them, and whether no more will follow."""
         with self._lock:
             events = list(self._messages)
@@ -10878,9 +10880,7 @@ class Exchange:
         finally:
             self.endpoint.count(self, self.load)
 
-    def _write_events(
-        self, events: list[tuple[bytes, bytes]], more: bytes, is_last: bool
-    ) -> None:
+    def _write_events(self, events: SseEvents, more: bytes, is_last: bool) -> None:
         is_opening = self.status == 0
         is_alone = is_last and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
@@ -11489,7 +11489,7 @@ class SessionStream(MessageQueue):
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
         super().finish(request, answer)
 
-    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
+    def take(self) -> tuple[SseEvents, bool]:
         with self._lock:
             events = list(self._messages)
             first = len(events) - (self.added - self.taken)
