@@ -7657,9 +7657,9 @@ class ServerEndpoint(Endpoint):
         # clients rely on it for the whole session.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # An extension's method -> its row, and its function.
-        self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
+        self.methods: dict[str, tuple[Method, Any]] = {}
         # The outermost first.
-        self.middleware: list[Callable[..., Json | None]] = []
+        self.middleware: list[Any] = []
         # The request that listens, or the session's Connection -> Subscription. Threads
         # need no lock here, either.
         self._subscriptions: dict[Any, Subscription] = {}
@@ -8816,9 +8816,7 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(
-    fn: Registered | Lambda | str | None, register: Callable[[Any, Any], Any]
-) -> Registered:
+def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
     name = fn if isinstance(fn, str) else None
