@@ -11120,7 +11120,7 @@ class HttpEndpoint:
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
-        if isinstance(verify, Mapping):
+        if verify is not None and not callable(verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
             self._verify = dict(verify).get
