@@ -261,7 +261,7 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Tuple, TypeVar, Union
+    from typing import Any, Dict, List, Set, TextIO, Tuple, TypeVar, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
 
@@ -271,6 +271,8 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
+    # Messages of a stream of events, each with the line of its id.
+    SseEvents = List[Tuple[bytes, bytes]]
     # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     # A function that answers a GET: (status, headers, body).
@@ -7655,9 +7657,9 @@ class ServerEndpoint(Endpoint):
         # clients rely on it for the whole session.
         self.declared = add_given({"logging": {}}, extensions=options["extensions"])
         # An extension's method -> its row, and its function.
-        self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
+        self.methods: dict[str, tuple[Method, Any]] = {}
         # The outermost first.
-        self.middleware: list[Callable[..., Json | None]] = []
+        self.middleware: list[Any] = []
         # The request that listens, or the session's Connection -> Subscription. Threads
         # need no lock here, either.
         self._subscriptions: dict[Any, Subscription] = {}
@@ -8718,6 +8720,7 @@ class Server:
             resource_metadata=resource_metadata,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            stateless=True,
             health=health,
             routes=routes,
             public_routes=public_routes,
@@ -8814,9 +8817,7 @@ class Server:
         return copies[0] if copies else None
 
 
-def _decorate(
-    fn: Registered | Lambda | str | None, register: Callable[[Any, Any], Any]
-) -> Registered:
+def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
     name = fn if isinstance(fn, str) else None
@@ -10679,7 +10680,7 @@ class MessageQueue(Outbox):
         if self.exchange is not None:
             self.exchange.flush_soon()
 
-    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
+    def take(self) -> tuple[SseEvents, bool]:
         """Take the messages that wait. Returns them, and whether no more will follow."""
         with self._lock:
             events = list(self._messages)
@@ -10871,9 +10872,7 @@ class Exchange:
         finally:
             self.endpoint.count(self, self.load)
 
-    def _write_events(
-        self, events: list[tuple[bytes, bytes]], more: bytes, is_last: bool
-    ) -> None:
+    def _write_events(self, events: SseEvents, more: bytes, is_last: bool) -> None:
         is_opening = self.status == 0
         is_alone = is_last and not more and len(events) == 1
         # "The server MUST either return `Content-Type: text/event-stream` in response
@@ -11088,16 +11087,16 @@ class HttpEndpoint:
         self,
         server: ServerEndpoint,
         *,
-        path: str | None = None,
-        verify: Verify | None = None,
-        resource_metadata: Json | None = None,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
-        stateless: bool = True,
-        health: str | None = None,
-        routes: Mapping[str, Route] | None = None,
-        public_routes: Mapping[str, Route] | None = None,
-        max_body: int = MAX_BODY,
+        path: str | None,
+        verify: Verify | None,
+        resource_metadata: Json | None,
+        allowed_hosts: Iterable[str] | None,
+        allowed_origins: Iterable[str] | None,
+        stateless: bool,
+        health: str | None,
+        routes: Mapping[str, Route] | None,
+        public_routes: Mapping[str, Route] | None,
+        max_body: int,
     ) -> None:
         self.server = server
         # Called with each message, and with the lines around it.
@@ -11114,7 +11113,7 @@ class HttpEndpoint:
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify: Any = verify
-        if isinstance(verify, Mapping):
+        if verify is not None and not callable(verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
             self._verify = dict(verify).get
@@ -11336,11 +11335,10 @@ class HttpEndpoint:
     def check_mirrors(
         self,
         exchange: Exchange,
-        required: bool = False,
-        code: int = HeaderMismatch.code,
+        required: bool | None = None,
     ) -> None:
-        """Set `exchange.mirrored`. Raise HeaderMismatch, with this code, if a header
-        contradicts the message, or, if `required` is true, is missing."""
+        """Set `exchange.mirrored`. Raise HeaderMismatch if a header contradicts the
+        message, or, if `required` is true, is missing. None stands for a session."""
         message = object_or_empty(exchange.message)
         exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
@@ -11350,7 +11348,9 @@ class HttpEndpoint:
                 mismatch = HeaderMismatch(
                     f"{name}: {show(header)}, but {show(value)} in the body"
                 )
-                mismatch.code = code
+                if required is None:
+                    # The code from the drafts of 2026-07-28.
+                    mismatch.code = -32001
                 raise mismatch
 
     def serve(
@@ -11481,7 +11481,7 @@ class SessionStream(MessageQueue):
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
         super().finish(request, answer)
 
-    def take(self) -> tuple[list[tuple[bytes, bytes]], bool]:
+    def take(self) -> tuple[SseEvents, bool]:
         with self._lock:
             events = list(self._messages)
             first = len(events) - (self.added - self.taken)
@@ -11610,8 +11610,6 @@ class LegacyEndpoint:
     def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
         self.http = http
         self._stateless = stateless
-        # In sessions, HeaderMismatch has its code from the drafts of 2026-07-28.
-        self._check_mirrors = partial(http.check_mirrors, code=-32001)
         # By id. Here and below, each operation on a dict is atomic.
         self.sessions: dict[str | None, Session] = {}
         # The finished streams, the oldest first, with the bytes of their events.
@@ -11676,7 +11674,7 @@ class LegacyEndpoint:
     def post(self, exchange: Exchange) -> None:
         """Serve the message of a POST, in the session that it names or opens. Without
         sessions, serve it alone."""
-        self._check_mirrors(exchange)
+        self.http.check_mirrors(exchange)
         method = exchange.mirrored["Mcp-Method"]
         opens = method == "initialize" and exchange.request_id is not None
         if opens and exchange.load > MAX_HELLO:
@@ -11738,7 +11736,7 @@ class LegacyEndpoint:
         name = exchange.query.rpartition("session_id=")[2]
         session = self._owned(SseSession, name, exchange)
         exchange.read_message()
-        self._check_mirrors(exchange)
+        self.http.check_mirrors(exchange)
         exchange.queue = session.outbox
         session.take(exchange)
 

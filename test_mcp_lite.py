@@ -5023,8 +5023,20 @@ def modern_exchange(m, endpoint, message):
     return exchange_of(m, endpoint, message, **headers)
 
 
-def endpoint_of(m, server, **options):
-    endpoint = m.HttpEndpoint(server._endpoint, path="/mcp", **options)
+def endpoint_of(m, server, stateless=True):
+    endpoint = m.HttpEndpoint(
+        server._endpoint,
+        path="/mcp",
+        verify=None,
+        resource_metadata=None,
+        allowed_hosts=None,
+        allowed_origins=None,
+        stateless=stateless,
+        health=None,
+        routes=None,
+        public_routes=None,
+        max_body=m.MAX_BODY,
+    )
     endpoint.comment_seconds = math.inf
     return endpoint
 
