@@ -6226,12 +6226,13 @@ class Context:
         If the request is cancelled already, fn() is called at once, also on another
         thread.
         """
-        self._add_callback(partial(self._tidy, fn))
 
-    def _tidy(self, fn: Job) -> None:
-        # The pool is closed when the conversation has ended.
-        if not self._connection.tidiers.submit(fn):
-            start_thread("mcp-on-cancel", fn)
+        def tidy() -> None:
+            # The pool is closed when the conversation has ended.
+            if not self._connection.tidiers.submit(fn):
+                start_thread("mcp-on-cancel", fn)
+
+        self._add_callback(tidy)
 
     def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
@@ -6243,12 +6244,14 @@ class Context:
     def when_cancelled(self, job: Job) -> ExitStack:
         """Return a context manager. Within its block, a cancellation calls job() at
         once, on any thread. job() must not block; its RuntimeError is ignored."""
-        self._add_callback(job)
-        return at_exit(partial(self._drop_callback, job))
 
-    def _drop_callback(self, job: Job) -> None:
-        with suppress(ValueError):
-            self._request.callbacks.remove(job)
+        def drop() -> None:
+            # ValueError: a cancellation has taken it.
+            with suppress(ValueError):
+                self._request.callbacks.remove(job)
+
+        self._add_callback(job)
+        return at_exit(drop)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """Close the stream of the answer, in a legacy HTTP session. The client
@@ -6776,9 +6779,9 @@ def run_job(
             return value
     outcome: SimpleQueue[Any] = SimpleQueue()
 
-    def await_there(value: Any, loop: Any) -> Any:
+    def await_there(value: Any, run: Callable[..., Any]) -> Any:
         with limit():
-            return await_value(ctx, value, partial(run_in_loop, loop))
+            return await_value(ctx, value, lambda coroutine: run(coroutine).result())
 
     def call() -> Job:
         """Return a function that the waiting thread calls for the value. That thread
@@ -6791,7 +6794,8 @@ def run_job(
 
                 loop: Any = asyncio._get_running_loop()
                 if loop is not None:
-                    return partial(await_there, value, loop)
+                    run = partial(asyncio.run_coroutine_threadsafe, loop=loop)
+                    return partial(await_there, value, run)
                 value = await_value(ctx, value, asyncio.run)
         return lambda: value
 
@@ -6815,13 +6819,6 @@ def begin(job: Job) -> Any:
         return collect()
     is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
     return list(value) if is_iterator else value
-
-
-def run_in_loop(loop: Any, coroutine: Any) -> Any:
-    """Run a coroutine on the event loop of another thread. Block for its value."""
-    import asyncio
-
-    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
@@ -7378,12 +7375,15 @@ def inherited_environment() -> dict[str, str]:
     }
 
 
-def label_of(command: list[str]) -> str:
-    """Return the label of a child's lines on stderr: the name of its script, else of
-    its program."""
+def stderr_printer(command: list[str]) -> Callable[[str], None]:
+    """Return a function that prints a line of a child's stderr behind a label: the name
+    of its script, else of its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
-    return next(scripts, words[0])
+    label = next(scripts, words[0])
+    return lambda text: print_to_stderr(
+        f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip()
+    )
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
@@ -7407,11 +7407,6 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     return f'{shell} /e:on /v:off /d /c "{" ".join(quoted)}"'
 
 
-def _show_line(label: str, text: str) -> None:
-    """Print a line of a child's stderr."""
-    print_to_stderr(f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip())
-
-
 class Child(StreamTransport):
     """A server in a child process. The child has its own process group: close() ends
     the programs that it has started, and Ctrl-C in a terminal does not reach it."""
@@ -7432,7 +7427,7 @@ class Child(StreamTransport):
         self.command = command
         self._show = stderr or do_nothing
         if stderr is True:
-            self._show = partial(_show_line, label_of(command))
+            self._show = stderr_printer(command)
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         if os.name == "nt":
@@ -7509,7 +7504,8 @@ class Child(StreamTransport):
 
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        return self._process.returncode is not None
+            return True
+        return False
 
     def close(self) -> None:
         """End the child and its process group: basic/transports/stdio.md#shutdown.
