@@ -3003,7 +3003,10 @@ class Schema:
             return
         rules = self._check_keywords(place, schema)
         base = self._name(schema, base)
-        self.rules[id(schema)] = (base, fitting_types(schema), rules)
+        # The Python types whose values all fit, if no keyword but `type` checks any.
+        name = schema.get("type") if len(rules) == 1 else None
+        fitting = tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == name)
+        self.rules[id(schema)] = (base, fitting, rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys():
             self._references.append((schema, schema[keyword]))
         for steps, inner in inner_schemas(schema):
@@ -3755,13 +3758,6 @@ _BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
         ],
     ),
 }
-
-
-def fitting_types(schema: Json) -> tuple[type, ...]:
-    """Return the Python types all of whose values fit a schema."""
-    if len(schema.keys() & _KEYWORDS.keys()) != 1:
-        return ()
-    return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
 def listed(value: Any) -> list[Any]:
