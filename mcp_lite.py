@@ -3193,8 +3193,7 @@ class _Validator(Meter):
     ) -> Failures:
         """Check a member to which no other keyword of the schema applies."""
         if rest is False and isinstance(value, dict):
-            known = schema.get("properties", ())
-            yield _Failure((path, key), _UNKNOWN, known)
+            yield _Failure((path, key), _UNKNOWN, schema.get("properties", ()))
         else:
             yield from self.member(rest, value, key, path)
 
@@ -7345,8 +7344,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
 # in the first three lines. Windows, locales, Python, Node and proxies need the others.
 # None is meant for secrets, though a proxy's URL may contain a password. To give a
 # server its keys, use env=.
-_INHERITED_NAMES = frozenset(
-    """
+_INHERITED_NAMES = """
     HOME LOGNAME PATH SHELL TERM USER
     APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE
     SYSTEMROOT TEMP USERNAME USERPROFILE
@@ -7356,7 +7354,6 @@ _INHERITED_NAMES = frozenset(
     CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE
     ALL_PROXY HTTPS_PROXY HTTP_PROXY NO_PROXY
     """.split()
-)
 _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
