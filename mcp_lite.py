@@ -2535,7 +2535,7 @@ class Connection:
         self.begin: Any = workers
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
-        self._sends, self._receives = _DIRECTIONS[protocol.role]
+        self.sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer()
         # For ctx.on_cancel(): all workers may be busy.
         if tidiers is None:
@@ -2800,10 +2800,6 @@ class Connection:
     ) -> None:
         """Send a notification. Never blocks."""
         self.send(call_message(method, params), about).flush_soon()
-
-    def trace_sent(self, line: bytes) -> None:
-        """Pass a line that this side sends to the trace."""
-        self.trace(self._sends, line)
 
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:
@@ -7055,7 +7051,7 @@ class LineOutbox(Outbox):
             return
         try:
             for line in lines:
-                self.connection.trace_sent(line)
+                self.connection.trace(self.connection.sends, line)
             self._transport.write(b"\n".join([*lines, b""]))
         except Exception as error:
             end = ConnectionClosed(f"cannot write: {error}")
@@ -12935,7 +12931,7 @@ class HttpTransport(Transport, Outbox):
         self.caller.writer.close(seconds)
 
     def _write(self, post: _Post) -> None:
-        self.connection.trace_sent(post.body)
+        self.connection.trace("-->", post.body)
         if post.is_answer or post.request_id is not None:
             if not self.caller.workers.submit(partial(self._send, post)):
                 error = ConnectionClosed(_NO_THREAD)
