@@ -2537,7 +2537,7 @@ class Connection:
         self.begin: Any = workers
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
-        self._sends, self._receives = _DIRECTIONS[protocol.role]
+        self.sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer()
         # For ctx.on_cancel(): all workers may be busy.
         if tidiers is None:
@@ -2803,10 +2803,6 @@ class Connection:
         """Send a notification. Never blocks."""
         self.send(call_message(method, params), about).flush_soon()
 
-    def trace_sent(self, line: bytes) -> None:
-        """Pass a line that this side sends to the trace."""
-        self.trace(self._sends, line)
-
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:
         """Open the wait for the answer to the request with this id. Raises
@@ -3005,7 +3001,10 @@ class Schema:
             return
         rules = self._check_keywords(place, schema)
         base = self._name(schema, base)
-        self.rules[id(schema)] = (base, fitting_types(schema), rules)
+        # The Python types whose values all fit, if no keyword but `type` checks any.
+        name = schema.get("type") if len(rules) == 1 else None
+        fitting = tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == name)
+        self.rules[id(schema)] = (base, fitting, rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys():
             self._references.append((schema, schema[keyword]))
         for steps, inner in inner_schemas(schema):
@@ -3192,8 +3191,7 @@ class _Validator(Meter):
     ) -> Failures:
         """Check a member to which no other keyword of the schema applies."""
         if rest is False and isinstance(value, dict):
-            known = schema.get("properties", ())
-            yield _Failure((path, key), _UNKNOWN, known)
+            yield _Failure((path, key), _UNKNOWN, schema.get("properties", ()))
         else:
             yield from self.member(rest, value, key, path)
 
@@ -3757,13 +3755,6 @@ _BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
         ],
     ),
 }
-
-
-def fitting_types(schema: Json) -> tuple[type, ...]:
-    """Return the Python types all of whose values fit a schema."""
-    if len(schema.keys() & _KEYWORDS.keys()) != 1:
-        return ()
-    return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
 def listed(value: Any) -> list[Any]:
@@ -6228,12 +6219,13 @@ class Context:
         If the request is cancelled already, fn() is called at once, also on another
         thread.
         """
-        self._add_callback(partial(self._tidy, fn))
 
-    def _tidy(self, fn: Job) -> None:
-        # The pool is closed when the conversation has ended.
-        if not self._connection.tidiers.submit(fn):
-            start_thread("mcp-on-cancel", fn)
+        def tidy() -> None:
+            # The pool is closed when the conversation has ended.
+            if not self._connection.tidiers.submit(fn):
+                start_thread("mcp-on-cancel", fn)
+
+        self._add_callback(tidy)
 
     def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
@@ -6245,12 +6237,14 @@ class Context:
     def when_cancelled(self, job: Job) -> ExitStack:
         """Return a context manager. Within its block, a cancellation calls job() at
         once, on any thread. job() must not block; its RuntimeError is ignored."""
-        self._add_callback(job)
-        return at_exit(partial(self._drop_callback, job))
 
-    def _drop_callback(self, job: Job) -> None:
-        with suppress(ValueError):
-            self._request.callbacks.remove(job)
+        def drop() -> None:
+            # ValueError: a cancellation has taken it.
+            with suppress(ValueError):
+                self._request.callbacks.remove(job)
+
+        self._add_callback(job)
+        return at_exit(drop)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """Close the stream of the answer, in a legacy HTTP session. The client
@@ -6778,9 +6772,9 @@ def run_job(
             return value
     outcome: SimpleQueue[Any] = SimpleQueue()
 
-    def await_there(value: Any, loop: Any) -> Any:
+    def await_there(value: Any, run: Callable[..., Any]) -> Any:
         with limit():
-            return await_value(ctx, value, partial(run_in_loop, loop))
+            return await_value(ctx, value, lambda coroutine: run(coroutine).result())
 
     def call() -> Job:
         """Return a function that the waiting thread calls for the value. That thread
@@ -6793,7 +6787,8 @@ def run_job(
 
                 loop: Any = asyncio._get_running_loop()
                 if loop is not None:
-                    return partial(await_there, value, loop)
+                    run = partial(asyncio.run_coroutine_threadsafe, loop=loop)
+                    return partial(await_there, value, run)
                 value = await_value(ctx, value, asyncio.run)
         return lambda: value
 
@@ -6817,13 +6812,6 @@ def begin(job: Job) -> Any:
         return collect()
     is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
     return list(value) if is_iterator else value
-
-
-def run_in_loop(loop: Any, coroutine: Any) -> Any:
-    """Run a coroutine on the event loop of another thread. Block for its value."""
-    import asyncio
-
-    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
@@ -7065,7 +7053,7 @@ class LineOutbox(Outbox):
             return
         try:
             for line in lines:
-                self.connection.trace_sent(line)
+                self.connection.trace(self.connection.sends, line)
             self._transport.write(b"\n".join([*lines, b""]))
         except Exception as error:
             end = ConnectionClosed(f"cannot write: {error}")
@@ -7354,8 +7342,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
 # in the first three lines. Windows, locales, Python, Node and proxies need the others.
 # None is meant for secrets, though a proxy's URL may contain a password. To give a
 # server its keys, use env=.
-_INHERITED_NAMES = frozenset(
-    """
+_INHERITED_NAMES = """
     HOME LOGNAME PATH SHELL TERM USER
     APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE
     SYSTEMROOT TEMP USERNAME USERPROFILE
@@ -7365,7 +7352,6 @@ _INHERITED_NAMES = frozenset(
     CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE
     ALL_PROXY HTTPS_PROXY HTTP_PROXY NO_PROXY
     """.split()
-)
 _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
@@ -7380,12 +7366,15 @@ def inherited_environment() -> dict[str, str]:
     }
 
 
-def label_of(command: list[str]) -> str:
-    """Return the label of a child's lines on stderr: the name of its script, else of
-    its program."""
+def stderr_printer(command: list[str]) -> Callable[[str], None]:
+    """Return a function that prints a line of a child's stderr behind a label: the name
+    of its script, else of its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
-    return next(scripts, words[0])
+    label = next(scripts, words[0])
+    return lambda text: print_to_stderr(
+        f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip()
+    )
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
@@ -7409,11 +7398,6 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     return f'{shell} /e:on /v:off /d /c "{" ".join(quoted)}"'
 
 
-def _show_line(label: str, text: str) -> None:
-    """Print a line of a child's stderr."""
-    print_to_stderr(f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip())
-
-
 class Child(StreamTransport):
     """A server in a child process. The child has its own process group: close() ends
     the programs that it has started, and Ctrl-C in a terminal does not reach it."""
@@ -7434,7 +7418,7 @@ class Child(StreamTransport):
         self.command = command
         self._show = stderr or do_nothing
         if stderr is True:
-            self._show = partial(_show_line, label_of(command))
+            self._show = stderr_printer(command)
         # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         if os.name == "nt":
@@ -7511,7 +7495,8 @@ class Child(StreamTransport):
 
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        return self._process.returncode is not None
+            return True
+        return False
 
     def close(self) -> None:
         """End the child and its process group: basic/transports/stdio.md#shutdown.
@@ -12937,7 +12922,7 @@ class HttpTransport(Transport, Outbox):
         self.caller.writer.close(seconds)
 
     def _write(self, post: _Post) -> None:
-        self.connection.trace_sent(post.body)
+        self.connection.trace("-->", post.body)
         if post.is_answer or post.request_id is not None:
             if not self.caller.workers.submit(partial(self._send, post)):
                 error = ConnectionClosed(_NO_THREAD)
