@@ -2938,6 +2938,8 @@ if TYPE_CHECKING:
     Way = Callable[[str, Set[int], "Meter"], Set[int]]
     # convert(value, its place, the conversion as a whole) -> the Python value
     Conversion = Callable[[Any, Any, "_Run"], Any]
+    # It describes a hint by its arguments, or a class.
+    Describer = Callable[["HintReader", Any], "WireType"]
     Failures = Iterator["_Failure"]
 
 
@@ -3830,9 +3832,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 
 
 def _base64(data: bytes | bytearray | memoryview) -> str:
-    import binascii
+    import base64
 
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
+    return base64.b64encode(data).decode()
 
 
 def _parse_base64(text: str) -> bytes:
@@ -3938,7 +3940,7 @@ def _simpler(value: Any, path: Any) -> Any:
         return sorted(map(to_plain, value), key=encode_json)
     for base in type(value).__mro__:
         row = SCALARS.get(class_name(base))
-        if row is not None and row.encode is not None:
+        if row is not None:
             return row.encode(value)
     name = type(value).__name__
     raise TypeError(
@@ -4594,7 +4596,7 @@ class _Run(Meter):
         try:
             return self.fit(described, wire, path)
         except REFUSALS as error:
-            refusal: Exception = error
+            refusal = error
         if isinstance(wire, str) and not self.is_strict:
             decoded = parse_text(wire)
             has_parts = isinstance(decoded, (dict, list))
@@ -4627,12 +4629,12 @@ class _Run(Meter):
                 self.fail(path, row.expects, argument=argument, value=wire)
         return value
 
-    def refuse(self, error: Exception, path: Any) -> None:
+    def refuse(self, error: Any, path: Any) -> None:
         """Record why the value at `path` does not fit."""
         if isinstance(error, Misfit):
             self.fail(path, error.args[0], value=error.args[1])
-        elif type(error).__module__.startswith("pydantic"):
-            for each in getattr(error, "errors", list)():
+        elif callable(getattr(error, "errors", None)):  # of pydantic
+            for each in error.errors():
                 place = reduce(lambda *steps: steps, each["loc"], path)
                 self.fail(place, each["msg"])
         else:
@@ -5000,7 +5002,7 @@ class HintReader:
         expected = f"expected one of {show(values, 300)}"
         return WireType(schema, lambda wire, *_: by_key[equality_key(wire)], expected)
 
-    def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
+    def _array(self, args: Any, make: type) -> WireType:
         item = self.describe(args[0] if args else object)
 
         return WireType(
@@ -5083,7 +5085,7 @@ class HintReader:
                 self.defs[name] = WireType(inner, is_model=True)
         return WireType(schema, lambda wire, *_: validate(wire), is_model=True)
 
-    def _by_pydantic(self, hint: Any, notes: Iterable[Any] = ()) -> WireType:
+    def _by_pydantic(self, hint: Any, notes: Any = ()) -> WireType:
         """Describe a pydantic dataclass, or a hint with notes of pydantic."""
         # Whoever defined them has imported pydantic, and with it typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
@@ -5220,7 +5222,7 @@ _MARKS = {"Required": REQUIRED, "NotRequired": None, "a InitVar": None}
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 # The name of a hint's origin -> the class that is made of an array.
-_ARRAY_TYPES: dict[str, Callable[[Any], Any]] = {
+_ARRAY_TYPES: dict[str, type] = {
     **dict.fromkeys(
         (
             "list",
@@ -5243,7 +5245,7 @@ _ARRAY_TYPES: dict[str, Callable[[Any], Any]] = {
 
 # The name of a hint's origin -> a function that describes the hint, by its arguments.
 # For hints without arguments, see SCALARS.
-_GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
+_GENERICS: dict[str, Describer] = {
     **dict.fromkeys(
         ("object", "Any", "inspect._empty"), lambda reader, args: WireType({})
     ),
@@ -5259,7 +5261,7 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
 }
 
 # An attribute by which classes are recognised -> a function that describes them.
-_KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
+_KNOWN_BY: dict[str, Describer] = {
     "__members__": HintReader._choice,  # an Enum
     "__supertype__": lambda reader, alias: reader.describe(alias.__supertype__),
     "model_json_schema": lambda reader, cls: reader._model(
@@ -5640,11 +5642,12 @@ def normal_uri(uri: str) -> str:
     Some clients percent-encode `é` and spaces, and others do not."""
     from urllib.parse import quote, unquote
 
-    def respell(escapes: re.Match[str]) -> str:
-        return quote(unquote(escapes[0]), safe="")
-
     text = quote(uri, safe="%/:?#[]@!$&'()*+,;=\n", errors="replace")
-    return re.sub("(?:%[0-9A-Fa-f]{2})+", respell, text)
+    return re.sub(
+        "(?:%[0-9A-Fa-f]{2})+",
+        lambda escapes: quote(unquote(escapes[0]), safe=""),
+        text,
+    )
 
 
 def uri_key(uri: str) -> str:
