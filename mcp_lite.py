@@ -3939,7 +3939,7 @@ def _simpler(value: Any, path: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_plain, value), key=encode_json)
     for base in type(value).__mro__:
-        row = SCALARS.get(class_name(base))
+        row = SCALARS.get(hint_name(base))
         if row is not None:
             return row.encode(value)
     name = type(value).__name__
@@ -3949,17 +3949,20 @@ def _simpler(value: Any, path: Any) -> Any:
     )
 
 
-def class_name(cls: type) -> str:
-    """Return a class's name in the tables SCALARS and _GENERICS: "int", "Mapping",
-    "datetime.date", "pathlib.Path".
+def hint_name(hint: Any) -> Any:
+    """Return the name of a class in the tables SCALARS and _GENERICS: "int", "Mapping",
+    "datetime.date", "pathlib.Path". A special form of `typing` has its own name, such
+    as "Union"; any other object that of its class, such as "a UnionType".
 
     The tables hold names, as holding the classes would import their modules, even in
     programs that use none of them.
     """
-    root = cls.__module__.partition(".")[0]
+    if not isinstance(hint, type):
+        return getattr(hint, "_name", None) or "a " + type(hint).__name__
+    root = hint.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
-        return cls.__qualname__
-    return f"{root}.{cls.__qualname__}"
+        return hint.__qualname__
+    return f"{root}.{hint.__qualname__}"
 
 
 # A conversion may raise these for a value that fits the schema.
@@ -4668,16 +4671,12 @@ class _Run(Meter):
 
 def from_wire(described: WireType, wire: Any) -> Any:
     """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
-    run = _Run(wire)
-    value = None
     try:
-        value = run.convert(described, wire, None)
-    except _Enough:
-        pass
+        value, failures = _Run(wire).attempt(described, wire, None, is_strict=False)
     except RecursionError:
-        run.failures = [_Failure(None, _TOO_MUCH)]
-    if run.failures:
-        raise InvalidParams("; ".join(describe_failures(run.failures[:MAX_ERRORS])))
+        failures = [_Failure(None, _TOO_MUCH)]
+    if failures:
+        raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
     return value
 
 
@@ -4708,15 +4707,18 @@ def drop_null(schema: Json) -> None:
 
 
 class ObjectType(WireType):
-    """The type of an object with known members, which is converted to a dict.
+    """The type of an object with known members, which is converted to a dict,
+    or to an instance of a class.
 
     types: name -> the WireType of the member
     fields: name -> the Param or Field that gives a missing member its default
     defaults: name -> the default of another member, which a Field may look at
+    make: make(**members) is the value
     """
 
     # The name of the member that was left out, if any: the Context.
     excluded: str | None = None
+    make: Any = dict
 
     def __init__(self) -> None:
         self.types: dict[str, WireType] = {}
@@ -4736,11 +4738,12 @@ class ObjectType(WireType):
             default = fields[-1].get_default()
         if default is REQUIRED:
             self.setdefault("required", []).append(name)
-        elif default is not None and class_name(type(default)) != "attr._Nothing":
+        elif default is not None and hint_name(type(default)) != "attr._Nothing":
             with suppress(*REFUSALS):  # not every default has a form in JSON
                 member["default"] = json.loads(encode_json(to_plain(default)))
 
-    def _convert(self, wire: Any, path: Any, run: _Run) -> Json:
+    def _convert(self, wire: Any, path: Any, run: _Run) -> Any:
+        count = len(run.failures)
         made = {}
         for name, value in wire.items():
             place = (path, name)
@@ -4760,9 +4763,10 @@ class ObjectType(WireType):
         for name in self.get("required", ()):
             if name not in made:
                 run.fail((path, name), _MISSING)
-        if not run.failures:
-            self.add_defaults(made)
-        return made
+        if len(run.failures) > count:
+            return None
+        self.add_defaults(made)
+        return self.make(**made)
 
     def add_defaults(self, made: Json) -> None:
         """Add the defaults of missing members that have a Param or Field."""
@@ -4932,7 +4936,7 @@ class HintReader:
         # List[int] has the origin list and the arguments (int,).
         origin = getattr(hint, "__origin__", None) or hint
         args = getattr(hint, "__args__", ())
-        name = _hint_name(origin)
+        name = hint_name(origin)
         if name in SCALARS:
             return self._scalar(origin, SCALARS[name])
         if name in _ARRAY_TYPES:
@@ -4977,7 +4981,7 @@ class HintReader:
                 member = self.noted(hint, notes)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"{name}: {error}") from None
-            mark = _hint_name(getattr(hint, "__origin__", hint))
+            mark = hint_name(getattr(hint, "__origin__", hint))
             described.add(name, member, _MARKS.get(mark, default), notes)
         return described
 
@@ -5153,21 +5157,13 @@ class HintReader:
 
     def _instance(self, cls: Any) -> WireType:
         """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
-        members = self.members(_read_class(cls))
-
-        def convert(wire: Any, path: Any, run: _Run) -> Any:
-            count = len(run.failures)
-            values = members.convert(wire, path, run)
-            if len(run.failures) > count:
-                return None
-            return cls(**values)
-
-        described = WireType(members, convert)
+        described = self.members(_read_class(cls))
+        described.make = cls
         # Python gives a dataclass or NamedTuple without a docstring a useless one:
         # Name(...).
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{cls.__name__}("):
-            description = describe_members(doc, members["properties"])
+            description = describe_members(doc, described.types)
             add_given(described, description=description)
         return described
 
@@ -5270,15 +5266,6 @@ _KNOWN_BY: dict[str, Describer] = {
     "__pydantic_validator__": HintReader._by_pydantic,
     "__get_pydantic_core_schema__": HintReader._by_pydantic,
 }
-
-
-def _hint_name(origin: object) -> str:
-    """Return a hint's name in the tables: for a class, its class_name(); for a special
-    form of `typing`, its own name, such as "Union"; for any other object, the name of
-    its class, such as "a UnionType"."""
-    if isinstance(origin, type):
-        return class_name(origin)
-    return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
 def _respell(text: str) -> tuple[Any, Json]:
@@ -5716,7 +5703,8 @@ class UriTemplate:
         if not fit:
             return None
         values = dict(parse_qsl(query, keep_blank_values=True))
-        values.update({name: unquote(text) for name, text in fit.groupdict().items()})
+        for name, text in fit.groupdict().items():
+            values[name] = unquote(text)
         for name in self.names:
             is_free = f"{{+{name}}}" in self.template
             if not is_free and re.search(_ELSEWHERE, values.get(name, "")):
