@@ -4504,16 +4504,16 @@ def _read_signature(fn: Any, bound: int) -> Any:
     return _Callable(parameters, signature.return_annotation, names, 4 in kinds)
 
 
-def _read_class(cls: Any) -> list[_Parameter]:
+def _read_class(cls: Any) -> Any:
     """Return the members of a TypedDict, or the parameters of the constructor of a
     dataclass, an attrs class or a NamedTuple.
 
     Raises TypeError for any other class.
     """
     if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__"):
-        return list(read_parameters(cls.__init__, 1).parameters)
+        return read_parameters(cls.__init__, 1).parameters
     if hasattr(cls, "_field_defaults"):
-        return list(read_parameters(cls.__new__, 1).parameters)
+        return read_parameters(cls.__new__, 1).parameters
     if not hasattr(cls, "__total__"):
         raise TypeError(
             f"{getattr(cls, '__name__', cls)} has no JSON Schema; use a plain type, an "
@@ -4609,7 +4609,8 @@ class _Run(Meter):
                     return self.fit(described, decoded, path)
                 except REFUSALS as error:
                     # Otherwise the failure quotes the text, as it came.
-                    refusal = error if has_parts else refusal
+                    if has_parts:
+                        refusal = error
         self.refuse(refusal, path)
         return None
 
@@ -4991,8 +4992,9 @@ class HintReader:
             # A client might check the format by RFC 3339, and refuse a time without
             # an offset, or a duration with a sign.
             del schema["format"]
-        parse = partial(row.parse, cls)
-        described = WireType(schema, lambda wire, *_: parse(wire), row.expected)
+        described = WireType(
+            schema, lambda wire, *_: row.parse(cls, wire), row.expected
+        )
         described.same = frozenset({cls} & TYPE_NAMES.keys())
         return described
 
@@ -5418,9 +5420,8 @@ class Signature:
         doc = getattr(fn, "__doc__", None) or ""
         self.description = describe_members(doc, members.types, self.context or "")
         self.required = set(members.get("required", ()))
-        root = reader.root(members)
-        simplify(root)
-        self.schema: Json = root
+        self.schema: Json = reader.root(members)
+        simplify(self.schema)
         self._type: WireType = members
         # The names of the arguments; None if there may be any.
         self._known: Any = members.types.keys()
@@ -5716,8 +5717,8 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Check that a template and its function have the same names. Raises TypeError."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
-    in_path = names - set(template.query)
-    for name in sorted((signature.required - in_path) | (names - parameters)):
+    missing = signature.required - (names - set(template.query))
+    for name in sorted(missing | (names - parameters)):
         raise TypeError(
             f"{signature.name}: {name}: the URI {show(template.template)} and the "
             "parameters must have the same names; those of the query have defaults"
