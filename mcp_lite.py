@@ -4437,10 +4437,11 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
     function = getattr(fn, "__func__", fn)
     is_decorated = hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     # PyPy's built-in functions have a code object, too, but of another type.
-    is_plain = type(function) is type(read_parameters) and not is_decorated
-    if is_plain:
+    if type(function) is type(read_parameters) and not is_decorated:
         bound += function is not fn
-    read = _read_code(function, bound) if is_plain else _read_signature(fn, bound)
+        read = _read_code(function, bound)
+    else:
+        read = _read_signature(fn, bound)
     first = read.parameters and read.parameters[0]
     if not bound and first and first.name in ("self", "cls"):
         raise TypeError(
@@ -4499,9 +4500,14 @@ def _read_signature(fn: Any, bound: int) -> Any:
         parameters.pop()
     if kinds & {0, 2}:
         parameters.append(None)
-    module = sys.modules.get(getattr(fn, "func", fn).__module__)
-    names = getattr(module, "__dict__", {})
+    names = _names_in(getattr(fn, "func", fn).__module__)
     return _Callable(parameters, signature.return_annotation, names, 4 in kinds)
+
+
+def _names_in(module: str) -> Any:
+    """Return the names of a module. What is defined in code that exec() runs may have
+    no module, and no names."""
+    return getattr(sys.modules.get(module), "__dict__", {})
 
 
 def _read_class(cls: Any) -> Any:
@@ -4919,9 +4925,8 @@ class HintReader:
         hint that is text is evaluated first. Raises TypeError if it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
         if isinstance(text, str):
-            module = sys.modules.get(str(getattr(hint, "__forward_module__", "")))
-            names = ChainMap(getattr(module, "__dict__", {}), self._names)
-            hint = _evaluate(text, names)
+            module = str(getattr(hint, "__forward_module__", ""))
+            hint = _evaluate(text, ChainMap(_names_in(module), self._names))
         if hasattr(hint, "__metadata__"):
             return hint.__origin__, list(hint.__metadata__)
         return hint, []
@@ -5144,8 +5149,7 @@ class HintReader:
         for base in getattr(origin, "__mro__", [origin]):
             own = (*getattr(base, "__parameters__", ()), base)
             tables.append({each.__name__: each for each in own})
-            # A class defined in code that exec() runs may have no module.
-            tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
+            tables.append(_names_in(base.__module__))
             for alias in getattr(base, "__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
