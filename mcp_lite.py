@@ -2936,6 +2936,8 @@ if TYPE_CHECKING:
     Way = Callable[[str, Set[int], "Meter"], Set[int]]
     # convert(value, its place, the conversion as a whole) -> the Python value
     Conversion = Callable[[Any, Any, "_Run"], Any]
+    # It describes a hint by its arguments, or a class.
+    Describer = Callable[["HintReader", Any], "WireType"]
     Failures = Iterator["_Failure"]
 
 
@@ -3823,9 +3825,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 
 
 def _base64(data: bytes | bytearray | memoryview) -> str:
-    import binascii
+    import base64
 
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
+    return base64.b64encode(data).decode()
 
 
 def _parse_base64(text: str) -> bytes:
@@ -3930,8 +3932,8 @@ def _simpler(value: Any, path: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_plain, value), key=encode_json)
     for base in type(value).__mro__:
-        row = SCALARS.get(class_name(base))
-        if row is not None and row.encode is not None:
+        row = SCALARS.get(hint_name(base))
+        if row is not None:
             return row.encode(value)
     name = type(value).__name__
     raise TypeError(
@@ -3940,17 +3942,20 @@ def _simpler(value: Any, path: Any) -> Any:
     )
 
 
-def class_name(cls: type) -> str:
-    """Return a class's name in the tables SCALARS and _GENERICS: "int", "Mapping",
-    "datetime.date", "pathlib.Path".
+def hint_name(hint: Any) -> Any:
+    """Return the name of a class in the tables SCALARS and _GENERICS: "int", "Mapping",
+    "datetime.date", "pathlib.Path". A special form of `typing` has its own name, such
+    as "Union"; any other object that of its class, such as "a UnionType".
 
     The tables hold names, as holding the classes would import their modules, even in
     programs that use none of them.
     """
-    root = cls.__module__.partition(".")[0]
+    if not isinstance(hint, type):
+        return getattr(hint, "_name", None) or "a " + type(hint).__name__
+    root = hint.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
-        return cls.__qualname__
-    return f"{root}.{cls.__qualname__}"
+        return hint.__qualname__
+    return f"{root}.{hint.__qualname__}"
 
 
 # A conversion may raise these for a value that fits the schema.
@@ -4425,10 +4430,11 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
     function = getattr(fn, "__func__", fn)
     is_decorated = hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     # PyPy's built-in functions have a code object, too, but of another type.
-    is_plain = type(function) is type(read_parameters) and not is_decorated
-    if is_plain:
+    if type(function) is type(read_parameters) and not is_decorated:
         bound += function is not fn
-    read = _read_code(function, bound) if is_plain else _read_signature(fn, bound)
+        read = _read_code(function, bound)
+    else:
+        read = _read_signature(fn, bound)
     first = read.parameters and read.parameters[0]
     if not bound and first and first.name in ("self", "cls"):
         raise TypeError(
@@ -4487,21 +4493,26 @@ def _read_signature(fn: Any, bound: int) -> Any:
         parameters.pop()
     if kinds & {0, 2}:
         parameters.append(None)
-    module = sys.modules.get(getattr(fn, "func", fn).__module__)
-    names = getattr(module, "__dict__", {})
+    names = _names_in(getattr(fn, "func", fn).__module__)
     return _Callable(parameters, signature.return_annotation, names, 4 in kinds)
 
 
-def _read_class(cls: Any) -> list[_Parameter]:
+def _names_in(module: str) -> Any:
+    """Return the names of a module. What is defined in code that exec() runs may have
+    no module, and no names."""
+    return getattr(sys.modules.get(module), "__dict__", {})
+
+
+def _read_class(cls: Any) -> Any:
     """Return the members of a TypedDict, or the parameters of the constructor of a
     dataclass, an attrs class or a NamedTuple.
 
     Raises TypeError for any other class.
     """
     if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__"):
-        return list(read_parameters(cls.__init__, 1).parameters)
+        return read_parameters(cls.__init__, 1).parameters
     if hasattr(cls, "_field_defaults"):
-        return list(read_parameters(cls.__new__, 1).parameters)
+        return read_parameters(cls.__new__, 1).parameters
     if not hasattr(cls, "__total__"):
         raise TypeError(
             f"{getattr(cls, '__name__', cls)} has no JSON Schema; use a plain type, an "
@@ -4587,7 +4598,7 @@ class _Run(Meter):
         try:
             return self.fit(described, wire, path)
         except REFUSALS as error:
-            refusal: Exception = error
+            refusal = error
         if isinstance(wire, str) and not self.is_strict:
             decoded = parse_text(wire)
             has_parts = isinstance(decoded, (dict, list))
@@ -4597,7 +4608,8 @@ class _Run(Meter):
                     return self.fit(described, decoded, path)
                 except REFUSALS as error:
                     # Otherwise the failure quotes the text, as it came.
-                    refusal = error if has_parts else refusal
+                    if has_parts:
+                        refusal = error
         self.refuse(refusal, path)
         return None
 
@@ -4620,12 +4632,12 @@ class _Run(Meter):
                 self.fail(path, row.expects, argument=argument, value=wire)
         return value
 
-    def refuse(self, error: Exception, path: Any) -> None:
+    def refuse(self, error: Any, path: Any) -> None:
         """Record why the value at `path` does not fit."""
         if isinstance(error, Misfit):
             self.fail(path, error.args[0], value=error.args[1])
-        elif type(error).__module__.startswith("pydantic"):
-            for each in getattr(error, "errors", list)():
+        elif callable(getattr(error, "errors", None)):  # of pydantic
+            for each in error.errors():
                 place = reduce(lambda *steps: steps, each["loc"], path)
                 self.fail(place, each["msg"])
         else:
@@ -4659,16 +4671,12 @@ class _Run(Meter):
 
 def from_wire(described: WireType, wire: Any) -> Any:
     """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
-    run = _Run(wire)
-    value = None
     try:
-        value = run.convert(described, wire, None)
-    except _Enough:
-        pass
+        value, failures = _Run(wire).attempt(described, wire, None, is_strict=False)
     except RecursionError:
-        run.failures = [_Failure(None, _TOO_MUCH)]
-    if run.failures:
-        raise InvalidParams("; ".join(describe_failures(run.failures[:MAX_ERRORS])))
+        failures = [_Failure(None, _TOO_MUCH)]
+    if failures:
+        raise InvalidParams("; ".join(describe_failures(failures[:MAX_ERRORS])))
     return value
 
 
@@ -4699,15 +4707,18 @@ def drop_null(schema: Json) -> None:
 
 
 class ObjectType(WireType):
-    """The type of an object with known members, which is converted to a dict.
+    """The type of an object with known members, which is converted to a dict,
+    or to an instance of a class.
 
     types: name -> the WireType of the member
     fields: name -> the Param or Field that gives a missing member its default
     defaults: name -> the default of another member, which a Field may look at
+    make: make(**members) is the value
     """
 
     # The name of the member that was left out, if any: the Context.
     excluded: str | None = None
+    make: Any = dict
 
     def __init__(self) -> None:
         self.types: dict[str, WireType] = {}
@@ -4727,11 +4738,12 @@ class ObjectType(WireType):
             default = fields[-1].get_default()
         if default is REQUIRED:
             self.setdefault("required", []).append(name)
-        elif default is not None and class_name(type(default)) != "attr._Nothing":
+        elif default is not None and hint_name(type(default)) != "attr._Nothing":
             with suppress(*REFUSALS):  # not every default has a form in JSON
                 member["default"] = json.loads(encode_json(to_plain(default)))
 
-    def _convert(self, wire: Any, path: Any, run: _Run) -> Json:
+    def _convert(self, wire: Any, path: Any, run: _Run) -> Any:
+        count = len(run.failures)
         made = {}
         for name, value in wire.items():
             place = (path, name)
@@ -4751,9 +4763,10 @@ class ObjectType(WireType):
         for name in self.get("required", ()):
             if name not in made:
                 run.fail((path, name), _MISSING)
-        if not run.failures:
-            self.add_defaults(made)
-        return made
+        if len(run.failures) > count:
+            return None
+        self.add_defaults(made)
+        return self.make(**made)
 
     def add_defaults(self, made: Json) -> None:
         """Add the defaults of missing members that have a Param or Field."""
@@ -4905,9 +4918,8 @@ class HintReader:
         hint that is text is evaluated first. Raises TypeError if it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
         if isinstance(text, str):
-            module = sys.modules.get(str(getattr(hint, "__forward_module__", "")))
-            names = ChainMap(getattr(module, "__dict__", {}), self._names)
-            hint = _evaluate(text, names)
+            module = str(getattr(hint, "__forward_module__", ""))
+            hint = _evaluate(text, ChainMap(_names_in(module), self._names))
         if hasattr(hint, "__metadata__"):
             return hint.__origin__, list(hint.__metadata__)
         return hint, []
@@ -4923,7 +4935,7 @@ class HintReader:
         # List[int] has the origin list and the arguments (int,).
         origin = getattr(hint, "__origin__", None) or hint
         args = getattr(hint, "__args__", ())
-        name = _hint_name(origin)
+        name = hint_name(origin)
         if name in SCALARS:
             return self._scalar(origin, SCALARS[name])
         if name in _ARRAY_TYPES:
@@ -4968,7 +4980,7 @@ class HintReader:
                 member = self.noted(hint, notes)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"{name}: {error}") from None
-            mark = _hint_name(getattr(hint, "__origin__", hint))
+            mark = hint_name(getattr(hint, "__origin__", hint))
             described.add(name, member, _MARKS.get(mark, default), notes)
         return described
 
@@ -4978,8 +4990,9 @@ class HintReader:
             # A client might check the format by RFC 3339, and refuse a time without
             # an offset, or a duration with a sign.
             del schema["format"]
-        parse = partial(row.parse, cls)
-        described = WireType(schema, lambda wire, *_: parse(wire), row.expected)
+        described = WireType(
+            schema, lambda wire, *_: row.parse(cls, wire), row.expected
+        )
         described.same = frozenset({cls} & TYPE_NAMES.keys())
         return described
 
@@ -4993,7 +5006,7 @@ class HintReader:
         expected = f"expected one of {show(values, 300)}"
         return WireType(schema, lambda wire, *_: by_key[equality_key(wire)], expected)
 
-    def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
+    def _array(self, args: Any, make: type) -> WireType:
         item = self.describe(args[0] if args else object)
 
         return WireType(
@@ -5076,7 +5089,7 @@ class HintReader:
                 self.defs[name] = WireType(inner, is_model=True)
         return WireType(schema, lambda wire, *_: validate(wire), is_model=True)
 
-    def _by_pydantic(self, hint: Any, notes: Iterable[Any] = ()) -> WireType:
+    def _by_pydantic(self, hint: Any, notes: Any = ()) -> WireType:
         """Describe a pydantic dataclass, or a hint with notes of pydantic."""
         # Whoever defined them has imported pydantic, and with it typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
@@ -5129,8 +5142,7 @@ class HintReader:
         for base in getattr(origin, "__mro__", [origin]):
             own = (*getattr(base, "__parameters__", ()), base)
             tables.append({each.__name__: each for each in own})
-            # A class defined in code that exec() runs may have no module.
-            tables.append(getattr(sys.modules.get(base.__module__), "__dict__", {}))
+            tables.append(_names_in(base.__module__))
             for alias in getattr(base, "__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
@@ -5144,21 +5156,13 @@ class HintReader:
 
     def _instance(self, cls: Any) -> WireType:
         """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
-        members = self.members(_read_class(cls))
-
-        def convert(wire: Any, path: Any, run: _Run) -> Any:
-            count = len(run.failures)
-            values = members.convert(wire, path, run)
-            if len(run.failures) > count:
-                return None
-            return cls(**values)
-
-        described = WireType(members, convert)
+        described = self.members(_read_class(cls))
+        described.make = cls
         # Python gives a dataclass or NamedTuple without a docstring a useless one:
         # Name(...).
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{cls.__name__}("):
-            description = describe_members(doc, members["properties"])
+            description = describe_members(doc, described.types)
             add_given(described, description=description)
         return described
 
@@ -5213,7 +5217,7 @@ _MARKS = {"Required": REQUIRED, "NotRequired": None, "a InitVar": None}
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 # The name of a hint's origin -> the class that is made of an array.
-_ARRAY_TYPES: dict[str, Callable[[Any], Any]] = {
+_ARRAY_TYPES: dict[str, type] = {
     **dict.fromkeys(
         (
             "list",
@@ -5236,7 +5240,7 @@ _ARRAY_TYPES: dict[str, Callable[[Any], Any]] = {
 
 # The name of a hint's origin -> a function that describes the hint, by its arguments.
 # For hints without arguments, see SCALARS.
-_GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
+_GENERICS: dict[str, Describer] = {
     **dict.fromkeys(
         ("object", "Any", "inspect._empty"), lambda reader, args: WireType({})
     ),
@@ -5252,7 +5256,7 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
 }
 
 # An attribute by which classes are recognised -> a function that describes them.
-_KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
+_KNOWN_BY: dict[str, Describer] = {
     "__members__": HintReader._choice,  # an Enum
     "__supertype__": lambda reader, alias: reader.describe(alias.__supertype__),
     "model_json_schema": lambda reader, cls: reader._model(
@@ -5261,15 +5265,6 @@ _KNOWN_BY: dict[str, Callable[[HintReader, Any], WireType]] = {
     "__pydantic_validator__": HintReader._by_pydantic,
     "__get_pydantic_core_schema__": HintReader._by_pydantic,
 }
-
-
-def _hint_name(origin: object) -> str:
-    """Return a hint's name in the tables: for a class, its class_name(); for a special
-    form of `typing`, its own name, such as "Union"; for any other object, the name of
-    its class, such as "a UnionType"."""
-    if isinstance(origin, type):
-        return class_name(origin)
-    return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
 def _respell(text: str) -> tuple[Any, Json]:
@@ -5422,9 +5417,8 @@ class Signature:
         doc = getattr(fn, "__doc__", None) or ""
         self.description = describe_members(doc, members.types, self.context or "")
         self.required = set(members.get("required", ()))
-        root = reader.root(members)
-        simplify(root)
-        self.schema: Json = root
+        self.schema: Json = reader.root(members)
+        simplify(self.schema)
         self._type: WireType = members
         # The names of the arguments; None if there may be any.
         self._known: Any = members.types.keys()
@@ -5633,11 +5627,12 @@ def normal_uri(uri: str) -> str:
     Some clients percent-encode `é` and spaces, and others do not."""
     from urllib.parse import quote, unquote
 
-    def respell(escapes: re.Match[str]) -> str:
-        return quote(unquote(escapes[0]), safe="")
-
     text = quote(uri, safe="%/:?#[]@!$&'()*+,;=\n", errors="replace")
-    return re.sub("(?:%[0-9A-Fa-f]{2})+", respell, text)
+    return re.sub(
+        "(?:%[0-9A-Fa-f]{2})+",
+        lambda escapes: quote(unquote(escapes[0]), safe=""),
+        text,
+    )
 
 
 def uri_key(uri: str) -> str:
@@ -5706,7 +5701,8 @@ class UriTemplate:
         if not fit:
             return None
         values = dict(parse_qsl(query, keep_blank_values=True))
-        values.update({name: unquote(text) for name, text in fit.groupdict().items()})
+        for name, text in fit.groupdict().items():
+            values[name] = unquote(text)
         for name in self.names:
             is_free = f"{{+{name}}}" in self.template
             if not is_free and re.search(_ELSEWHERE, values.get(name, "")):
@@ -5718,8 +5714,8 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Check that a template and its function have the same names. Raises TypeError."""
     names = set(template.names)
     parameters = set(signature.schema["properties"])
-    in_path = names - set(template.query)
-    for name in sorted((signature.required - in_path) | (names - parameters)):
+    missing = signature.required - (names - set(template.query))
+    for name in sorted(missing | (names - parameters)):
         raise TypeError(
             f"{signature.name}: {name}: the URI {show(template.template)} and the "
             "parameters must have the same names; those of the query have defaults"
