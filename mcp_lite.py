@@ -5367,6 +5367,10 @@ def describe_members(doc: str, members: Json, hidden: str = "") -> str | None:
     return description
 
 
+# What a function without a schema may raise, or pydantic for it.
+_UNREADABLE = (TypeError, ValueError, RuntimeError, NameError)
+
+
 class Signature:
     """Describes a function for the wire, and binds arguments to it.
 
@@ -5409,7 +5413,7 @@ class Signature:
                     "ctx: without a hint it is one more argument; `ctx: Context` is "
                     "the request"
                 )
-        except (TypeError, ValueError, RuntimeError, NameError) as error:
+        except _UNREADABLE as error:
             raise TypeError(f"{self.name}: {error}") from None
         self.returns = read.returns
         self.names = read.names
@@ -5582,7 +5586,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
-    except (TypeError, ValueError, RuntimeError, NameError) as error:
+    except _UNREADABLE as error:
         if structured:
             raise TypeError(f"{signature.name}: return: {error}") from None
         return None
