@@ -470,7 +470,7 @@ class McpError(Exception):
     # The id of the request that it refuses, if that was not decoded.
     request_id: RequestId | None = None
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None):
         super().__init__(message)
         self.code = code
         self.message = message
@@ -517,7 +517,7 @@ class _CodedError(McpError):
 
     http_status = 400
 
-    def __init__(self, message: str, data: object = None) -> None:
+    def __init__(self, message: str, data: object = None):
         super().__init__(type(self).code, message, data)
 
 
@@ -617,7 +617,7 @@ class ToolError(Exception):
     content: blocks in place of that text (text, Image, ...), or None
     """
 
-    def __init__(self, message: str, content: list[Any] | None = None) -> None:
+    def __init__(self, message: str, content: list[Any] | None = None):
         super().__init__(message)
         self.content = content
 
@@ -630,7 +630,7 @@ class Timeout(TimeoutError):
         in the text, too
     """
 
-    def __init__(self, message: str, details: str = "") -> None:
+    def __init__(self, message: str, details: str = ""):
         super().__init__(message + details)
         self.message = message
 
@@ -655,7 +655,7 @@ class ConnectionClosed(ConnectionError):
         exit_code: int | None = None,
         command: list[str] | None = None,
         stderr: str = "",
-    ) -> None:
+    ):
         super().__init__(printable(message) + child_details(command, exit_code, stderr))
         self.exit_code = exit_code
         self.command = command
@@ -699,7 +699,7 @@ class HttpFailure(ConnectionError):
         http_status: int | None = None,
         challenge: dict[str, str] | None = None,
         retry_after: float | None = None,
-    ) -> None:
+    ):
         super().__init__(message)
         self.url = url
         self.http_status = http_status
@@ -716,7 +716,7 @@ class _InputRequired(BaseException):
     questions. The client sends the request again, with its answers, and the handler
     runs again from its top."""
 
-    def __init__(self, result: Json) -> None:
+    def __init__(self, result: Json):
         self.result = result
 
 
@@ -731,12 +731,16 @@ def unwrapped(error: BaseException) -> BaseException:
     exception unchanged."""
     ours = (_InputRequired, _Unanswered, ToolError, McpError)
     errors = [error]
+    leaves: list[BaseException] = []
     # The list grows as it is read: groups may be nested.
     for each in errors:
         if isinstance(each, ours):
             return each
-        errors += getattr(each, "exceptions", ())
-    leaves = [each for each in errors if not hasattr(each, "exceptions")]
+        inner = getattr(each, "exceptions", None)
+        if isinstance(inner, tuple):
+            errors += inner
+        else:
+            leaves.append(each)
     return leaves[0] if len(leaves) == 1 else error
 
 
@@ -1114,7 +1118,7 @@ class Method:
     # It is the first message on a subscription.
     acknowledges = False
 
-    def __init__(self, sender: str, name: str, **traits: object) -> None:
+    def __init__(self, sender: str, name: str, **traits: object):
         self.sender = sender
         self.name = name
         assert traits.keys() <= vars(Method).keys(), traits
@@ -1424,7 +1428,7 @@ class Request:
     # that answers its POST, or what collects the answers to a batch.
     outbox: Any = None
 
-    def __init__(self, message: Json, session: Protocol) -> None:
+    def __init__(self, message: Json, session: Protocol):
         params = message.get("params") or {}
         meta = params.get("_meta") or {}
         if not isinstance(meta, dict):
@@ -1507,7 +1511,7 @@ class Protocol:
         role: str,
         capabilities: Callable[[], Json],
         extension_row: Callable[[str], Method] = method_row,
-    ) -> None:
+    ):
         self.role = role
         self.capabilities = capabilities
         self.extension_row = extension_row
@@ -1873,7 +1877,7 @@ class Workers:
     # answers to both. Only a Deputy has that.
     has_more = False
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int):
         self._name = name
         self._limit = limit
         # The jobs that wait; None ends one thread.
@@ -2089,7 +2093,7 @@ class Inbox:
     """Items that wait for a thread of the user's, the oldest first. Beyond MAX_QUEUED
     items, or MAX_QUEUED_BYTES, the oldest go, which is logged."""
 
-    def __init__(self, about: str) -> None:
+    def __init__(self, about: str):
         self._about = about
         # Items with their sizes; (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
@@ -2353,21 +2357,21 @@ class Outbox:
 class Batch(Outbox):
     """Collects the answers to a batch. All other messages go to an outbox at once."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox):
         self.answers: list[Json] = []
-        self._outbox = outbox
+        self.outbox = outbox
 
     def send(self, message: Json) -> None:
-        self._outbox.send(message)
+        self.outbox.send(message)
 
     def may_wait(self) -> bool:
-        return self._outbox.may_wait()
+        return self.outbox.may_wait()
 
     def flush(self) -> None:
-        self._outbox.flush()
+        self.outbox.flush()
 
     def flush_soon(self) -> None:
-        self._outbox.flush_soon()
+        self.outbox.flush_soon()
 
     def finish(self, request: Request | None, answer: Any) -> None:
         if answer is not None:
@@ -2376,7 +2380,7 @@ class Batch(Outbox):
     def end(self) -> None:
         """Queue the answers, together."""
         if self.answers:
-            self._outbox.finish(None, self.answers)
+            self.outbox.finish(None, self.answers)
 
 
 class PendingRequest:
@@ -2404,12 +2408,8 @@ class PendingRequest:
     error: BaseException | None = None
 
     def __init__(
-        self,
-        connection: Connection,
-        method: str,
-        *,
-        on_done: Job = do_nothing,
-    ) -> None:
+        self, connection: Connection, method: str, *, on_done: Job = do_nothing
+    ):
         self.method = method
         # Ask for progress, as each notification of it restarts the time-out.
         self.wants_progress = method_row(method).asks
@@ -2527,7 +2527,7 @@ class Connection:
         transport: Transport | None = None,
         tidiers: Workers | None = None,
         trace: Trace | None = None,
-    ) -> None:
+    ):
         self.protocol = protocol
         self.endpoint = endpoint
         self.outbox = outbox
@@ -2958,7 +2958,7 @@ class Schema:
     Raises ValueError, with the place and the reason, for a schema that cannot be used.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any):
         self.root = schema
         # id() of each subschema -> (URI of its document, the Python types whose values
         # all fit, its rules). A rule is a tuple for one keyword that checks something;
@@ -3114,7 +3114,7 @@ class Meter:
 
     is_large = False
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value: object):
         self.left = MAX_STEPS
         self.value = value
 
@@ -3138,7 +3138,7 @@ class _Validator(Meter):
     also takes the schema around the keyword and the value's path, and yields failures.
     """
 
-    def __init__(self, schema: Schema, value: object) -> None:
+    def __init__(self, schema: Schema, value: object):
         super().__init__(value)
         self.schema = schema
         # The URIs of the documents that check() has entered, the outermost first.
@@ -4129,7 +4129,7 @@ class _Media(_Content):
         mime_type: str | None = None,
         annotations: Json | None = None,
         meta: Json | None = None,
-    ) -> None:
+    ):
         if path is not None:
             with open(path, "rb") as file:
                 data = file.read()
@@ -4204,7 +4204,7 @@ class EmbeddedResource(_Content):
         mime_type: str | None = None,
         annotations: Json | None = None,
         meta: Json | None = None,
-    ) -> None:
+    ):
         resource = add_given({"uri": check_uri("uri", uri)}, mimeType=mime_type)
         if isinstance(text_or_bytes, str):
             resource["text"] = text_or_bytes
@@ -4249,7 +4249,7 @@ class ResourceLink(_Content):
         meta: Json | None = None,
         annotations: Json | None = None,
         icons: list[Json] | None = None,
-    ) -> None:
+    ):
         add_given(
             self,
             type="resource_link",
@@ -4275,7 +4275,7 @@ class Message(_Content):
     Raises ValueError for another role, TypeError for other content.
     """
 
-    def __init__(self, content: object, role: str = "user") -> None:
+    def __init__(self, content: object, role: str = "user"):
         if role not in ("user", "assistant"):
             raise ValueError(f"role: user or assistant, not {show(role)}")
         if isinstance(content, (list, tuple)):
@@ -4546,7 +4546,7 @@ class WireType(Json):
         convert: Conversion = lambda wire, *_: wire,
         expected: str = "",
         is_model: bool = False,
-    ) -> None:
+    ):
         super().__init__(schema)
         self.convert = convert
         self.expected = expected
@@ -4584,7 +4584,7 @@ class _Run(Meter):
 
     is_strict = False
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value: object):
         super().__init__(value)
         self.failures: list[_Failure] = []
 
@@ -4816,7 +4816,7 @@ class Param:
         examples: list[Any] | None = None,
         header: str | None = None,
         default: Any = REQUIRED,
-    ) -> None:
+    ):
         # The parameters are the attributes.
         notes = dict(locals())
         del notes["self"]
@@ -4892,7 +4892,7 @@ class HintReader:
     is_returned: whether the hints describe a returned value, rather than arguments
     """
 
-    def __init__(self, names: Any, is_returned: bool = False) -> None:
+    def __init__(self, names: Any, is_returned: bool = False):
         self._names = names
         self._is_returned = is_returned
         # Type variable of the class that is being described -> its hint.
@@ -5393,11 +5393,8 @@ class Signature:
     """
 
     def __init__(
-        self,
-        fn: Callable[..., Any],
-        context_type: type,
-        schema: Json | None = None,
-    ) -> None:
+        self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
+    ):
         # These cannot be called: a staticmethod before Python 3.10, and a classmethod.
         if isinstance(fn, (staticmethod, classmethod)):
             fn = fn.__func__
@@ -5536,7 +5533,7 @@ class Output:
 
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
-    ) -> None:
+    ):
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = True if schema else structured
@@ -5607,10 +5604,7 @@ _VAGUE = [
 
 _EXPRESSION = r"{(\+?)(\w+)}([^{}]*)"
 # An expression's operator -> the pattern for its value and the text after it.
-_STEPS = {
-    "+": r"(?P<{0}>.+?){1}",
-    "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}",
-}
+_STEPS = {"+": r"(?P<{0}>.+?){1}", "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}"}
 _TEMPLATE = (
     r"(?a)[^{}]*"
     r"(?:{\+?NAME}[^{}]+)*(?:{\+?NAME})?"  # of the path, with text between them
@@ -5670,7 +5664,7 @@ class UriTemplate:
     The $ above stands for a line feed, which match() appends to each path.
     """
 
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str):
         path, _, query = template.partition("{?")
         path += "\n"
         steps = re.findall(_EXPRESSION, path)
@@ -6024,7 +6018,7 @@ class Signer:
     signs and all keys verify, so that keys can be rotated while clients hold states.
     """
 
-    def __init__(self, state_key: Any) -> None:
+    def __init__(self, state_key: Any):
         keys = listed(os.urandom(32) if state_key is None else state_key)
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
         if not keys or not all(
@@ -6108,7 +6102,7 @@ class Context:
     _on_progress: Callback = None
     _on_ask: Callback = None
 
-    def __init__(self, connection: Connection, request: Request) -> None:
+    def __init__(self, connection: Connection, request: Request):
         self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
         self.protocol_version = request.version
@@ -6459,6 +6453,10 @@ class Context:
                     key: pending.result(max(0.0, until - time.monotonic()))
                     for key, pending in asked.items()
                 }
+            except McpError as error:
+                # The handler's own client has refused the question.
+                error.is_received = False
+                raise
             except ConnectionClosed as error:
                 raise _Unanswered(f"a question got no answer: {error}") from None
             finally:
@@ -6596,7 +6594,7 @@ class MainThread:
     server.run() is called on the thread that created this object, run() runs them.
     """
 
-    def __init__(self, post: Callback = None) -> None:
+    def __init__(self, post: Callback = None):
         """Make the calling thread the main thread.
 
         post: replaces the timer. post(fn), called on any thread, has the host's loop
@@ -6928,7 +6926,7 @@ class StreamTransport(Transport):
     """Carries messages over a pair of binary streams, such as standard streams or the
     files of a socket."""
 
-    def __init__(self, reader: Any, writer: Any) -> None:
+    def __init__(self, reader: Any, writer: Any):
         for stream in (reader, writer):
             if isinstance(stream, io.TextIOBase):
                 raise TypeError("expected binary streams, such as sys.stdin.buffer")
@@ -6980,7 +6978,7 @@ class LineOutbox(Outbox):
     writing thread, which is started when it is first needed.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport):
         self._transport = transport
         # Guards the lines that wait, and whether a thread writes. That thread looks for
         # more lines when it has written.
@@ -7055,7 +7053,7 @@ class LineOutbox(Outbox):
             for line in lines:
                 self.connection.trace(self.connection.sends, line)
             self._transport.write(b"\n".join([*lines, b""]))
-        except Exception as error:
+        except BaseException as error:
             end = ConnectionClosed(f"cannot write: {error}")
             try:
                 end = self._transport.describe_end(str(end))
@@ -7099,7 +7097,7 @@ class Deputy:
 
     TICK = 0.005
 
-    def __init__(self, connection: Connection, signals: Signals) -> None:
+    def __init__(self, connection: Connection, signals: Signals):
         assert isinstance(connection.workers, Workers)
         self._connection = connection
         self._signals = signals
@@ -7405,9 +7403,7 @@ class Child(StreamTransport):
     # The seconds that the child has to end by itself: EXIT_SECONDS once it has written.
     _patience = STARTING_SECONDS
 
-    def __init__(
-        self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any
-    ) -> None:
+    def __init__(self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any):
         """Start the child. Raises ConnectionClosed if the system cannot start it.
 
         env: its whole environment
@@ -7622,7 +7618,7 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
+    def __init__(self, info: Json, instructions: str | None, **options: Any):
         self.info = info
         self.instructions = instructions
         # The options of Server.
@@ -8157,7 +8153,7 @@ class Server:
         mask_errors: bool | None = None,
         extensions: Json | None = None,
         trace: _Trace = None,
-    ) -> None:
+    ):
         """Create a server without functions. Raises TypeError or ValueError for invalid
         options.
 
@@ -8419,9 +8415,7 @@ class Server:
                 _meta=meta,
             )
             self._endpoint.put(
-                "prompts",
-                wire["name"],
-                Registration(wire, signature, visible=visible),
+                "prompts", wire["name"], Registration(wire, signature, visible=visible)
             )
 
         return _decorate(fn, register)
@@ -8861,7 +8855,7 @@ class Call:
         params: Json,
         on_progress: Callback = None,
         check: Callable[[Json], Json] = dict,
-    ) -> None:
+    ):
         self.client = client
         self.method = method
         self.params = params
@@ -9053,12 +9047,8 @@ class Listening:
     """
 
     def __init__(
-        self,
-        client: Client,
-        kinds: list[str],
-        uris: list[str],
-        take: Callback = None,
-    ) -> None:
+        self, client: Client, kinds: list[str], uris: list[str], take: Callback = None
+    ):
         self._client = client
         self._is_modern = client.protocol_version >= FIRST_MODERN
         self._connection = client._require_connection()
@@ -9183,7 +9173,7 @@ class ClientEndpoint(Endpoint):
 
     def __init__(
         self, client: Client, roots: Any, callbacks: Json, extensions: Json | None
-    ) -> None:
+    ):
         self._client = client
         self._callbacks = callbacks
         # Roots as on the wire, or a function; None for none.
@@ -9363,7 +9353,7 @@ class _Handover(Transport):
 
     feeds = True
 
-    def __init__(self, peer: Connection) -> None:
+    def __init__(self, peer: Connection):
         self._peer = peer
 
     def write(self, data: bytes) -> None:
@@ -9373,14 +9363,17 @@ class _Handover(Transport):
 class MemoryTransport(_Handover):
     """Carries a client's messages to a server in this process, and its answers back."""
 
-    def __init__(self, server: Server) -> None:
+    _peer: Any = None
+
+    def __init__(self, server: Server):
         self._server = server
 
     def start(self, connection: Connection) -> None:
         self._peer = self._server.connect(_Handover(connection))
 
     def close(self) -> None:
-        self._server.disconnect(self._peer, EXIT_SECONDS)
+        if self._peer is not None:
+            self._server.disconnect(self._peer, EXIT_SECONDS)
 
 
 def read_target(target: Any) -> Any:
@@ -9406,10 +9399,8 @@ def read_target(target: Any) -> Any:
                 f"target: expected http://... or https://..., got {show(text)}"
             )
         return {"command": split_command(text)}
-    if isinstance(target, Transport):
+    if isinstance(target, (Transport, Server)):
         return target
-    if isinstance(target, Server):
-        return MemoryTransport(target)
     if isinstance(target, tuple) and hasattr(target[0], "read"):
         return StreamTransport(*target)
     if isinstance(target, (list, tuple)):
@@ -9496,7 +9487,7 @@ class Client:
         ssl_context: SSLContext | None = None,
         extensions: Json | None = None,
         result_types: dict[str, Callable[[Call, Json], Json]] | None = None,
-    ) -> None:
+    ):
         """Describe a connection, which `with` or connect() opens. Raises TypeError and
         ValueError for a wrong target, revision or list of roots.
 
@@ -9729,6 +9720,8 @@ class Client:
         target = self._target
         if isinstance(target, Transport):
             return target
+        if isinstance(target, Server):
+            return MemoryTransport(target)
         if "command" in target:
             env = inherited_environment()
             env.update(target.get("env") or {})
@@ -9853,10 +9846,7 @@ class Client:
         return self._choose_version(offered, SPOKEN), result
 
     def _shake_hands(
-        self,
-        connection: Connection,
-        version: str,
-        hello: PendingRequest | None = None,
+        self, connection: Connection, version: str, hello: PendingRequest | None = None
     ) -> Json:
         """Send `initialize`, as `hello`. Returns the result."""
         hello = hello or PendingRequest(connection, "initialize")
@@ -9945,10 +9935,7 @@ class Client:
 
     # Requests
     def request(
-        self,
-        method: str,
-        params: Json | None = None,
-        timeout: float | None = None,
+        self, method: str, params: Json | None = None, timeout: float | None = None
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
@@ -10171,10 +10158,7 @@ class Client:
             raise InvalidResponse(f"{uri}: blob: {error}", result) from None
 
     def get_prompt(
-        self,
-        name: str,
-        arguments: Json | None = None,
-        **misplaced: object,
+        self, name: str, arguments: Json | None = None, **misplaced: object
     ) -> Json:
         """Get a filled-in prompt: {"description", "messages": [{"role", "content"}]}.
 
@@ -10420,12 +10404,7 @@ def is_mirrored(text: str, value: object) -> bool:
 class HttpError(InvalidRequest):
     """Refuses an HTTP request, by a response with this status and these headers."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        headers: Headers | None = None,
-    ) -> None:
+    def __init__(self, status: int, message: str, headers: Headers | None = None):
         super().__init__(message)
         self.http_status = status
         self.headers = headers or {}
@@ -10599,7 +10578,7 @@ class MessageQueue(Outbox):
     # The status of an answer that is the only message.
     answer_status = 200
 
-    def __init__(self, exchange: Exchange | None) -> None:
+    def __init__(self, exchange: Exchange | None):
         self.exchange = exchange
         # Guards the messages, each behind the line of its event's id; and all above.
         self._lock = threading.Lock()
@@ -10742,7 +10721,7 @@ class Exchange:
         target: str,
         headers: Headers,
         peer: str,
-    ) -> None:
+    ):
         self.endpoint = endpoint
         # The client's address.
         self.peer = peer
@@ -10970,7 +10949,7 @@ class HttpConnection(Connection):
     # The time of its latest use, by time.monotonic(), once it was served.
     used = INFINITY
 
-    def __init__(self, http: HttpEndpoint, outbox: Outbox) -> None:
+    def __init__(self, http: HttpEndpoint, outbox: Outbox):
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
@@ -11082,7 +11061,7 @@ class HttpEndpoint:
         routes: Mapping[str, Route] | None,
         public_routes: Mapping[str, Route] | None,
         max_body: int,
-    ) -> None:
+    ):
         self.server = server
         # Called with each message, and with the lines around it.
         self.trace: Trace = server.trace or do_nothing
@@ -11163,6 +11142,8 @@ class HttpEndpoint:
             log_line(level, f"HTTP: {error_text(failure)}", failure)
             if exchange.status == 0:
                 exchange.reply(500)
+            # No response can follow one that was half written.
+            exchange.is_last = True
         self.loads.pop(exchange, None)
         log_access(exchange)
 
@@ -11317,11 +11298,7 @@ class HttpEndpoint:
             check_members(MODERN_META, meta, "_meta.")
         self.check_mirrors(exchange, is_request)
 
-    def check_mirrors(
-        self,
-        exchange: Exchange,
-        required: bool | None = None,
-    ) -> None:
+    def check_mirrors(self, exchange: Exchange, required: bool | None = None) -> None:
         """Set `exchange.mirrored`. Raise HeaderMismatch if a header contradicts the
         message, or, if `required` is true, is missing. None stands for a session."""
         message = object_or_empty(exchange.message)
@@ -11339,10 +11316,7 @@ class HttpEndpoint:
                 raise mismatch
 
     def serve(
-        self,
-        connection: HttpConnection,
-        exchange: Exchange,
-        opening: bytes = b"",
+        self, connection: HttpConnection, exchange: Exchange, opening: bytes = b""
     ) -> None:
         """Serve the message of a POST, or begin a stream with the bytes `opening`. Then
         write what other threads queue, until the response is over."""
@@ -11442,7 +11416,7 @@ class SessionStream(MessageQueue):
     # The number of the latest message that was taken.
     taken = 0
 
-    def __init__(self, session: Session, exchange: Exchange | None) -> None:
+    def __init__(self, session: Session, exchange: Exchange | None):
         super().__init__(exchange)
         self.connection = session
         self.name = next(session.names)
@@ -11512,7 +11486,7 @@ class Session(HttpConnection):
 
     def __init__(
         self, legacy: LegacyEndpoint, exchange: Exchange, session_id: str | None
-    ) -> None:
+    ):
         self.legacy = legacy
         self.session_id = session_id
         # The principal that may use it.
@@ -11552,13 +11526,12 @@ class Session(HttpConnection):
             super().refuse(refusal, exchange)
 
     def client_stays_away(self, exchange: Exchange) -> None:
-        request: Any = self.protocol.in_flight.get(exchange.request_id or 0)
-        stream = getattr(request, "outbox", None)
-        if not isinstance(stream, SessionStream):
-            return
-        carrier = stream.exchange or exchange
-        if carrier.left_at + AWAY_SECONDS < time.monotonic():
-            self.cancel_request(request)
+        oldest = time.monotonic() - AWAY_SECONDS
+        for request in list(self.protocol.in_flight.values()):
+            # A batch collects its answers for the queue of its exchange.
+            queue = getattr(request.outbox, "outbox", request.outbox)
+            if queue.exchange.left_at < oldest:
+                self.cancel_request(request)
 
     def retire(self) -> None:
         super().retire()
@@ -11592,7 +11565,7 @@ class LegacyEndpoint:
     # How long a session may be idle.
     session_seconds = SESSION_SECONDS
 
-    def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None) -> None:
+    def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None):
         self.http = http
         self._stateless = stateless
         # By id. Here and below, each operation on a dict is atomic.
@@ -11763,7 +11736,7 @@ class _WsgiExchange(Exchange):
         endpoint: HttpEndpoint,
         environ: Json,
         start_response: Callable[..., Write],
-    ) -> None:
+    ):
         headers = {
             name[5:].replace("_", "-").lower(): str(value)
             for name, value in environ.items()
@@ -11813,7 +11786,7 @@ class _WsgiExchange(Exchange):
 
 
 class _SocketExchange(Exchange):
-    def __init__(self, handler: _Handler, head: Head) -> None:
+    def __init__(self, handler: _Handler, head: Head):
         super().__init__(
             handler.server.endpoint,
             head.method,
@@ -11936,9 +11909,10 @@ class _SocketExchange(Exchange):
         """Send the client something that it ignores. Never blocks. Returns whether the
         connection still is there."""
         is_silent = self.status == 0
-        # "A server MUST NOT send a 1xx response to an HTTP/1.0 client."
+        # "A server MUST NOT send a 1xx response to an HTTP/1.0 client." Such a client,
+        # mostly a proxy, is taken for gone.
         if is_silent and not self._is_chunked:
-            return True
+            return False
         if self.may_wait() or not self._writing.acquire(blocking=False):
             return True
         try:
@@ -11979,8 +11953,6 @@ def peer_side(sock: Socket) -> str:
         # POLLRDHUP alone is SHUT; the system reports errors by itself.
         return SHUT if events[0][1] == 0x2000 else GONE
     try:
-        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            return GONE
         if is_ready(sock) and not socket.socket.recv(sock, 1, socket.MSG_PEEK):
             return SHUT
     except OSError:
@@ -12111,11 +12083,7 @@ class HttpServer(ThreadingTCPServer):
     idle_seconds = 30.0
 
     def begin_serving(
-        self,
-        endpoint: HttpEndpoint,
-        url: str,
-        port: int,
-        max_connections: int,
+        self, endpoint: HttpEndpoint, url: str, port: int, max_connections: int
     ) -> None:
         self.endpoint = endpoint
         self.url = url
@@ -12441,7 +12409,7 @@ class _HttpRequest:
     # The response; send() yields it when only its head has been read.
     response: Any = None
 
-    def __init__(self, method: str, url: SplitResult, key: object) -> None:
+    def __init__(self, method: str, url: SplitResult, key: object):
         self.method = method
         self.url = url
         # HttpCaller.cut_off() finds the request by this key.
@@ -12459,10 +12427,7 @@ class _HttpRequest:
         return printable(f"{show_url(self.url)}: {text}")
 
     def failure(
-        self,
-        body: bytes,
-        prefix: str = "",
-        kind: type[HttpFailure] = HttpFailure,
+        self, body: bytes, prefix: str = "", kind: type[HttpFailure] = HttpFailure
     ) -> HttpFailure:
         """Return the exception for a response without an answer."""
         response = self.response
@@ -12560,7 +12525,7 @@ class Authorizer:
     calls the program's function auth(challenge).
     """
 
-    def __init__(self, ask: Callable[..., Any]) -> None:
+    def __init__(self, ask: Callable[..., Any]):
         self._ask = ask
         self._headers: Headers = {}
         # Held while the program's function runs.
@@ -12619,7 +12584,7 @@ class HttpCaller:
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
-    ) -> None:
+    ):
         # After a redirect, this is its target.
         self.url = parse_url(url)
         self.timeout = timeout
@@ -12701,10 +12666,7 @@ class HttpCaller:
             self._give_back(http_request)
 
     def _attempt(
-        self,
-        http_request: _HttpRequest,
-        headers: Headers,
-        body: bytes | None,
+        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
     ) -> str:
         """Send a request. Returns what became of it: ANSWERED, or, after a redirect or
         a login, MENDED. Raises AuthorizationError."""
@@ -12733,10 +12695,7 @@ class HttpCaller:
         return ANSWERED
 
     def _log_in(
-        self,
-        http_request: _HttpRequest,
-        shown: Headers,
-        has_session: bool,
+        self, http_request: _HttpRequest, shown: Headers, has_session: bool
     ) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope."""
         response = http_request.response
@@ -12759,10 +12718,7 @@ class HttpCaller:
         return MENDED
 
     def _send_once(
-        self,
-        http_request: _HttpRequest,
-        headers: Headers,
-        body: bytes | None,
+        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
     ) -> None:
         url = http_request.url
         target = url.path or "/"
@@ -12864,7 +12820,7 @@ def read_answer(response: HTTPResponse) -> bytes:
 class _Post:
     """A message for the server, and the parts of it that HTTP needs."""
 
-    def __init__(self, message: Json) -> None:
+    def __init__(self, message: Json):
         self.message = message
         self.body = encode_message(message)
         self.params = object_or_empty(message.get("params"))
@@ -12890,7 +12846,7 @@ class HttpTransport(Transport, Outbox):
     feeds = True
     mirrors = True
 
-    def __init__(self, caller: HttpCaller) -> None:
+    def __init__(self, caller: HttpCaller):
         self.caller = caller
 
     def start(self, connection: Connection) -> None:
@@ -13055,7 +13011,7 @@ class LegacyHttp(HttpTransport):
         caller: HttpCaller,
         set_server_info: Callable[[Json], Any],
         on_new_session: Job,
-    ) -> None:
+    ):
         super().__init__(caller)
         self._set_server_info = set_server_info
         self._on_new_session = on_new_session
@@ -13346,7 +13302,7 @@ class OAuth:
         may_log_in: bool = True,
         timeout: float = LOGIN_SECONDS,
         ssl_context: SSLContext | None = None,
-    ) -> None:
+    ):
         """Prepare to log in. Raises ValueError.
 
         client_name: the name that the user sees
@@ -13524,10 +13480,7 @@ class OAuth:
 
     # Discovery: basic/authorization/authorization-server-discovery.md
     def fetch(
-        self,
-        url: str,
-        headers: dict[str, str],
-        body: bytes | None = None,
+        self, url: str, headers: dict[str, str], body: bytes | None = None
     ) -> Any:
         """GET a document, or POST a body. Return a Reply: status, document, headers.
 
@@ -13559,12 +13512,7 @@ class OAuth:
             ) from error
         return Reply(answer.status, object_or_empty(document), answer.headers)
 
-    def _read_first(
-        self,
-        name: str,
-        url: str,
-        places: Iterable[str | None],
-    ) -> Json:
+    def _read_first(self, name: str, url: str, places: Iterable[str | None]) -> Json:
         """Return the first document found at these places, or {}.
 
         name: of the member that led here, for errors
@@ -13643,11 +13591,7 @@ class OAuth:
         return server
 
     def _choose_scopes(
-        self,
-        challenge: Headers,
-        resource: Json,
-        server: Json,
-        record: Json,
+        self, challenge: Headers, resource: Json, server: Json, record: Json
     ) -> list[str]:
         """Select the scopes to ask for, by the rules of basic/authorization/index.md.
         They include the scopes of earlier logins."""
@@ -13728,12 +13672,7 @@ class OAuth:
         }
 
     # Getting tokens
-    def _log_in(
-        self,
-        url: str,
-        challenge: Headers,
-        asking: Job,
-    ) -> None:
+    def _log_in(self, url: str, challenge: Headers, asking: Job) -> None:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
@@ -13791,12 +13730,7 @@ class OAuth:
             return self._reload(url).get("access_token") != record.get("access_token")
         return False
 
-    def _ask_user(
-        self,
-        server: Json,
-        plan: Json,
-        asking: Job,
-    ) -> Json:
+    def _ask_user(self, server: Json, plan: Json, asking: Job) -> Json:
         """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
         members of the form for the token endpoint."""
         import secrets
