@@ -72,6 +72,8 @@ uses. What each promises:
     TestCheck             check.py: what a server's callers rely on, for CI
     TestOpenApi           openapi.py: the operations of an HTTP API as tools
     TestLambda            lambda_app.py: events of AWS as requests
+    TestStubs             stubs.py: any server as a typed module
+    TestInstall           install.py: a server in the config of a desktop program
     TestApps              apps.py: tools with pages
     TestSkills            skills.py: folders of instructions
     TestServerCard        server_card.py: a server that is found by its domain
