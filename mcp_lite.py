@@ -7053,7 +7053,7 @@ class LineOutbox(Outbox):
             for line in lines:
                 self.connection.trace(self.connection.sends, line)
             self._transport.write(b"\n".join([*lines, b""]))
-        except BaseException as error:
+        except Exception as error:
             end = ConnectionClosed(f"cannot write: {error}")
             try:
                 end = self._transport.describe_end(str(end))
