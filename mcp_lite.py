@@ -251,7 +251,7 @@ from collections.abc import (
     ValuesView,
 )
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
@@ -10482,6 +10482,8 @@ _SINGLE = "host|origin|authorization|content-.*|transfer-encoding|mcp-.*"
 _LENGTH = "[0-9]{1,18}"
 
 
+# Most clients send the same head again and again. Nothing changes what is cached.
+@lru_cache
 def parse_head(data: bytes) -> Head:
     """Parse the head of a request, with its blank line.
 
@@ -11711,6 +11713,7 @@ MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
 TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
 
 
+@lru_cache
 def _status_line(status: int) -> str:
     from http import HTTPStatus
 
