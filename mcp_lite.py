@@ -220,7 +220,7 @@ the version, the revisions, and the SHA-256 of the file.
                                     examples/conformance_client.py
            InternalError for a      InvalidResponse
              server's bad answer
-           Headers of unexpected exceptions stay in the log over HTTP, unless
+           Texts of unexpected exceptions stay in the log over HTTP, unless
            Server(mask_errors=False) shows them.
     0.2.0  Gone: Client(inherit_env=, max_questions=); max_message, max_kept,
            max_sessions, session_seconds and legacy_sse of servers, which are constants
