@@ -7141,7 +7141,9 @@ class Deputy:
             with suppress(Empty):
                 signal = self._signals.wait(self.TICK)
                 continue
-            if self._burst is burst and self._check_reader():
+            if self._burst is not burst:
+                continue
+            if self._check_reader():
                 signal = next_signal(self._connection, self._signals)
         return signal
 
@@ -9068,8 +9070,8 @@ class Listening:
                 self._connection.register(self._pending, self)
                 self.subscribe()
         except BaseException as error:
-            # If the connection has ended before the request was registered, nobody
-            # else removes it.
+            # If the connection has ended before the request was registered, no other
+            # thread removes it.
             self._end()
             self.close()
             received(error)
@@ -11899,14 +11901,16 @@ class _SocketExchange(Exchange):
         A client that is gone looks like one that has shut only its own side, and still
         reads, as `nc -N` does, until it is sent something: then the system of a client
         that is gone resets the connection. An interim response, or a comment in a
-        stream, is such a probe. No answer is lost by it.
+        stream, is such a probe.
         """
         side = peer_side(self._handler.connection)
         if side != SHUT:
             return side == GONE
         if not self.awaits_answer:
             return True
-        return not self._is_probed and not self._probe()
+        if self._is_probed:
+            return False
+        return not self._probe()
 
     def _probe(self) -> bool:
         """Send the client something that it ignores. Never blocks. Returns whether the
