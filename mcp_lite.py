@@ -1363,16 +1363,16 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
     for rule, kind in rules.items():
         name, is_optional, _ = rule.partition("?")
         value: Any = members.get(name)
-        if kind is int and is_integer(value):
-            value = members[name] = int(value)
-        if kind is dict and value == []:
-            value = members[name] = {}
         # True is an int to Python, but no integer to JSON.
-        fits = isinstance(value, kind) and type(value) is not bool
-        if fits or (value is None and is_optional):
+        if isinstance(value, kind) and type(value) is not bool:
             continue
-        came = f"got {show(value)}" if name in members else "but it is missing"
-        raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
+        if kind is int and is_integer(value):
+            members[name] = int(value)
+        elif kind is dict and value == []:
+            members[name] = {}
+        elif value is not None or not is_optional:
+            came = f"got {show(value)}" if name in members else "but it is missing"
+            raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
@@ -10477,6 +10477,8 @@ _HEAD = (
     r"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
     r"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
+# It stands for one that cannot be parsed.
+_NO_HEAD = Head("", "", "1.0", {}, None, True)
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 # These fields must not repeat: a proxy might use the other value. The values of other
 # fields are joined to a list.
@@ -10641,12 +10643,14 @@ class MessageQueue(Outbox):
         return exchange is not None and (size > 4_000 or exchange.may_wait())
 
     def flush(self) -> None:
-        if self.exchange is not None:
-            self.exchange.flush()
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.flush()
 
     def flush_soon(self) -> None:
-        if self.exchange is not None:
-            self.exchange.flush_soon()
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.flush_soon()
 
     def take(self) -> tuple[SseEvents, bool]:
         """Take the messages that wait. Returns them, and whether no more will follow."""
@@ -10776,15 +10780,16 @@ class Exchange:
     ) -> None:
         """Send a complete response."""
         with self._writing:
-            self._reply(status, headers or {}, body)
+            try:
+                self._reply(status, headers or {}, body)
+            except OSError:
+                self.client_left()
 
     def _reply(self, status: int, headers: Headers, body: bytes) -> None:
         headers = {**headers, "Content-Length": str(len(body))}
         if self.method == "HEAD":
             body = b""
-        # OSError: the client has left.
-        with suppress(OSError):
-            self._start(status, headers, body)
+        self._start(status, headers, body)
         if body and self.method == "POST":
             self.endpoint.trace("<--", body)
         self._end()
@@ -10830,6 +10835,9 @@ class Exchange:
         # Messages are delivered, whatever is in use: their work is done. But while they
         # wait for the client, new requests may be refused.
         size = 2 * sum(len(message) for _, message in events)
+        if size <= SMALL_BODY:
+            self._write_events(events, more, is_last)
+            return
         self.endpoint.count(self, self.load + size)
         if size > MAX_PIECE:
             # The value and its text are freed by now. Copies fill the gaps that these
@@ -11285,6 +11293,7 @@ class HttpEndpoint:
             self.serve(connection, exchange)
         finally:
             connection.end()
+            connection.outbox = connection.dropped  # see serve()
 
     def _check_modern(self, exchange: Exchange, version: Any) -> None:
         """Raise McpError if the headers of a modern message are wrong. `version` is the
@@ -11335,6 +11344,9 @@ class HttpEndpoint:
         finally:
             del self.serving[exchange]
             connection.used = time.monotonic()
+            # An exchange and its queue refer to each other. Without this, they would
+            # keep their memory until a garbage collection.
+            exchange.queue.exchange = None
 
     # Clients that have left, and the end
     def find_departed(self) -> None:
@@ -11534,7 +11546,8 @@ class Session(HttpConnection):
         for request in list(self.protocol.in_flight.values()):
             # A batch collects its answers for the queue of its exchange.
             queue = getattr(request.outbox, "outbox", request.outbox)
-            if queue.exchange.left_at < oldest:
+            exchange = queue.exchange
+            if exchange is not None and exchange.left_at < oldest:
                 self.cancel_request(request)
 
     def retire(self) -> None:
@@ -11830,7 +11843,8 @@ class _SocketExchange(Exchange):
                 raise self._handler.broken_off("the body ended early")
             size -= len(data)
             body += data
-            self.claim(len(body))
+            if size > 0:
+                self.claim(len(body))
 
     def _read_chunks(self, body: bytearray) -> None:
         size = -1
@@ -12027,14 +12041,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.is_serving = False
         if self.server.closing.is_set():
             shut(self.connection, 0)
-        if not self.rfile.peek(1):
+        ready = self.rfile.peek(1)
+        if not ready:
             return
         self.set_deadline(self.server.request_seconds)
         problem = self._problem
-        # Stands for a head that cannot be parsed.
-        head = Head("", "", "1.0", {}, None, True)
+        head = _NO_HEAD
         try:
-            head = self._read_head()
+            head = self._read_head(ready)
             if self.server.closing.is_set():
                 problem = self.broken_off("")
         except HttpError as error:
@@ -12058,8 +12072,10 @@ class _Handler(BaseHTTPRequestHandler):
             return HttpError(503, "the server is closing", {"Retry-After": "1"})
         return HttpError(400, why)
 
-    def _read_head(self) -> Head:
-        data = b""
+    def _read_head(self, ready: bytes) -> Head:
+        # Mostly, all of it is ready.
+        head, end, _ = ready.partition(b"\r\n\r\n")
+        data = self.rfile.read(len(head + end)) if end else b""
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line

@@ -2442,6 +2442,30 @@ class TestLifetimes:
             closer.join(SECONDS)
             assert not closer.is_alive()
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("carrier", ["http", "pair"])
+    def test_a_call_leaves_no_garbage(self, carrier, version):
+        """What a call held is free when it is over, without a garbage collection, which
+        would come late, and stop all threads."""
+        if not hasattr(gc, "get_threshold"):
+            pytest.skip("this Python has another collector")
+        server = napping_server()
+        server.tool(lambda: "x" * 20_000, name="fill")
+        with contextlib.ExitStack() as stack:
+            target = server
+            if carrier == "http":
+                target = stack.enter_context(server.start_http()).url
+            client = stack.enter_context(Client(target, protocol_version=version))
+            client.call("fill")
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(20):
+                    client.call("fill")
+                assert gc.collect() < 20
+            finally:
+                gc.enable()
+
     @pytest.mark.skipif(os.name == "nt", reason="it has no SIGTERM")
     def test_what_runs_at_sigterm_is_answered(self, tmp_path):
         """Within the grace of run("http")."""
