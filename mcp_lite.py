@@ -915,8 +915,9 @@ def mend(message: Json) -> Json:
     """Return a message as JSON-RPC has it: a copy without the oddities of some programs
     whose meaning is clear.
 
-    A member that is to be absent may be null, and an empty object null or an empty
-    array. An answer may repeat the method, and its id may be a text.
+    A member that is to be absent may be null, such as the id of a notification, and an
+    empty object null or an empty array. An answer may repeat the method, and its id may
+    be a text.
     """
     mended = {
         name: {} if value == [] else value
@@ -928,6 +929,10 @@ def mend(message: Json) -> Json:
         mended["id"] = own_id(mended.get("id"))
     elif "method" not in mended and "result" in message:
         mended["result"] = {}
+    elif mended.get("id", 0) is None:
+        row = method_row(mended.get("method"))
+        if row.kind == "notification":
+            del mended["id"]
     return mended
 
 
@@ -10979,6 +10984,9 @@ class HttpConnection(Connection):
         # Free the memory, since a subscription stays open.
         exchange.message = None
         self.prepare(exchange, event)
+        if exchange.is_over:
+            # The client left before its request was in flight.
+            self.client_left(exchange)
         if isinstance(event, Request):
             self._take_request(event, exchange)
         elif isinstance(event, Refusal):
@@ -12057,9 +12065,10 @@ class _Handler(BaseHTTPRequestHandler):
         exchange.is_last |= problem is not None
         self.is_serving = exchange.is_read
         self.server.endpoint.answer(exchange, problem)
-        if not exchange.is_read:
-            # If this side closed now, the client could lose the response. So wait until
-            # the client closes, or the deadline cuts it off.
+        if exchange.is_last:
+            # If this side closed with bytes unread, such as another request, the client
+            # could lose the response. So wait until the client closes, or the deadline
+            # cuts it off.
             self.is_serving = False
             shut(self.connection, 1)
             while self.rfile.read1(CHUNK):
@@ -12186,7 +12195,12 @@ class HttpServer(ThreadingTCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exc_info()[1]
-        log_line(DEBUG, f"an HTTP connection ended: {error_text(error)}")
+        why = f"an HTTP connection ended: {error_text(error)}"
+        if isinstance(error, OSError):
+            log_line(DEBUG, why)
+        else:
+            # The system may have refused a thread.
+            self.endpoint.refusals.add(why)
 
     def service_actions(self) -> None:
         now = time.monotonic()

@@ -2834,6 +2834,52 @@ class TestLifetimes:
             sock.close()
             assert ended.wait(SECONDS)
 
+    def test_who_leaves_before_the_request_is_in_flight(self, monkeypatch):
+        """Its handler does not run, as no one waits for it."""
+        server = napping_server()
+        receive = mcp_lite.Protocol.receive
+
+        def leave(self, message, outbox=None):
+            outbox.exchange.connection.client_left(outbox.exchange)
+            return receive(self, message, outbox)
+
+        monkeypatch.setattr(mcp_lite.Protocol, "receive", leave)
+        with server.start_http() as http:
+            call = head_of(call_tool("nap"), "Mcp-Name: nap")
+            assert raw_http(http.port, call) == b""
+        assert not server.begun.is_set()
+
+    def test_what_follows_the_last_request_costs_no_answer(self):
+        """A system resets a connection that closes with bytes unread, and its client
+        would lose what it has not read."""
+        server = Server("s")
+        server.tool(lambda: "x" * 3_000_000, name="fill")
+        last = head_of(call_tool("fill"), "Mcp-Name: fill", "Connection: close")
+        with contextlib.ExitStack() as stack:
+            http = stack.enter_context(server.start_http())
+            place = ("127.0.0.1", http.port)
+            sock = stack.enter_context(socket.create_connection(place, SECONDS))
+            follower = started(sock.sendall, last + b"x" * 4_000_000)
+            answer = stack.enter_context(sock.makefile("rb"))
+            assert answer.read().endswith(b"}")
+            follower.join(SECONDS)
+            assert not follower.is_alive()
+
+    def test_a_connection_without_a_thread(self, caplog, monkeypatch):
+        """It is closed, which the log says, and the server goes on."""
+
+        def refuse(self, request, address):
+            raise RuntimeError("can't start new thread")
+
+        server = napping_server()
+        with server.start_http() as http:
+            with monkeypatch.context() as patch:
+                patch.setattr("socketserver.ThreadingMixIn.process_request", refuse)
+                assert raw_http(http.port, b"GET / HTTP/1.1\r\n\r\n") == b""
+            assert "can't start new thread" in caplog.text
+            with Client(http.url) as client:
+                assert client.call("nap") == "rested"
+
     def test_the_side_of_a_peer(self):
         """OPEN, SHUT or GONE, for each state of a socket."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -15233,6 +15279,23 @@ class TestOtherServers:
             assert client.call("x") == client.call("x") == "fine"
         lines = [line for line in caplog.messages if "not as JSON-RPC" in line]
         assert len(lines) == (0 if type(change({"id": 1})["id"]) is float else 1)
+
+    def test_a_notification_with_a_null_id(self):
+        """It is a notification."""
+        told = []
+
+        def speak(message, read, write):
+            note = {"method": "notifications/message", "params": {"level": "info"}}
+            note["params"]["data"] = "baking"
+            write({"jsonrpc": "2.0", "id": None, **note})
+            return text_result("fine")
+
+        script = legacy_server(tools_call=speak)
+        with talking_to(
+            script, on_log=lambda level, data, name: told.append(data)
+        ) as client:
+            assert client.call("x") == "fine"
+            eventually(lambda: told == ["baking"], "the notification")
 
     def test_an_error_beside_a_null_result(self):
         """An error is one, whatever is beside it; its code may be a float."""
