@@ -7606,6 +7606,30 @@ class Leaf:
 class Base:
     leaf: Leaf
 """
+# Python 3.14 evaluates hints when they are asked for.
+LATE_HINTS = """
+from dataclasses import dataclass
+
+@dataclass
+class Tree:
+    name: str
+    children: list[Tree]
+
+def make_local():
+    @dataclass
+    class Whole:
+        part: Part
+
+    @dataclass
+    class Part:
+        count: int
+
+    return Whole
+
+@dataclass
+class Unfinished:
+    part: Missing
+"""
 LATER_HINTS = """
 from __future__ import annotations
 import dataclasses
@@ -8098,6 +8122,21 @@ class TestHints:
                 0
             ]
             assert page.more.items == [newer.Item(2)]
+
+    @pytest.mark.skipif(sys.version_info < (3, 14), reason="hints are evaluated early")
+    def test_hints_that_are_evaluated_late(self, tmp_path, monkeypatch):
+        """A class may name itself, and classes that are defined behind it."""
+        (tmp_path / "late_hints.py").write_text(LATE_HINTS)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        late = importlib.import_module("late_hints")
+        _, take = taking(late.Tree)
+        leaf = {"name": "b", "children": []}
+        tree, _ = take({"name": "a", "children": [leaf]})
+        assert tree == late.Tree("a", [late.Tree("b", [])])
+        _, take = taking(late.make_local())
+        assert take({"part": {"count": "3"}})[0].part.count == 3
+        with pytest.raises(TypeError, match="name 'Missing' is not defined"):
+            taking(late.Unfinished)
 
     def test_hints_of_other_places(self, tmp_path, monkeypatch):
         """A text hint is evaluated where it was written: in the module of a base class,
