@@ -1392,45 +1392,48 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. Protocol #################################################################
 ###############################################################################
 
-# One side of a conversation, without I/O, locks or clocks. Each message from the peer
-# passes one gate, Protocol.receive, which decides whether the message may come now, and
-# what it means. A request is registered before its handler starts. The thread that pops
-# it from the dict of open requests ends it, and no other may send anything about it.
+# This section owns the state of one side of a conversation, and does no I/O, takes no
+# lock and reads no clock. Each message from the peer passes one gate,
+# Protocol.receive(), which decides whether the message may come now, and what it means.
+# A request is registered before its handler starts. The thread that removes it from the
+# dict of open requests ends it, and no other thread may send anything about it.
 
 
 class Request:
     """One request of the peer's, from its admission to its end.
 
         admitted, in flight --respond()--> answered, or over without an answer
-                            --cancel_request()--> the same, and its work is to stop
+                            --cancel_request()--> the same, and its handler is to stop
 
     respond() and cancel_request() are methods of Connection.
 
-    The defaults stand in the class, so that a request is cheap to make; none of them is
+    The class holds the defaults, so that a request is cheap to make. None of them is
     ever changed in place.
     """
 
     modern = False
-    # It is an extension's notification: served as a request, but not answered.
+    # True for a notification of an extension: it is served as a request, and gets no
+    # answer.
     is_notification = False
     # Its handler must stop: the peer no longer wants the answer, the conversation ends,
     # or the handler took too long, and the server has answered without it.
     cancelled = False
-    # The least level of log messages that a modern request wants; "" for none.
+    # The least severe log messages that a modern request asks for; "" for none.
     log_level = ""
-    # The token for progress notifications, and the last value sent: it must increase.
+    # The token for progress notifications.
     progress_token: RequestId | None = None
+    # The last progress that was sent. The next one must be greater.
     progress = -INFINITY
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
     # case.
     auth: Json | None = None
     headers: dict[str, str] = {}
-    # The thread that has a slot of the server's for it: see ServerEndpoint.lent_slot().
+    # The thread that occupies a slot of the server for it: ServerEndpoint.lent_slot().
     thread: int | None = None
-    # In a client, the id of the call whose stream it came on, where that is known.
+    # In a client, the id of the call on whose stream it came, where that is known.
     subject: RequestId | None = None
-    # Where all that is about it goes: where its connection's messages go, the stream
-    # that answers its POST, or what collects the answers to a batch.
+    # The outbox of every message about it: that of its connection, the stream that
+    # answers its POST, or the Batch that collects its answer.
     outbox: Any = None
 
     def __init__(self, message: Json, session: Protocol):
@@ -1448,42 +1451,43 @@ class Request:
         self.about: str = self.method
         if about and isinstance(about, str):
             self.about = about[:MAX_SHOWN_NAME]
-        # These are the session's. A modern request brings its own: _admit_modern.
+        # The session's values. A modern request brings its own: see _admit_modern().
         self.version = session.version
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
         self.callbacks: list[Job] = []
 
     def cancel(self) -> None:
-        """Have its work stop: call each callback once, on the thread that pops it.
-        Never blocks."""
+        """Stop its handler: run each callback once. Never blocks."""
         self.cancelled = True
         while self.callbacks:
-            # RuntimeError: there is no thread to be had, or an event loop has ended.
+            # IndexError: another thread has taken the last callback. RuntimeError: the
+            # system cannot start a thread, or an event loop has ended.
             with suppress(IndexError, RuntimeError):
-                self.callbacks.pop()()
+                callback = self.callbacks.pop()
+                callback()
 
 
-# A notification, its row of METHODS, or UNKNOWN, and its size in bytes, where known. A
-# server with an extension makes a Request of that extension's notifications.
+# A notification with its row, which is UNKNOWN if METHODS has none, and its size in
+# bytes, 0 if that is not known. A server makes a Request of an extension's
+# notifications.
 Notification = namedtuple("Notification", "method params row size", defaults=[0])
 # The end of a request of ours: its PendingRequest, and a result or an error. The error
-# is the peer's, or says what was wrong with the answer.
+# came from the peer, or says what was wrong with the answer.
 Answer = namedtuple("Answer", "pending result error")
-# A refusal of something that is no message, or may not come now: the reason, and the
-# message to send, or None. `is_late` marks an answer to no open request, which may
-# simply be late; `is_stray` a line that is no message: a server may have printed it.
+# The refusal of a message: the reason, and the reply to send, or None. `is_late` marks
+# an answer to a request that is not open; it may simply be late. `is_stray` marks a
+# line that is not a message; a server may have printed it.
 Refusal = namedtuple(
     "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
 )
 
-# A modern request has the first two in its `_meta`, and may have the third:
-# basic/index.md#meta.
+# The `_meta` of a modern request, as check_members() takes it: basic/index.md#meta.
 MODERN_META = {META_VERSION: str, META_CAPABILITIES: dict, META_CLIENT_INFO + "?": dict}
 
 
 def check_modern_version(version: object) -> None:
-    """Raise UnsupportedVersion unless this is a revision of the modern era."""
+    """Raise UnsupportedVersion unless this is a modern revision."""
     if version not in MODERN_VERSIONS:
         raise UnsupportedVersion(
             f"unsupported protocol version {show(version)}",
@@ -1498,15 +1502,15 @@ class Protocol:
     capabilities: a function that returns what this side declares now
     extension_row: a function that returns the row of an extension's method, or UNKNOWN
 
-    On a server, the handshake of the legacy era opens a session: `initialize` sets
-    `version`, `peer_info` and `peer_capabilities`, and the notification that follows
-    sets `initialized`. Modern requests change none of these. A client sets its own
+    On a server, the legacy handshake opens a session: `initialize` sets `version`,
+    `peer_info` and `peer_capabilities`, and the notification that follows sets
+    `initialized`. Modern requests change none of these. A client sets its own
     `version` and `initialized`, in either era, and leaves the other two empty.
     """
 
     version = ""
     initialized = False
-    # The first message that mend() has changed; "" when it has been logged.
+    # The first message that mend() has changed; "" once it was logged.
     oddity: str | None = None
     # Until the client sends logging/setLevel, "the server MAY decide" this.
     log_level = "info"
@@ -1522,18 +1526,18 @@ class Protocol:
         self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # Our requests without an answer yet, by id. Each is registered here before its
+        # Our requests that have no answer yet, by id. Each is registered before its
         # bytes leave: see PendingRequest, in Connection.
         self.pending: dict[Any, Any] = {}
-        # The peer's requests without an answer yet, by id.
+        # The peer's requests that have no answer yet, by id.
         self.in_flight: dict[RequestId, Request] = {}
         # The ids of our next requests.
         self.ids = itertools.count(1)
-        # The URIs of resources/subscribe.
+        # The URIs that resources/subscribe has named.
         self.subscribed: dict[str, object] = {}
 
     def receive(self, message: Any, outbox: Any = None) -> Event:
-        """Judge one decoded message. A Request that is returned is in flight, and has
+        """Judge one decoded message. A Request that this returns is in flight, and has
         this outbox."""
         if isinstance(message, dict):
             mended = mend(message)
@@ -1551,26 +1555,30 @@ class Protocol:
             return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        """Make an Answer or a Refusal of a message that is not as it should be."""
+        """Return what to do with a message that breaks the protocol, as `error` says:
+        an Answer that fails a request of ours, or a Refusal."""
+        why = str(error)
         known_id = message.get("id", error.request_id)
         if "result" in message or "error" in message:
-            # An answer is never answered; the wait for it ends here.
-            pending = self.pending.pop(known_id, None) if is_id(known_id) else None
+            # An answer gets no reply, but the request that waits for it must end.
+            pending = None
+            if is_id(known_id):
+                pending = self.pending.pop(known_id, None)
             if pending is None:
-                return Refusal(str(error))
+                return Refusal(why)
             kind = InvalidResponse if self.role == "client" else InternalError
-            failure = kind(f"not a valid answer: {error}", message.get("result"))
+            failure = kind(f"not a valid answer: {why}", message.get("result"))
             return Answer(pending, None, failure)
         if self.role == "client" and not {"jsonrpc", "method"} <= message.keys():
             # A server that prints to its stdout expects no answers to these lines.
-            return Refusal(str(error), is_stray=True)
+            return Refusal(why, is_stray=True)
         is_notification = "method" in message and "id" not in message
         if is_notification or not self._may_answer():
-            return Refusal(str(error))
+            return Refusal(why)
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
             known_id = error.request_id = None
-        return Refusal(str(error), error_message(known_id, error))
+        return Refusal(why, error_message(known_id, error))
 
     def _may_answer(self) -> bool:
         """Return whether this side answers requests at all. A client does not before a
@@ -1590,10 +1598,10 @@ class Protocol:
 
     def _admit(self, request: Request) -> None:
         """Check lifecycle, era, method, sender, revision, capability, extension and
-        parameters. Raises McpError if this may not come now."""
+        parameters. Raises McpError if the request may not come now."""
         row = request.row
-        # For a client. basic/lifecycle.md: before `initialized` a server "SHOULD NOT
-        # send requests other than pings and logging".
+        # basic/lifecycle.md: before `initialized` a server "SHOULD NOT send requests
+        # other than pings and logging".
         is_open = self.initialized or row.early
         if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
@@ -1605,8 +1613,8 @@ class Protocol:
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
             raise InvalidRequest(
-                f"{show(request.method)}: not initialized; initialize, or send "
-                f"{NEWEST} _meta"
+                f"{show(request.method)}: not initialized; send initialize first, or "
+                f"the _meta of {NEWEST}"
             )
 
         # Some clients give this notification an id. The answer is an error, but the
@@ -1614,12 +1622,13 @@ class Protocol:
         if row.handshake and row.kind == "notification":
             self.initialized = bool(self.version)
 
-        # Before there is a revision, `ping` and `initialize` may come: each has them.
+        # `ping` and `initialize` may come before there is a revision. The oldest one
+        # has both.
         version = request.version or OLDEST
         is_known = row.kind != "notification" and row.sender != self.role
         if not is_known or not row.is_in(version):
             raise MethodNotFound(
-                f"{show(request.method)}: no request to a {self.role} in {version}"
+                f"{show(request.method)}: not a request to a {self.role} in {version}"
             )
         if not has_capability(self.capabilities(), row.capability):
             raise row.undeclared(
@@ -1628,13 +1637,13 @@ class Protocol:
             )
 
         # "Extensions are advertised in the `extensions` field": basic/versioning.md.
-        # Legacy revisions leave their list of capabilities open, so it may stand there.
+        # Legacy revisions allow capabilities of any name, so also `extensions`.
         is_of_extension = row.kind == "either"
         if is_of_extension and not has_capability(request.capabilities, row.capability):
             extension = row.capability[1]
             raise MissingCapability(
-                f"{request.method} is of the extension {extension}, which the client "
-                "did not declare",
+                f"{request.method} belongs to the extension {extension}, which the "
+                "client did not declare",
                 {"requiredCapabilities": {"extensions": {extension: {}}}},
             )
         token = meta.get("progressToken")
@@ -1650,7 +1659,7 @@ class Protocol:
         request.version = meta[META_VERSION]
         check_modern_version(request.version)
         level = meta.get(META_LOG_LEVEL) or ""
-        if level != "" and level not in LOG_LEVELS:
+        if level and level not in LOG_LEVELS:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
             )
@@ -1660,17 +1669,17 @@ class Protocol:
         request.client_info = meta.get(META_CLIENT_INFO) or {}
 
     def _open_session(self, request: Request) -> None:
-        """Read what the client says in `initialize`."""
-        # "MUST respond with the same version. Otherwise [...] another": the latest that
-        # has a handshake.
+        """Open a session with what the client declares in `initialize`."""
+        # "MUST respond with the same version. Otherwise [...] another": here the latest
+        # one that has a handshake.
         version = request.params["protocolVersion"]
         if version not in LEGACY_VERSIONS:
             version = LAST_LEGACY
         self.version = request.version = version
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
-        # Some clients keep a child alive, and open each session with an `initialize` of
-        # its own. It opens the session anew; requests in flight go on.
+        # Some clients keep a child alive, and begin each session with an `initialize`.
+        # It replaces the session; requests in flight go on.
         self.initialized = False
         self.log_level = Protocol.log_level
         self.subscribed = {}
@@ -1682,9 +1691,9 @@ class Protocol:
         params = message.get("params")
         row = METHODS.get(method) or self.extension_row(method)
         if row.kind == "request" or row.sender == self.role:
-            raise InvalidRequest(f"{show(method)} is no notification to a {self.role}")
+            raise InvalidRequest(f"{show(method)}: not a notification to a {self.role}")
         if row.kind == "either":
-            # An extension's. It has no id, so a new object serves as its key.
+            # It belongs to an extension. It has no id, so a new object is its key.
             request = self._receive_request({**message, "id": object()}, outbox)
             request.is_notification = True
             return request
@@ -1696,16 +1705,17 @@ class Protocol:
         pending = self.pending.pop(message.get("id"), None)
         if pending is None:
             return Refusal(
-                f"an answer to no open request: {show(message, 200)}", None, True
+                f"the request it answers is not open: {show(message, 200)}",
+                is_late=True,
             )
         if "error" in message:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
 
     def end(self, request: Request) -> bool:
-        """Take a request out of flight. Rule 1: only the caller that gets True may
-        still speak about it."""
-        # Its id may be another request's by now.
+        """Take a request out of flight, and return whether it was there. Rule 1: only
+        the caller that gets True may still send anything about it."""
+        # Another request may have its id by now.
         is_open = self.in_flight.get(request.id) is request
         if is_open:
             del self.in_flight[request.id]
@@ -1716,13 +1726,14 @@ class Protocol:
 # 6. Threads ##################################################################
 ###############################################################################
 
-# Waiting, running jobs on threads, and passing on lines of log and of trace. Nothing
-# here knows of messages.
+# This section owns the ways to wait, the pools of threads, and the lines of log and of
+# trace. It knows nothing of messages.
 #
-# Every lock, queue and wait of the file, by section. A lock is either a *leaf* or a
-# *turn*. A leaf guards data: its holder takes no other lock, does not block, and runs
-# no code of the user's. A turn is held by the one thread that reads, writes or logs in;
-# most threads try to take it, and go on if another one has it.
+# The table lists every lock, queue and wait of the file, by section. A lock is either a
+# *leaf* or a *turn*. A leaf guards data: its holder takes no other lock, does not
+# block, and runs no code of the user's. A turn serialises one activity, such as
+# reading, writing or logging in; most threads try to take it, and go on if another one
+# has it.
 #
 #  what                              why                       what ends the wait for it
 #  6  Workers._jobs                  jobs, in order            submit(); close()
@@ -1784,7 +1795,7 @@ class Protocol:
 # The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
 #
-# Each resource has one owner, which ends it in a `finally`, or on leaving a `with`:
+# Each resource has one owner, which ends it in a `finally`, or by leaving a `with`:
 #     a reader        Deputy._read(), _do() and Client._read() report the end
 #     a slot          ServerEndpoint.serve_request(); lent_slot() lends it while its
 #                     function waits for the client
@@ -1797,14 +1808,14 @@ class Protocol:
 #     a connection of a client        Client._open(), until connect() has returned it;
 #                     then close(), in the process that has connected
 #     an idle HTTP connection         HttpCaller._take(), or _close_idle()
-#     a coroutine     EventLoop.run(); a loop that ends ends those that it never began
+#     a coroutine     EventLoop.run(); a loop that ends closes those that never began
 #
 # Three rules remain:
-#     1  Whichever thread removes a request from `in_flight` or `pending` owns its
-#        ending. No other may send anything about it. A request has its outbox before
-#        it is there.
-#     2  A Connection's lock covers two steps as one: whether a message may be sent (is
-#        it in flight, does somebody wait, has the peer left?), and queueing it.
+#     1  The thread that removes a request from `in_flight` or `pending` ends it. No
+#        other thread may send anything about it. A request gets its outbox before it
+#        enters `in_flight`.
+#     2  A Connection's lock makes one step of two: checking that a message may be sent
+#        (the request is open, the peer has not left), and queueing it.
 #     3  To queue and to flush are two steps. flush() may wait for a slow peer, so only
 #        threads that serve a request call it. Others use flush_soon() and drain().
 
@@ -1852,8 +1863,9 @@ def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
 
 
 def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
-    """Return whether a read would not block; with `writing`, a write of 4 KiB, which
-    Windows cannot tell: there it is always True. Block for up to `seconds`."""
+    """Block until a read would not block, or with `writing`, a write of 4 KiB, for
+    `seconds` at most. Return whether it would not. Windows cannot tell for a write:
+    there the answer is True."""
     import select
 
     try:
@@ -1863,13 +1875,13 @@ def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(seconds * 1000))
     except (OSError, ValueError, TypeError):
-        # It is closed, as the next call reports, or has no descriptor.
+        # The stream has no descriptor, or is closed: then the next call reports that.
         return True
 
 
 class Workers:
-    """Threads that do jobs, in order: `limit` at most, each started when all others are
-    busy.
+    """A pool of threads that do jobs in order. A thread is started when all others are
+    busy, up to `limit`.
 
         submit(job) --> an idle thread, or a new one, does it --> the thread is idle
         close() ------> the pool's threads do the jobs that wait, and end
@@ -1879,22 +1891,22 @@ class Workers:
     """
 
     # Whether another job follows on the same thread, so that one write can carry the
-    # answers to both. Only a Deputy has that.
+    # answers to both. Only a Deputy knows.
     has_more = False
 
     def __init__(self, name: str, limit: int):
         self._name = name
         self._limit = limit
-        # The jobs that wait; None ends one thread.
+        # The jobs that wait. A None ends one thread.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         # Guards `_limit`, and all that follows.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # Another thread that does jobs: see join_if_idle().
+        # A thread of others that does jobs for a while: see join_if_idle().
         self._guest: threading.Thread | None = None
-        # How many jobs wait, or are being done by the pool's own threads.
+        # The number of jobs that wait, or that the pool's own threads are doing.
         self._unfinished = 0
-        # Whether no more jobs are taken.
+        # Whether submit() refuses jobs.
         self.is_closed = False
 
     def __len__(self) -> int:
@@ -1902,8 +1914,8 @@ class Workers:
         return self._jobs.qsize()
 
     def submit(self, job: Job) -> bool:
-        """Have a job done. Never waits for another one. Returns False after close(),
-        and if there is no thread and the system has none to give."""
+        """Queue a job. Never blocks. Returns False after close(), and if the pool has
+        no thread and the system cannot start one."""
         with self._lock:
             if self.is_closed:
                 return False
@@ -1917,9 +1929,9 @@ class Workers:
 
     def _grow(self) -> None:
         """Start a thread if a job waits for one. The caller holds the lock."""
-        may_start = len(self._threads) < self._limit and not self.is_closed
-        if may_start and len(self._threads) < self._unfinished:
-            # If the system has no thread to give, those that there are do the job.
+        most = min(self._limit, self._unfinished, MAX_THREADS)
+        if len(self._threads) < most and not self.is_closed:
+            # If the system cannot start one, the other threads do the job.
             with suppress(RuntimeError):
                 # A job may be in input() when Python ends: stdin must not be freed
                 # under it.
@@ -1929,14 +1941,14 @@ class Workers:
     def _run(self, kept: object) -> None:
         while (job := self._jobs.get()) is not None:
             self.do(job)
-            # Free the job, and what it holds, before the wait for the next one.
+            # Free the job, and what it holds, before waiting for the next one.
             del job
             with self._lock:
                 self._unfinished -= 1
 
     def join_if_idle(self) -> bool:
-        """Unless a job waits, or is being done, count this thread as one that does
-        jobs, until leave(). Returns whether it counts."""
+        """If the pool is idle, count the calling thread as one of its own until
+        leave(). Return whether it counts."""
         with self._lock:
             if self.is_closed or self._unfinished or self._guest is not None:
                 return False
@@ -1949,7 +1961,7 @@ class Workers:
             self._guest = None
 
     def do(self, job: Job) -> None:
-        """Do a job on this thread. A failure is logged."""
+        """Do a job on the calling thread, and log a failure."""
         try:
             job()
         except BaseException as error:
@@ -1957,22 +1969,21 @@ class Workers:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Inside, the calling thread does not count for the limit, as its job waits for
-        somebody: another thread may do the jobs that wait."""
+        """While the caller is inside, its thread does not count towards the limit:
+        its job waits for somebody, so another thread may do the jobs in the queue."""
         with self._lock:
-            is_lent = self._limit < MAX_THREADS
-            self._limit += is_lent
+            self._limit += 1
             self._grow()
         try:
             yield
         finally:
             with self._lock:
-                self._limit -= is_lent
+                self._limit -= 1
 
     def close(self, seconds: float) -> bool:
-        """Take no more jobs. The threads do those that wait, then end. Block until all
-        but the calling one have ended, for `seconds` at most; return whether they have.
-        Idempotent."""
+        """Refuse new jobs; the threads do those that wait, and end. Block until all but
+        the calling thread have ended, for `seconds` at most, and return whether they
+        have. Idempotent."""
         with self._lock:
             if not self.is_closed:
                 self.is_closed = True
@@ -1983,7 +1994,7 @@ class Workers:
 
 
 class SameThread:
-    """Stands in for Workers where each request has a thread, as over HTTP: submit()
+    """Replaces Workers where each request has its own thread, as over HTTP: submit()
     does the job at once, on the calling thread."""
 
     has_more = False
@@ -2008,44 +2019,47 @@ INFO = 20
 WARNING = 30
 ERROR = 40
 
-# Bytes that one call prints to stderr: a pipe that is ready takes so many.
+# Bytes that one call prints to stderr: a pipe that is ready takes that many.
 MAX_STDERR = 4_000
 # Characters of a message that trace=True prints.
 MAX_TRACE = 160
 BURST_SECONDS = 5.0  # between two warnings of one kind
-PRINT_SECONDS = 0.2  # for another thread's turn to print
-# One thread at a time looks whether stderr is ready, and prints.
+PRINT_SECONDS = 0.2  # to wait for another thread that prints
+# Held while a thread checks that stderr is ready, and prints.
 _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a text to stderr, without its middle if it is over MAX_STDERR bytes. Drop
-    it if stderr is full, or closed."""
+    """Print a text to stderr. If it is longer than MAX_STDERR bytes, leave out its
+    middle. If stderr is full, or closed, drop the text."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) > MAX_STDERR:
         # A traceback ends with what matters most.
         data = data[: MAX_STDERR // 4] + b"\n...\n" + data[-MAX_STDERR // 2 :]
     stream = sys.stderr
-    # A host program may have put a console of its own there, mostly a widget, which
+    # A host program may have replaced sys.stderr with a console, usually a widget that
     # hangs, or crashes, if any thread but the main one writes to it.
     is_console = stream is not None and not isinstance(stream, io.TextIOBase)
     if is_console and threading.current_thread() is not threading.main_thread():
         stream = sys.__stderr__
-    # In the child of a fork, the lock may be held by a thread that is not there.
-    if stream is not None and _PRINTING.acquire(timeout=PRINT_SECONDS):
-        try:
-            with suppress(OSError, ValueError):
-                if is_ready(2, writing=True):
-                    print(data.decode("utf-8", "ignore"), file=stream, flush=True)
-        finally:
-            _PRINTING.release()
+    if stream is None:
+        return
+    # In the child of a fork, the thread that holds the lock may not exist.
+    if not _PRINTING.acquire(timeout=PRINT_SECONDS):
+        return
+    try:
+        with suppress(OSError, ValueError):
+            if is_ready(2, writing=True):
+                print(data.decode("utf-8", "ignore"), file=stream, flush=True)
+    finally:
+        _PRINTING.release()
 
 
 def log_line(
     level: int, text: str, error: BaseException | None = None, logger: str = "mcp_lite"
 ) -> None:
-    """Pass a line to one of Python's loggers, with the traceback of an error. Where the
-    program has no handler for it, print warnings and errors to stderr."""
+    """Log a line, with the traceback of an error. If the program has no handler for the
+    logger, print warnings and errors to stderr."""
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2056,10 +2070,10 @@ def log_line(
         return
     text = printable(text)
     raised: Any = None
-    traced = None
+    traced = ""
     if error is not None:
-        # An exception may quote a peer. Indented, none of its lines passes for one of
-        # the log.
+        # An exception may quote a peer. Its lines are indented, so that none of them
+        # looks like a record of the log.
         raised = (type(error), error, error.__traceback__)
         lines = logging.Formatter().formatException(raised)
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
@@ -2068,18 +2082,18 @@ def log_line(
         record.exc_text = traced
         log.handle(record)
     else:
-        print_to_stderr("\n".join(filter(None, [text, traced])))
+        print_to_stderr(f"{text}\n{traced}".strip())
 
 
 class BurstLog:
-    """Logs a warning that may come in bursts: the first one at once, and from then on
-    one in BURST_SECONDS, with the count of those in between."""
+    """Logs a warning that may come in bursts: the first one at once, then at most one
+    every BURST_SECONDS, with the number of those in between."""
 
     def __init__(self) -> None:
-        # How many came in all, and how many had been logged then.
+        # The number of warnings so far, and what it was when one was last logged.
         self.count = 0
         self._logged = 0
-        # When the next one is logged, by time.monotonic().
+        # When the next one may be logged, by time.monotonic().
         self._next = -INFINITY
 
     def add(self, text: str) -> None:
@@ -2088,21 +2102,22 @@ class BurstLog:
         now = time.monotonic()
         if now >= self._next:
             passed_over = self.count - self._logged - 1
-            more = f" ({passed_over} more before this)" if passed_over else ""
+            if passed_over:
+                text += f" ({passed_over} more before this)"
             self._logged = self.count
             self._next = now + BURST_SECONDS
-            log_line(WARNING, text + more)
+            log_line(WARNING, text)
 
 
 class Inbox:
-    """Items that wait for a thread of the user's, the oldest first. Beyond MAX_QUEUED
-    items, or MAX_QUEUED_BYTES, the oldest go, which is logged."""
+    """A bounded queue of items for a thread of the user's. Beyond MAX_QUEUED items, or
+    MAX_QUEUED_BYTES, it drops the oldest ones, and logs a warning."""
 
     def __init__(self, about: str):
         self._about = about
-        # Items with their sizes; (None, 0) is the end.
+        # Pairs of an item and its size. (None, 0) is the end.
         self._items: SimpleQueue[Any] = SimpleQueue()
-        # Guards the bytes of the items that wait.
+        # Guards the number of bytes in the queue.
         self._lock = threading.Lock()
         self._size = 0
         self._lost = BurstLog()
@@ -2111,50 +2126,48 @@ class Inbox:
         """Add an item. Never blocks."""
         self._items.put((item, size))
         self._count(size)
-        # Empty: another thread has taken the last one, and is about to count it.
+        # Empty: another thread has taken the last item, and is about to count it.
         with suppress(Empty):
             while self._items.qsize() > MAX_QUEUED or self._size > MAX_QUEUED_BYTES:
-                item, size = self._items.get_nowait()
-                if item is None:
-                    # The end stays, whatever comes after it.
+                oldest, size = self._items.get_nowait()
+                if oldest is None:
+                    # The end stays in the queue, whatever comes after it.
                     self.close()
                     return
                 self._count(-size)
-                self._lost.add(
-                    f"{self._about}: too many wait to be read; the oldest goes"
-                )
+                self._lost.add(f"{self._about}: too many unread; dropping the oldest")
 
     def _count(self, size: int) -> None:
         with self._lock:
             self._size += size
 
     def get(self, seconds: float = INFINITY) -> Any:
-        """Block for the next item; None at the end. Raises Empty after `seconds`."""
+        """Block for the next item; None is the end. Raises Empty after `seconds`."""
         item, size = get_within(self._items, seconds)
         self._count(-size)
         if item is None:
-            # For the next thread, too.
+            # Put the end back, for the next thread.
             self.close()
         return item
 
     def close(self) -> None:
-        """End it, behind the items that wait, for every thread that takes items."""
+        """Add the end: each thread gets None once it has taken the items before it."""
         self._items.put((None, 0))
 
 
 def tracer(trace: _Trace) -> Trace | None:
-    """Make a function (direction, line) of the value of trace=; None for no trace.
+    """Return the function (direction, line) that the option trace= asks for, or None.
 
-    None is the value of the environment variable MCP_LITE_TRACE. A function is called.
-    True, or 1, prints each line to stderr, shortened; a path appends each line, behind
-    its direction, to a file. A failure is logged, and breaks nothing.
+    None stands for the environment variable MCP_LITE_TRACE. A function is called. True,
+    or 1, prints the beginning of each line to stderr. A path names a file to which each
+    line is appended, after its direction. A failure is logged, and breaks nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
     if trace in (None, False, "", "0"):
         return None
     if isinstance(trace, (str, os.PathLike)) and trace != "1":
-        # The program may go to another folder.
+        # The program may change its working directory.
         trace = os.path.abspath(trace)
     return partial(_call_trace, trace, BurstLog())
 
@@ -2171,7 +2184,7 @@ def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> 
                 f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
             )
         else:
-            # Messages may be anybody's data: a file made here is for this user only.
+            # Messages may hold private data: only this user may read a new file.
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
                 file.write(b"%s %s\n" % (direction.encode(), line))
     except Exception as error:
@@ -2182,29 +2195,33 @@ def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> 
 # 7. Connection ###############################################################
 ###############################################################################
 
-# A Connection is a Protocol with threads around it. One thread reads, and passes bytes
-# to feed(). Workers serve the requests. An Outbox has messages written. There are three
-# seams: a Transport carries bytes, an Outbox messages, and an Endpoint knows what they
-# mean. This section opens no file and no socket, and runs the user's code only through
-# the Endpoint.
+# This section owns the conversation: a Connection is a Protocol with threads around it.
+# One thread reads, and passes bytes to feed(). Workers serve the requests. An Outbox
+# has messages written. There are three seams: a Transport carries bytes, an Outbox
+# carries messages, and an Endpoint knows what they mean. This section opens no file and
+# no socket, and runs the user's code only through the Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
 MAX_BACKLOG = 10_000  # requests that wait for a worker; one more is refused
-# The directions of a trace, for what this side sends and receives.
+# How a trace marks what this side sends, and what it receives.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
 def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
-    """Return an answer and its bytes; an error in its place if JSON cannot say it."""
+    """Return an answer and its bytes. If it is not valid JSON, return an error in its
+    place, and log that."""
     try:
         return answer, encode_message(answer)
     except (ValueError, TypeError) as error:
         why = f"not valid JSON: {error}"
     except MemoryError:
-        why = "no memory for it"
-    about = "the answer" if request is None else request.about
+        why = "not enough memory"
+    about = "the answer"
+    if request is not None:
+        about = request.about
     why = printable(f"{about}: {why}")
-    # The caller holds a lock, and a handler of the program's log may do anything.
+    # The caller holds a lock, and a log handler of the program's may block, so another
+    # thread logs.
     with suppress(RuntimeError):
         start_thread("mcp-log", log_line, ERROR, why)
     failure = error_message(answer.get("id"), InternalError(why))
@@ -2215,8 +2232,9 @@ class Transport:
     """Carries the bytes of a Connection: each message is a line of them.
 
     To write another one, derive from this class, and give an instance to Client as its
-    target; it carries one conversation (basic/transports.md#custom-transports). Write
-    `write`, `close`, and `read` unless it `feeds`. The library calls
+    target; it carries one conversation (basic/transports.md#custom-transports).
+    Override write() and close(), and also read() unless `feeds` is true. The library
+    calls
         start(connection)  once, on the thread of connect(), before all else. If it
                            raises, so does connect(); only close() is called then
         read()             to block for the next bytes, any number of them; b"" is the
@@ -2228,21 +2246,21 @@ class Transport:
                            it may take a moment
         close()            to end it, so that read() and write() return or raise soon.
                            Any thread calls it, once, even if it has ended by itself
-    read() and write() raise OSError, or ValueError, as closed files do, when the other
-    end is gone: from then on, nothing more is read, or written.
+    When the other end is gone, read() and write() raise OSError, or ValueError, as
+    closed files do. From then on, nothing more is read or written.
 
-    A transport that `feeds` is never asked to read. It passes on what comes, on one
-    thread at a time, by connection.feed(data), and reports the end by
+    If `feeds` is true, the library never calls read(). The transport passes on what
+    arrives by connection.feed(data), on one thread at a time, and reports the end by
     connection.close(self.describe_end(why)).
 
-    For a server it is easier to call Server.serve.
+    For a server it is easier to call Server.serve().
     """
 
     feeds = False
-    # The deadline of the current write, by time.monotonic(): a server gives up then.
+    # When a server gives up the current write, by time.monotonic().
     _write_until = INFINITY
-    # Headers mirror arguments of tools. The client then reads the list of tools, which
-    # says which, before the first call.
+    # Whether headers mirror arguments of tools. If so, the client reads the list of
+    # tools, which names these arguments, before the first call.
     mirrors = False
 
     def start(self, connection: Connection) -> None:
@@ -2253,14 +2271,14 @@ class Transport:
         raise NotImplementedError
 
     def write(self, data: bytes) -> None:
-        """Send lines. Raises OSError, or ValueError, when the other end is gone."""
+        """Send whole lines. Raises OSError or ValueError when the other end is gone."""
         raise NotImplementedError
 
     def close(self) -> None:
         """End it. Called once, from any thread."""
 
     def details(self) -> str:
-        """Return more about the other end for an error's text, such as its name."""
+        """Describe the other end for an error's text, for example by its name."""
         return ""
 
     def describe_end(self, why: str) -> ConnectionClosed:
@@ -2271,10 +2289,10 @@ class Transport:
 class Endpoint:
     """Serves the messages of a Connection: a server has one, a client has one.
 
-    To write another, derive from this class, and give an instance to a Connection. Only
-    `serve_request` must be written. The Protocol has admitted each message that comes
-    here: it has the members of its row in METHODS. The Connection calls these methods,
-    none of which may raise:
+    To write another one, derive from this class, and give an instance to a Connection.
+    Only serve_request() must be overridden. The Protocol has admitted each message that
+    comes here: it has the members of its row in METHODS. The Connection calls these
+    methods, none of which may raise:
         serve_request       once for each request, on a thread that may take its time.
                             If the row of the method says `inline`, the reading thread
                             calls it, and it must not block; if the endpoint sets
@@ -2286,28 +2304,29 @@ class Endpoint:
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. The answer is
-    written when serve_request returns, or together with the next one. If serve_request
-    has returned before, the thread that answers calls connection.outbox.flush_soon(). A
-    request without an answer stays open until it is cancelled.
+    written when serve_request() returns, or together with the next one. A thread that
+    answers after that calls connection.outbox.flush_soon(). A request without an answer
+    stays open until it is cancelled.
     """
 
-    # The user's code may run for any request.
+    # Whether the user's code may run for any request.
     may_block = False
 
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Work on a request and answer it, now or later."""
+        """Serve a request, and answer it, now or later."""
         raise NotImplementedError
 
     def serve_notification(
         self, connection: Connection, notification: Notification
     ) -> None:
-        """Act on a notification that is not about an open request."""
+        """Act on a notification, unless it is about an open request."""
 
     def input_ended(self, connection: Connection) -> None:
         """Act on the end of the input. The other end may still listen."""
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """Return which arguments of a tool HTTP headers mirror: mirrored_headers()."""
+        """Return the arguments of a tool that HTTP headers mirror, each as the path and
+        the header of mirrored_headers()."""
         return []
 
 
@@ -2315,11 +2334,11 @@ class Outbox:
     """Takes the messages of a Connection, and has them written.
 
     To send is to queue: send() and finish() never block, as the Connection may hold its
-    lock. They raise ValueError or TypeError for what JSON cannot say. Afterwards, by
-    rule 3, the caller has it written: by flush() if it may wait for a slow peer, as
-    workers and handlers may, else by flush_soon().
+    lock. They raise ValueError or TypeError for a message that is not valid JSON.
+    Afterwards, by rule 3, the caller has it written: by flush() if it may wait for a
+    slow peer, as workers and handlers may, else by flush_soon().
 
-    This one drops all messages. Those that derive from it override what they can do.
+    This class drops all messages; subclasses override what they can do.
     """
 
     # Its Connection sets this.
@@ -2329,38 +2348,39 @@ class Outbox:
         """Queue a message."""
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue the answer to a request, or None if that ends without one. Without a
-        request, the answer is a refusal, None if nothing is to be sent, or the list of
-        the answers to a batch. An error replaces an answer that JSON cannot say."""
+        """Queue the answer to a request, or None if the request ends without one. If
+        `request` is None, the answer is the reply of a refusal, None for no reply, or
+        the list of the answers to a batch. An answer that is not valid JSON is replaced
+        by an error."""
 
     def may_wait(self) -> bool:
         """Return whether flush() may have to wait for the peer."""
         return False
 
     def flush(self) -> None:
-        """Write what waits, or wait while the peer is slow."""
+        """Write what is queued. Blocks while the peer is slow."""
 
     def flush_soon(self) -> None:
-        """Have another thread write what waits, unless this one need not wait."""
+        """Write what is queued, on another thread if this one would have to wait."""
 
     def drain(self, seconds: float) -> None:
-        """Block until all is written, for `seconds` at most. Nothing more is sent."""
+        """Block until all is written, for `seconds` at most; then drop the rest."""
 
     def end(self) -> None:
-        """Send nothing more."""
+        """Drop all further messages."""
 
     def leave(self, retry_ms: int) -> None:
-        """Have the client of an HTTP stream come back for the rest."""
+        """End an HTTP stream, so that the client resumes it after `retry_ms`."""
 
     def ask_scope(self, error: BaseException) -> bool:
         """If a handler has raised PermissionError(scope), have the answer ask for a
         token with this scope: authorization, "Runtime Insufficient Scope Errors".
-        Returns False if it cannot: without tokens, and once something was sent."""
+        Returns False if there are no tokens, and once something was sent."""
         return False
 
 
 class Batch(Outbox):
-    """Collects the answers to a batch. All other messages go to an outbox at once."""
+    """Collects the answers to a batch. Passes all other messages on to an outbox."""
 
     def __init__(self, outbox: Outbox):
         self.answers: list[Json] = []
@@ -2389,26 +2409,26 @@ class Batch(Outbox):
 
 
 class PendingRequest:
-    """A request of ours, from the call that sends it to its end; a future.
+    """The future of a request of ours, from the call that sends it to its end.
 
         new --Connection.request()--> open --resolve(), or cancel()--> done
 
     While it is open, it is in `protocol.pending` under its id. The thread that removes
-    it owns its ending (rule 1), and calls resolve(). Any thread may wait for it.
+    it from there calls resolve() (rule 1). Any thread may wait for it.
 
     Connection.register() alone opens one that is never sent: its thread waits for other
     items, and for the connection's end.
     """
 
-    # The id of the request; no request has the id 0.
+    # The id of the request. 0 until it has one, as no request has the id 0.
     id: RequestId = 0
-    # Whether its request has been queued. The connection's lock guards it.
+    # Whether the request was queued. The connection's lock guards it.
     sent = False
-    # What a Timeout names: the tool, say, in place of the method, and the seconds of
-    # which this request has only a part.
+    # If set, a Timeout's text names these: a tool, say, in place of the method; and the
+    # time-out of the whole call, of which this request has only a part.
     about = ""
     limit = 0.0
-    # How it has ended: one of the two, or neither if it is not done.
+    # Its outcome: one of the two is set when it is done.
     answer: Json | None = None
     error: BaseException | None = None
 
@@ -2416,18 +2436,18 @@ class PendingRequest:
         self, connection: Connection, method: str, *, on_done: Job = do_nothing
     ):
         self.method = method
-        # Ask for progress, as each notification of it restarts the time-out.
+        # Whether it asks for progress: each notification of it restarts the time-out.
         self.wants_progress = method_row(method).asks
         self.began = time.monotonic()
         self._connection = connection
-        # It is called when this is done, on any thread, and must not block.
+        # Called once when this is done, on any thread; it must not block.
         self._on_done = on_done
         # The items before the end, such as progress.
         self._inbox = Inbox(method)
         self.put = self._inbox.put
 
     def resolve(self, error: BaseException | None, answer: Json | None = None) -> None:
-        """Set how it has ended, and wake those who wait. Never blocks."""
+        """Set the outcome, and wake the threads that wait. Never blocks."""
         self.error = error
         self.answer = answer
         self._on_done()
@@ -2438,8 +2458,9 @@ class PendingRequest:
         return self.answer is not None or self.error is not None
 
     def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
-        """End it by `error`, and send the peer the reason, as described in
-        basic/patterns/cancellation.md. Never blocks. False if it has ended before."""
+        """End it with `error`, or Cancelled, and send the peer the reason:
+        basic/patterns/cancellation.md. Never blocks. Returns False if it has ended
+        before."""
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, error):
             return False
@@ -2452,18 +2473,18 @@ class PendingRequest:
         return True
 
     def take(self, seconds: float = INFINITY, deadline: float = INFINITY) -> Any:
-        """Block for the next item before the end; return None at the end.
+        """Block for the next item; None is the end.
 
-        Raises Timeout after `seconds`, but not while another thread answers a question
-        of the peer's, as a user may think for long. At the `deadline`, by
-        time.monotonic(), it raises Timeout all the same.
+        Raises Timeout after `seconds`, unless another thread is answering a question of
+        the peer's, as a user may think for long. Raises Timeout at the `deadline`, by
+        time.monotonic(), in any case.
         """
         while True:
             with suppress(Empty):
                 return self._inbox.get(min(seconds, deadline - time.monotonic()))
             why = f"no answer within {self.limit or seconds:g} seconds"
             if time.monotonic() >= deadline:
-                why = "no answer by the deadline for all, total_timeout"
+                why = "total_timeout exceeded"
             elif self._connection.is_answering(self):
                 continue
             about = self.about or self.method
@@ -2472,25 +2493,26 @@ class PendingRequest:
     def result(
         self, seconds: float, on_progress: Callback = None, deadline: float = INFINITY
     ) -> Json:
-        """Block for the answer; on_progress(progress, total, message) runs here. Each
-        progress notification starts the `seconds` anew.
+        """Block for the answer. Call on_progress(progress, total, message) on this
+        thread. Each progress notification restarts the wait of `seconds`.
 
         Raises McpError, Cancelled, ConnectionClosed, and Timeout as take() does. Any
-        exception cancels the request, be it Ctrl-C, or what on_progress has raised.
+        exception cancels the request, also Ctrl-C, and one that on_progress raises.
         """
         try:
             while (progress := self.take(seconds, deadline)) is not None:
                 if on_progress is not None:
-                    on_progress(*map(progress.get, ("progress", "total", "message")))
+                    total = progress.get("total")
+                    on_progress(progress["progress"], total, progress.get("message"))
+        except Timeout as error:
+            self.cancel(error.message)
+            raise
         except BaseException as error:
-            # The peer gets its type, or a Timeout's message, and no more.
-            reason = (
-                error.message if isinstance(error, Timeout) else type(error).__name__
-            )
-            self.cancel(reason)
+            # The text of the exception stays here.
+            self.cancel(type(error).__name__)
             raise
         if self.error is not None:
-            # Other threads may raise the same one.
+            # Other threads may raise the same object.
             raise self.error.with_traceback(None)
         return self.answer or {}
 
@@ -2507,19 +2529,19 @@ class Connection:
     """
 
     session_id: str | None = None
-    # Why the peer is gone: send() drops every message.
+    # Why the peer is gone. Once it is set, send() drops every message.
     reason: BaseException | None = None
-    # Why no answer comes any more, though the peer may still listen.
+    # Why no more answers come. Once it is set, the peer may still listen.
     silence: BaseException | None = None
     # Why the input has ended, for a client.
     why_ended = "the server closed the connection"
     # Whether the peer can be notified of changes at any time.
     carries_changes = True
-    # What send() returns for a message that it drops.
+    # The outbox of a dropped message, which send() returns.
     dropped = Outbox()
     loop: Any = None
 
-    # Whether the peer may be anybody who reaches this machine.
+    # Whether the peer may be any host on the network.
     is_remote = False
 
     def __init__(
@@ -2538,33 +2560,34 @@ class Connection:
         self.outbox = outbox
         outbox.connection = self
         self.workers = workers
-        # What begins a job: the workers, or a Deputy.
+        # Where jobs are submitted: the workers, or a Deputy.
         self.begin: Any = workers
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
         self.sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer()
-        # For ctx.on_cancel(): all workers may be busy.
+        # Threads for ctx.on_cancel(), as all workers may be busy.
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self.tidiers = tidiers
-        # Rule 2: whether a message may be sent, and its queueing, are one step.
+        # Rule 2: checking that a message may be sent, and queueing it, are one step.
         self._lock = threading.Lock()
-        # Lines from a server that are no messages.
+        # Lines from a server that are not messages.
         self._strays = BurstLog()
-        # The threads that have the user asked now. What they say of a request tells
-        # whether its time-out is suspended.
+        # The threads that are answering a question of the peer's. Each has a function
+        # that returns whether the time-out of a request is suspended meanwhile.
         self._answerers: dict[int, Callable[[PendingRequest], bool]] = {}
 
-    # Reading. feed() waits for no peer and no handler. Of the user's code, only the
-    # trace runs here, and middleware around a handshake.
+    # Reading. feed() waits for no peer and no handler. The only code of the user's that
+    # runs here is the trace, and middleware around a handshake.
     def read_all(self) -> None:
         """Read until the input ends. This is all that a reading thread does."""
-        while self.read():
-            pass
+        is_open = True
+        while is_open:
+            is_open = self.read()
 
     def read(self) -> bool:
-        """Read once, and take what came. Returns False at the end of the input."""
+        """Read once, and serve what came. Returns False at the end of the input."""
         data = b""
         try:
             try:
@@ -2580,17 +2603,17 @@ class Connection:
             return False
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that came in, b"" at their end; workers serve the requests."""
+        """Receive the lines that these bytes complete; b"" is the end of the input."""
         for line in self._framer.feed(data):
             self.receive(line, is_whole=bool(data))
 
     def receive(
         self, line: bytes, is_whole: bool = True, subject: RequestId | None = None
     ) -> None:
-        """Take one line.
+        """Receive one line, and act on its message; workers serve the requests.
 
-        is_whole: False if the input ended before the end of it
-        subject: the id of our request on whose stream it came
+        is_whole: False if the input ended before the end of the line
+        subject: the id of our request on whose stream the line came
         """
         try:
             if isinstance(line, CutLine):
@@ -2609,12 +2632,12 @@ class Connection:
                 event.subject = subject
         except McpError as error:
             if not is_whole and self.protocol.role == "client":
-                # The server has died while it wrote this line.
+                # The server died while it wrote this line.
                 return
-            # If it is the answer to a request of ours, that request ends here.
+            # If this is the answer to a request of ours, end that request.
             event = self.protocol.refuse(unread_answer(line), error)
         if self.protocol.oddity:
-            log_line(DEBUG, f"not as JSON-RPC has it: {self.protocol.oddity}")
+            log_line(DEBUG, f"not quite JSON-RPC: {self.protocol.oddity}")
             self.protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
@@ -2622,10 +2645,12 @@ class Connection:
         self.act(event)
 
     def details(self) -> str:
-        """Return what is known about the other end, for the text of a Timeout."""
-        strays = self._strays.count
-        hint = f"; {strays} lines were no messages; does the server print?"
-        return (hint if strays else "") + self.transport.details()
+        """Describe the other end, for the text of a Timeout."""
+        details = self.transport.details()
+        if strays := self._strays.count:
+            hint = f"; {strays} lines were not messages; does the server print?"
+            details = hint + details
+        return details
 
     def receive_batch(
         self,
@@ -2633,23 +2658,25 @@ class Connection:
         outbox: Outbox,
         prepare: Callable[[Event], object] = do_nothing,
     ) -> None:
-        """Take the messages of a batch; their answers go to an outbox together. Call
+        """Receive the messages of a batch; their answers go to an outbox together. Call
         prepare(event) before each is served. Raises InvalidRequest."""
         if self.protocol.version != BATCH_VERSION:
-            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+            raise InvalidRequest(f"batches: only {BATCH_VERSION} allows them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
         # All are in flight before the first one is served, as one may cancel another.
         batch = Batch(outbox)
         events = [self.protocol.receive(each, batch) for each in messages]
-        requests = [each for each in events if isinstance(each, Request)]
+        requests: list[Request] = []
         for event in events:
             prepare(event)
-            if event not in requests:
+            if isinstance(event, Request):
+                requests.append(event)
+            else:
                 self.act(event, batch)
         job = partial(self._serve_batch, requests, batch)
         if not self._submit(job, *requests):
-            # They are refused; send that.
+            # The requests were refused. Send these answers.
             job()
 
     def _serve_batch(self, requests: list[Request], batch: Batch) -> None:
@@ -2660,15 +2687,17 @@ class Connection:
         batch.flush()
 
     def act(self, event: Event, outbox: Outbox | None = None) -> None:
-        """Act on what the Protocol made of a message. A refusal goes to this outbox, if
-        there is one."""
+        """Act on the event of a message. The reply of a refusal goes to this outbox,
+        else to that of the connection."""
         if isinstance(event, Request):
             self._serve_soon(event)
         elif isinstance(event, Answer):
             event.pending.resolve(event.error, event.result)
         elif isinstance(event, Notification):
-            handler = event.row.handler
-            if not handler or not getattr(self, handler)(event):
+            is_served = False
+            if event.row.handler:
+                is_served = getattr(self, event.row.handler)(event)
+            if not is_served:
                 self.endpoint.serve_notification(self, event)
         else:
             log_line(DEBUG, f"refused: {event.why}")
@@ -2679,21 +2708,20 @@ class Connection:
     def _serve_soon(self, request: Request) -> None:
         row = request.row
         if row.inline and (row.handshake or not self.endpoint.may_block):
-            # Serve it here and now, so that the next message finds it done.
+            # Serve it on this thread, before the next message is read.
             self.endpoint.serve_request(self, request)
             request.outbox.flush_soon()
         else:
             self._submit(partial(self.serve, request), request)
 
     def _submit(self, job: Job, *requests: Request) -> bool:
-        """Have a worker do a job, which serves these requests. If too many jobs wait,
-        refuse them, and return False."""
-        why = "too many requests wait"
+        """Submit a job that serves these requests. If that fails, or too many jobs
+        wait, refuse the requests, and return False."""
+        error = InternalError("too many requests wait")
         if len(self.begin) < MAX_BACKLOG:
             if self.begin.submit(job):
                 return True
-            why = "there is no thread for this request, or the server is closing"
-        error = InternalError(why)
+            error = InternalError("the server is closing, or cannot start a thread")
         for request in requests:
             self.cancel_request(request, error_message(request.id, error))
         return False
@@ -2701,9 +2729,8 @@ class Connection:
     def serve(self, request: Request) -> None:
         """Serve a request, and write its answer, on a thread that may block."""
         try:
-            # It may have come while the connection was lost, or have been cancelled
-            # while it was queued.
             if self.reason is not None:
+                # It came while lose() was cancelling the others.
                 self.cancel_request(request)
             elif not request.cancelled:
                 self.endpoint.serve_request(self, request)
@@ -2711,8 +2738,8 @@ class Connection:
             if not self.begin.has_more:
                 request.outbox.flush()
 
-    # The rows of METHODS name these two, which handle notifications about an open
-    # request. Each returns whether that is all: else the endpoint gets it, too.
+    # METHODS names these two handlers of notifications about an open request. Each
+    # returns whether it has served the notification. If not, the endpoint does.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
         subject = notification.row.subject
@@ -2724,7 +2751,7 @@ class Connection:
             answer = error_message(request.id, RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
-        log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
+        log_line(DEBUG, f"{request.method} was cancelled; reason: {reason}")
         return self.cancel_request(request, answer)
 
     def _progress(self, notification: Notification) -> bool:
@@ -2742,7 +2769,7 @@ class Connection:
 
     def respond(self, request: Request, answer: Json | None) -> bool:
         """End a request of the peer's, and queue its answer, if it gets one. Never
-        blocks. False if it has ended before."""
+        blocks. Returns False if it has ended before."""
         if request.is_notification:
             answer = None
         with self._lock:
@@ -2753,10 +2780,10 @@ class Connection:
         return True
 
     def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
-        """End a request, with this answer if there is one, and have its work stop.
+        """End a request, with this answer if there is one, and stop its handler.
 
-        False if it has ended before. Never blocks, except over HTTP, where a slow
-        client may hold up the end of a stream.
+        Returns False if it has ended before. Never blocks, except over HTTP, where a
+        slow client may hold up the end of a stream.
         """
         if not self.respond(request, answer):
             return False
@@ -2778,9 +2805,13 @@ class Connection:
         pending: PendingRequest | None = None,
     ) -> Outbox:
         """Queue a message, and return its outbox, which the caller flushes. Never
-        blocks. A message about a request of the peer's is sent only while that is in
-        flight, and if its `progress` increases; a request of ours, `pending`, only
-        until it is cancelled."""
+        blocks.
+
+        about: the peer's request that the message is about; once that has ended, the
+            message is dropped
+        progress: of a progress notification, which is dropped unless this increases
+        pending: the request of ours that this sends, unless it was cancelled
+        """
         outbox = self.outbox
         with self._lock:
             if self.reason is not None:
@@ -2810,8 +2841,7 @@ class Connection:
 
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:
-        """Open the wait for the answer to the request with this id. Raises
-        ConnectionClosed."""
+        """Give a request of ours this id, and open it. Raises ConnectionClosed."""
         pending.id = request_id
         with self._lock:
             reason = self.reason or self.silence
@@ -2824,8 +2854,8 @@ class Connection:
     def resolve(
         self, request_id: Any, error: BaseException | None, answer: Json | None = None
     ) -> bool:
-        """End a request of ours by an error, or an answer. False if it has ended
-        before."""
+        """End a request of ours with an error, or an answer. Returns False if it has
+        ended before."""
         with self._lock:
             pending = self.protocol.pending.pop(request_id, None)
         if pending is not None:
@@ -2860,7 +2890,7 @@ class Connection:
         return pending
 
     def cancel_pending(self, error: BaseException) -> None:
-        """Cancel every request of ours; each ends by `error`."""
+        """Cancel every request of ours; each ends with `error`."""
         for pending in list(self.protocol.pending.values()):
             pending.cancel(str(error), error)
 
@@ -2868,8 +2898,9 @@ class Connection:
     def answering(
         self, concerns: Callable[[PendingRequest], bool] = bool
     ) -> Iterator[None]:
-        """Inside, while this thread has the user asked, other threads' requests do not
-        time out if concerns(request) is true; by default, all of them."""
+        """While the caller is inside, and answers a question of the peer's, suspend the
+        time-outs of requests that other threads wait for, if concerns(request) is true.
+        By default it is true of every request."""
         thread = threading.get_ident()
         self._answerers[thread] = concerns
         try:
@@ -2878,7 +2909,7 @@ class Connection:
             self._answerers.pop(thread, None)
 
     def is_answering(self, pending: PendingRequest) -> bool:
-        """Return whether another thread has the user asked about this request."""
+        """Return whether another thread is answering a question about this request."""
         return any(
             thread != threading.get_ident() and concerns(pending)
             for thread, concerns in self._answerers.copy().items()
@@ -2886,7 +2917,8 @@ class Connection:
 
     # Ending
     def input_ended(self) -> None:
-        """Wait for no more answers, as the peer sends nothing more. Never blocks."""
+        """Fail our own requests, as the peer sends nothing more; it may still listen.
+        Never blocks."""
         with self._lock:
             self.silence = ConnectionClosed("the conversation is over")
         self.cancel_pending(self.silence)
@@ -2894,16 +2926,16 @@ class Connection:
         self.outbox.flush_soon()
 
     def lose(self, reason: BaseException) -> None:
-        """Send no more, as the peer has gone; cancel what is open. Blocks only as
-        cancel_request() does."""
+        """Drop all further messages, as the peer has gone, and cancel every open
+        request. Blocks only as cancel_request() does."""
         with self._lock:
             self.reason = reason
         self.cancel_requests()
         self.cancel_pending(reason)
 
     def finish(self, seconds: float) -> None:
-        """Serve no more. Block until the workers have ended, the threads of
-        ctx.on_cancel() have, and all is written, for `seconds` at most each."""
+        """Refuse new work. Block until the workers have ended, then the threads of
+        ctx.on_cancel(), then the writing: for `seconds` at most each."""
         self.workers.close(seconds)
         self.tidiers.close(seconds)
         self.outbox.drain(seconds)
