@@ -356,14 +356,13 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# This section has the words of the protocol that are not methods: its revisions, the
+# This section owns the words of the protocol that are not methods: its revisions, the
 # keys in `_meta`, the levels of log messages. Below them are the few limits that
 # several sections share; any other limit is defined in the one section that needs it.
 #
-# To add a revision, begin with these tuples. The tables of what differs between
-# revisions are METHODS, RETIRED_CODES, BLOCK_SINCE, needed_capability() and
-# ClientEndpoint.capabilities(). TestTheNextRevision, in the tests, adds one that is
-# made up.
+# To add a revision, begin with these tuples. METHODS, RETIRED_CODES, BLOCK_SINCE,
+# needed_capability() and ClientEndpoint.capabilities() define what differs between
+# revisions. TestTheNextRevision, in the tests, adds a made-up one.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -404,21 +403,21 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
 MAX_QUEUED = 10_000  # notifications that wait for a slow peer, or a slow program
-MAX_QUEUED_BYTES = 16 << 20  # of those that wait for a program
+MAX_QUEUED_BYTES = 16 << 20  # bytes of the notifications that wait for a program
 MAX_WORKERS = 32  # handlers at once
-MAX_THREADS = 1_000  # of one pool, with those whose handlers wait for answers
+MAX_THREADS = 1_000  # threads of one pool, with those whose handlers wait for answers
 MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
-MAX_BODY = 4 << 20  # bytes of an HTTP request: as much as the official SDKs take
+MAX_BODY = 4 << 20  # bytes of an HTTP request: the official SDKs have the same limit
 
 # Times, in seconds.
-INFINITY = float("inf")  # of a wait without a deadline
+INFINITY = float("inf")  # a wait without a deadline
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
-# For handlers that were cancelled, to tidy up. It is shorter, as a client that sends
-# SIGTERM kills this process a moment later.
+# For cancelled handlers to tidy up. It is shorter, as a client that sends SIGTERM kills
+# this process a moment later.
 TIDY_SECONDS = 1.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself, and again after a signal
 SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
-# A longer wait is done in slices, since Python runs signal handlers only between them:
+# Longer waits are cut into slices, since Python runs signal handlers only between them:
 # a signal does not end a wait on Windows, and elsewhere the system may deliver it to a
 # thread other than the one that waits.
 WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
@@ -428,10 +427,10 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # 2. Errors ###################################################################
 ###############################################################################
 
-# This section has the exceptions, and says what each is on the wire: a code, a message,
-# data, and the status of an HTTP response. McpError and its subclasses say what went
-# wrong in the protocol; the others say what became of a call or a connection. At the
-# end stand the functions that make a text safe to show, whoever wrote it.
+# This section owns the exceptions, and defines what each is on the wire: a code, a
+# message, data, and the status of an HTTP response. McpError and its subclasses are
+# errors of the protocol; the others report how a call or a connection ended. The
+# functions at the end make any text safe to show.
 
 MAX_SHOWN_NAME = 200  # characters of a name or a URI in an error, or in the log
 
@@ -443,14 +442,14 @@ def add_given(wire: Json, **members: object) -> Json:
 
 
 def _pickled(self: BaseException) -> tuple[Any, ...]:
-    """The __reduce__() of an exception whose __init__() takes other arguments than
-    `self.args`: pickle makes a copy without calling __init__()."""
+    """Let pickle copy an exception without calling its __init__(), which takes other
+    arguments than `self.args`. Serves as its __reduce__()."""
     return self.__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 def is_integer(value: object) -> bool:
-    """Return whether it is an integer of JSON, which True is not. Programs whose only
-    numbers are floats write 1 as 1.0."""
+    """Return whether a value is an integer in JSON. True is not, but 1.0 is: programs
+    whose only numbers are floats write 1 like this."""
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
@@ -464,10 +463,10 @@ class McpError(Exception):
 
     code = -32603
     http_status = 200
-    # Whether it is the outcome of a client's call. In a handler that calls another
-    # server, such an error is no answer to the handler's own client.
+    # True for an error that a client has received. A handler that calls another server
+    # must not forward it as its own.
     is_received = False
-    # The id of the request that it refuses, if that was not decoded.
+    # The id of the refused request, if the rest of it was not decoded.
     request_id: RequestId | None = None
 
     def __init__(self, code: int, message: str, data: object = None):
@@ -485,15 +484,15 @@ class McpError(Exception):
     def from_wire(error: Json) -> McpError:
         """Return the exception for {"code", "message", "data"}, whatever these are.
 
-        The code decides which class it is. Some servers have only a general code for an
-        unknown tool: there the text, or the data, makes it a NotFound.
+        The code determines the class. Some servers have only a general code for an
+        unknown tool: there the text, or the data, determines whether it is a NotFound.
         """
         code: Any = error.get("code")
         text = str(error.get("message", ""))
         data = error.get("data")
         if not is_integer(code):
             return InvalidResponse(
-                f"an error whose code is {show(code)}: {text}", error
+                f"an error with the code {show(code)}: {text}", error
             )
         kind = ERRORS.get(code, McpError)
         names_it = isinstance(data, dict) and "uri" in data
@@ -522,13 +521,13 @@ class _CodedError(McpError):
 
 
 class ParseError(_CodedError):
-    """The bytes that came are not JSON."""
+    """The received bytes are not JSON."""
 
     code = -32700
 
 
 class InvalidRequest(_CodedError):
-    """The JSON that came is no message, or none that may be sent now."""
+    """Valid JSON, but not a message, or not one that is allowed now."""
 
     code = -32600
 
@@ -541,7 +540,7 @@ class MethodNotFound(_CodedError):
 
 
 class InvalidParams(_CodedError):
-    """The parameters are wrong; the message names which."""
+    """The parameters are wrong; the message names them."""
 
     code = -32602
 
@@ -557,36 +556,38 @@ class InvalidResponse(_CodedError):
 
 
 class InternalError(_CodedError):
-    """The receiver failed; its log says why. This is what a received -32603 becomes."""
+    """The receiver failed; its log has the reason. A received -32603 becomes this."""
 
     http_status = 500
 
 
 class NotFound(InvalidParams):
-    """Nothing has this name, or URI. Of a resource, legacy revisions say -32002."""
+    """No tool, resource or prompt has this name or URI. For resources, legacy revisions
+    use the code -32002."""
 
 
 class HeaderMismatch(_CodedError):
-    """A header contradicts the body. To a legacy session its code is -32001."""
+    """A header contradicts the body. In a legacy session the code is -32001."""
 
     code = -32020
 
 
 class MissingCapability(_CodedError):
-    """The client did not declare what is needed: `data` has "requiredCapabilities"."""
+    """The client did not declare a required capability: `data` has
+    "requiredCapabilities"."""
 
     code = -32021
 
 
 class UnsupportedVersion(_CodedError):
-    """The revision is not spoken here: `data` has "supported" and "requested"."""
+    """This side does not support the revision: `data` has "supported" and "requested"."""
 
     code = -32022
 
 
 class RequestCancelled(_CodedError):
-    """The request was cancelled, and its sender expects an answer all the same. The
-    code comes from the protocol of language servers, as `$/cancelRequest` does."""
+    """The request was cancelled, but its sender still expects an answer. Like
+    `$/cancelRequest`, the code comes from the protocol of language servers."""
 
     code = -32800
     http_status = 200
@@ -597,8 +598,8 @@ ERRORS: dict[int, type[McpError]] = {
 }
 # "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
-# Some servers use these codes for "not found", others for something else: -32001 may be
-# a timeout. So the text decides, or the data, which has the "uri" of a resource.
+# Some servers use these codes for "not found", others for something else, such as
+# -32001 for a timeout. So the text decides, or the data, if it has a resource's "uri".
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
@@ -606,7 +607,8 @@ NOT_FOUND_TEXT = (
 # Only modern servers know these codes: a server that answers with one is not legacy.
 MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 # "Implementations of this protocol version MUST NOT emit these codes":
-# basic/index.md#error-codes. They are resource not found, URL elicitation required.
+# basic/index.md#error-codes. The first meant "resource not found", the second "URL
+# elicitation required".
 RETIRED_CODES = {-32002: InvalidParams.code, -32042: InternalError.code}
 
 
@@ -614,7 +616,7 @@ class ToolError(Exception):
     """A failure that the caller of a tool can act on: a result with `isError`.
 
     message: text for the model
-    content: blocks in place of that text (text, Image, ...), or None
+    content: blocks that replace the text (text, Image, ...), or None
     """
 
     def __init__(self, message: str, content: list[Any] | None = None):
@@ -623,11 +625,11 @@ class ToolError(Exception):
 
 
 class Timeout(TimeoutError):
-    """No answer came within the time given. The request was cancelled.
+    """No answer came in time. The request was cancelled.
 
     message: what did not happen
     details: more about a server, such as its command and the last lines of its stderr;
-        in the text, too
+        the text includes them
     """
 
     def __init__(self, message: str, details: str = ""):
@@ -645,8 +647,8 @@ class ConnectionClosed(ConnectionError):
 
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
-    command: as it was started, a list; the text has it up to its first option
-    stderr: its last lines; in the text, control characters are escaped
+    command: its command, a list; the text shows it up to the first option
+    stderr: its last lines; the text shows them with control characters escaped
     """
 
     def __init__(
@@ -668,14 +670,16 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
-        # The words from the first option or setting on may be secrets, but for the
-        # module after -m.
+        # An option or a setting may be a secret, and so may all that follows it. -m
+        # with its module is not.
         is_plain = re.compile("-m|[^-=][^=]*").fullmatch
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
             words.append("...")
-        ending = "" if exit_code is None else f"; exit code {exit_code}"
-        details = f" (command: {printable(' '.join(words))}{ending})"
+        details = f" (command: {printable(' '.join(words))}"
+        if exit_code is not None:
+            details += f"; exit code {exit_code}"
+        details += ")"
     if stderr:
         details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
     return details
@@ -685,8 +689,8 @@ class HttpFailure(ConnectionError):
     """A request over HTTP has failed; the next one may succeed.
 
     message: what happened, and what may help
-    url: of the server that answered, without its user and query; else ""
-    http_status: of its answer; None where no server answered
+    url: the URL of the server that answered, without its user and query; else ""
+    http_status: the status of its answer; None if no server answered
     challenge: the parameters of its WWW-Authenticate, their "scheme", and its
         DPoP-Nonce as "nonce"; or {}
     retry_after: the seconds to wait before the next request, or None
@@ -708,12 +712,12 @@ class HttpFailure(ConnectionError):
 
 
 class AuthorizationError(HttpFailure):
-    """A server, or its authorization server, does not let this client in."""
+    """A server, or its authorization server, rejects this client."""
 
 
 class _InputRequired(BaseException):
-    """Ends this run of a handler, past its own `except Exception`. `result` has the
-    questions. The client sends the request again, with its answers, and the handler
+    """Ends this run of a handler; `except Exception` does not catch it. `result` has
+    the questions. The client sends the request again, with its answers, and the handler
     runs again from its top."""
 
     def __init__(self, result: Json):
@@ -721,18 +725,18 @@ class _InputRequired(BaseException):
 
 
 class _Unanswered(ConnectionClosed):
-    """The conversation ends while a handler waits for the answer to a question. If the
-    handler lets it pass, its own request ends with this error."""
+    """The conversation ended while a handler was waiting for the answer to a question.
+    Unless the handler catches this, its own request ends with it."""
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Return the exception that counts of an ExceptionGroup, which an
+    """Return the exception that matters in an ExceptionGroup, which an
     asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
     exception unchanged."""
     ours = (_InputRequired, _Unanswered, ToolError, McpError)
     errors = [error]
     leaves: list[BaseException] = []
-    # The list grows as it is read: groups may be nested.
+    # The list grows during the loop, as groups may be nested.
     for each in errors:
         if isinstance(each, ours):
             return each
@@ -741,12 +745,13 @@ def unwrapped(error: BaseException) -> BaseException:
             errors += inner
         else:
             leaves.append(each)
-    return leaves[0] if len(leaves) == 1 else error
+    if len(leaves) == 1:
+        return leaves[0]
+    return error
 
 
-# Characters that a terminal takes for commands, or that make people see another line or
-# another order: C0 and C1 but for the tab, marks of direction, line separators, and
-# halves of surrogates.
+# Characters that a terminal may obey as commands, or that change what people see: C0
+# and C1 but for the tab, marks of direction, line separators, and lone surrogates.
 UNPRINTABLE = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -754,9 +759,9 @@ UNPRINTABLE = (
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """Return a text as a terminal or a log may show it: with `\\x1b` for ESC.
+    """Escape a text for a terminal or a log: ESC becomes `\\x1b`.
 
-    keep_lines: line feeds stay; else they become `\\n`
+    keep_lines: whether line feeds stay; otherwise they become `\\n`
     """
     if keep_lines:
         return "\n".join(map(printable, text.split("\n")))
@@ -764,7 +769,7 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
 
 
 def sendable(text: str) -> str:
-    """Return a text as UTF-8 can carry it: with `\\ud800` for a lone surrogate."""
+    """Escape what UTF-8 cannot encode: a lone surrogate becomes `\\ud800`."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -775,7 +780,7 @@ def show(value: object, limit: int = 60) -> str:
     """Quote a value in an error text: the beginning of its JSON, printable."""
     if isinstance(value, str):
         value = value[: limit + 1]
-    # A large value costs no more than its first parts, of a character or more each.
+    # Of a large value, encode only the first parts. Each has a character at least.
     parts = _SHOWN.iterencode(value)
     try:
         text = "".join(itertools.islice(parts, limit + 1))
@@ -787,39 +792,39 @@ def show(value: object, limit: int = 60) -> str:
 
 
 def received(error: Any) -> Any:
-    """Mark an error as the outcome of a client's call, and return it."""
+    """Mark an error as one that a client has received, and return it."""
     if isinstance(error, McpError):
         error.is_received = True
     return error
 
 
 def error_text(error: object) -> str:
-    """Return `TypeName: message`, or the type's name alone."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
+    """Return `TypeName: message`, or the type's name if there is no message."""
     name = type(error).__name__
-    return f"{name}: {text}" if text else name
+    # str() of an exception runs its own code, which may fail.
+    with suppress(Exception):
+        if text := str(error):
+            return f"{name}: {text}"
+    return name
 
 
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
 
-# This section turns bytes into lines, lines into messages, and messages into bytes.
-# check_envelope is the one check of what makes a message. Nothing here knows of
-# methods, sessions or connections.
+# This section converts bytes to lines, lines to messages, and messages to bytes.
+# check_envelope() alone decides what is a message. Nothing here knows of methods,
+# sessions or connections.
 
 # The most `[` and `{` in a message, or one for every 8 bytes if that is more. Each
 # becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
-MAX_BEGINNING = 1_000  # bytes of a line that is too long; its id is among them
+MAX_BEGINNING = 1_000  # bytes to keep of a line that is too long; they include its id
 
 
 def _refuse_constant(text: str) -> Any:
     """Refuse NaN and Infinity, which JSON does not have."""
-    raise ValueError(f"no number in JSON: {text}")
+    raise ValueError(f"not a number in JSON: {text}")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -827,7 +832,7 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
 _ID_TEXT = "expected string or integer"
-# How most messages begin, up to the name of what follows the id.
+# How most messages begin, up to the name of the member after the id.
 _BEGINNING = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
@@ -844,8 +849,8 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises only ParseError, or InvalidRequest for a message that
-    would take too much memory."""
+    """Decode one message. Raises ParseError, or InvalidRequest for a message that would
+    take too much memory, and nothing else."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         raise unread_request(data, f"more than {most} arrays and objects")
@@ -855,15 +860,15 @@ def parse_message(data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
     except MemoryError:
-        raise unread_request(data, "no memory for a message of this size") from None
+        raise unread_request(data, "not enough memory for this message") from None
 
 
 def unread_request(line: bytes, why: str) -> InvalidRequest:
-    """Return the refusal of a message that is not decoded. If the line begins as a
+    """Return the refusal of a message that was not decoded. If the line begins as a
     request, the refusal has its id."""
     refusal = InvalidRequest(why)
-    head = re.match(_BEGINNING + rb'"method"', line)
-    refusal.request_id = head and json.loads(head[1])
+    if head := re.match(_BEGINNING + rb'"method"', line):
+        refusal.request_id = json.loads(head[1])
     return refusal
 
 
@@ -877,12 +882,14 @@ def encode_json(value: object) -> str:
 
 
 def encode_text(value: object) -> str:
-    """Return a text as it is; of any other value, its JSON."""
-    return value if isinstance(value, str) else encode_json(value)
+    """Return a text unchanged, and the JSON of any other value."""
+    if isinstance(value, str):
+        return value
+    return encode_json(value)
 
 
 def encode_message(message: object) -> bytes:
-    """Encode a message as one line of UTF-8, without its end. Half a surrogate pair, as
+    """Encode a message as one line of UTF-8, without its end. A lone surrogate, as
     os.listdir() returns for a byte that is not UTF-8, becomes U+FFFD. Raises as
     encode_json() does."""
     text = encode_json(message)
@@ -895,35 +902,39 @@ def encode_message(message: object) -> bytes:
 def unread_answer(line: bytes) -> Json:
     """Make an empty error of a line that begins as an answer but cannot be decoded, so
     that its request fails at once. Return {} for any other line."""
-    head = re.match(_BEGINNING + rb'"(?:result|error)"', line)
-    return {"id": json.loads(head[1]), "error": {}} if head else {}
+    if head := re.match(_BEGINNING + rb'"(?:result|error)"', line):
+        return {"id": json.loads(head[1]), "error": {}}
+    return {}
 
 
 def is_id(value: object) -> bool:
     """Return whether a request may have this id: an integer, or a text that an answer
-    can carry back."""
+    can repeat."""
     return is_integer(value) or (isinstance(value, str) and sendable(value) == value)
 
 
 def own_id(value: Any) -> Any:
-    """Return an id that the peer sends back as we sent it: our ids are integers, and
-    some programs turn them into texts."""
-    return int(value) if re.fullmatch("[1-9][0-9]{0,17}", str(value)) else value
+    """Restore an id of ours in an answer. Our ids are integers, which some programs
+    return as texts."""
+    if re.fullmatch("[1-9][0-9]{0,17}", str(value)):
+        return int(value)
+    return value
 
 
 def mend(message: Json) -> Json:
-    """Return a message as JSON-RPC has it: a copy without the oddities of some programs
-    whose meaning is clear.
+    """Return a copy of a message in which the oddities of some programs, whose meaning
+    is clear, are corrected.
 
-    A member that is to be absent may be null, such as the id of a notification, and an
-    empty object null or an empty array. An answer may repeat the method, and its id may
-    be a text.
+    Programs send null for an absent member, such as the id of a notification, or for an
+    empty object; PHP sends an empty array for an empty object. Answers repeat the
+    method, or have our id as a text.
     """
-    mended = {
-        name: {} if value == [] else value
-        for name, value in message.items()
-        if value is not None or name == "id"
-    }
+    mended: Json = {}
+    for name, value in message.items():
+        if value == []:
+            mended[name] = {}
+        elif value is not None or name == "id":
+            mended[name] = value
     if "result" in mended or "error" in mended:
         mended.pop("method", None)
         mended["id"] = own_id(mended.get("id"))
@@ -937,13 +948,17 @@ def mend(message: Json) -> Json:
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
-    """Return the entry under an id that the peer chose, or None."""
-    return table.get(key) if is_id(key) else None
+    """Look up an id that the peer has sent. Return None if there is no such entry."""
+    if is_id(key):
+        return table.get(key)
+    return None
 
 
 def object_or_empty(value: object) -> Json:
     """Return the value if it is a JSON object, else {}."""
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _is_names(value: object) -> bool:
@@ -951,17 +966,17 @@ def _is_names(value: object) -> bool:
 
 
 def member_at(value: Any, path: Iterable[str]) -> Any:
-    """Return the value at a path of names in objects; None where there is nothing."""
+    """Return the value at a path of names in objects, or None."""
     for name in path:
         value = object_or_empty(value).get(name)
     return value
 
 
 def check_envelope(message: object) -> str:
-    """Return whether it is a "request", a "notification" or a "response".
+    """Return what a message is: a "request", a "notification" or a "response".
 
     Raises InvalidRequest for anything else (basic/index.md#messages), and InvalidParams
-    for parameters that are no object.
+    if the parameters are not an object.
     """
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
@@ -986,13 +1001,15 @@ def check_envelope(message: object) -> str:
     # An error may have a null id, if the id of its request could not be read.
     if not is_id(request_id) and (part == "method" or request_id is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(request_id)}")
-    return "request" if part == "method" else "response"
+    if part == "method":
+        return "request"
+    return "response"
 
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
-    """Make a request; without an id, a notification."""
-    # The id comes first, so that a receiver that cannot read the rest can still refuse
-    # the request by its id.
+    """Make a request, or without an id, a notification."""
+    # The id comes first, so that a receiver that cannot decode the rest can still
+    # refuse the request by its id.
     return add_given({"jsonrpc": "2.0"}, id=request_id, method=method, params=params)
 
 
@@ -1002,28 +1019,29 @@ def result_message(request_id: Any, result: Json) -> Json:
 
 
 def error_message(request_id: Any, error: McpError) -> Json:
-    """Make the answer to a request that has failed; without an id, if none is known."""
-    known_id = error.request_id if request_id is None else request_id
-    return add_given({"jsonrpc": "2.0"}, id=known_id, error=error.to_wire())
+    """Make the answer to a request that has failed. If `request_id` is None, use the id
+    that the error has, if any."""
+    if request_id is None:
+        request_id = error.request_id
+    return add_given({"jsonrpc": "2.0"}, id=request_id, error=error.to_wire())
 
 
 class CutLine(bytes):
-    """The beginning of a line that is over the limit, or for which there is no
-    memory."""
+    """The beginning of a line that is longer than the limit, or than memory allows."""
 
 
 class LineFramer:
     """Cuts bytes, which arrive in any pieces, into lines of up to MAX_MESSAGE bytes."""
 
     def __init__(self) -> None:
-        # The unfinished line; once it is cut, only its beginning.
+        # The unfinished line. Once it is too long, only its beginning is kept.
         self._line = bytearray()
         self._is_cut = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that these bytes complete, without blank ones; a CutLine in
-        place of one that is too long. b"", the end of the input, completes a line,
-        too."""
+        """Return the lines that these bytes complete, but for blank ones. A CutLine
+        replaces a line that is too long. b"", the end of the input, completes the
+        unfinished line."""
         *ended, begun = (data or b"\n").split(b"\n")
         lines: list[bytes] = []
         for line in ended:
@@ -1048,17 +1066,15 @@ class LineFramer:
             del self._line[MAX_BEGINNING:]
 
     def _complete(self, piece: bytes) -> bytes:
-        """Take the unfinished line, with its last piece."""
+        """Return the unfinished line with its last piece, and begin the next one."""
         self._add(piece)
-        line = CutLine(self._line[:MAX_BEGINNING])
-        try:
-            if not self._is_cut:
-                return bytes(self._line)
-        except MemoryError:
-            pass
-        finally:
-            self._line = bytearray()
-            self._is_cut = False
+        line: bytes = CutLine(self._line[:MAX_BEGINNING])
+        if not self._is_cut:
+            # If there is not enough memory for the copy, the line is cut after all.
+            with suppress(MemoryError):
+                line = bytes(self._line)
+        self._line = bytearray()
+        self._is_cut = False
         return line
 
 
@@ -1066,10 +1082,11 @@ class LineFramer:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# One table of everything that can be said, but for tasks. The row of a method has its
-# sender, its revisions, the capability that it needs, and the handler that serves it.
-# A rule of one method is a trait in its row: the sections below look at the trait, and
-# hardly ever at the name. (examples/explain.py has each method in words.)
+# This section owns one table of all methods, but for those of tasks. The row of a
+# method has its sender, its revisions, the capability that it needs, and the handler
+# that serves it. A rule for one method is a trait in its row: the sections below look
+# at the trait, and hardly ever at the name. (examples/explain.py describes each method
+# in words.)
 
 
 class Method:
@@ -1082,45 +1099,47 @@ class Method:
     # "request" or "notification"; "either" for a method of an extension, whose sender
     # must have declared the capability, too.
     kind = "request"
-    # The method that serves it: of the receiver's Endpoint, for a request; of
-    # Connection, for a notification about an open request.
+    # The name of the method that serves it: a request is served by the receiver's
+    # Endpoint, a notification about an open request by Connection.
     handler = ""
-    # A capability that the receiver must have declared, as a path; and the error of its
-    # answer if it has not.
+    # The path of the capability that the receiver must have declared, and the error
+    # that it answers with if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
-    # The members of its params, as check_members() takes them.
+    # The rules for its params, as check_members() takes them.
     params: dict[str, type] = {}
     # The revisions that have it.
     since = OLDEST
     until = "9999-12-31"
-    # It may come before the handshake; it belongs to the handshake.
+    # Whether it may come before the handshake, and whether it belongs to the handshake.
     early = False
     handshake = False
-    # The reading thread serves it, so that the next message finds it done.
+    # Whether the reading thread serves it, before it reads the next message.
     inline = False
-    # Its handler returns no answer: it stays open until one of the sides ends it.
+    # Whether it stays open, without an answer, until one of the sides ends it.
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
-    # The client may reuse the result for itself: its `cacheScope` is "private".
+    # Whether the client may cache the result: its `cacheScope` is "private".
     cached = False
-    # The header Mcp-Name mirrors this parameter; Mcp-Param-* headers mirror arguments.
+    # The parameter that the header Mcp-Name mirrors, and whether Mcp-Param-* headers
+    # mirror arguments.
     mirrored = ""
     mirrors_arguments = False
-    # Its handler may ask the client questions.
+    # Whether its handler may ask the client questions.
     asks = False
-    # A ToolError is answered with a result, which models can read.
+    # Whether a ToolError becomes a result, which models can read.
     fails_readably = False
-    # It is a log message.
+    # Whether it is a log message.
     logs = False
-    # It is `notifications/cancelled`, which may also end a subscription, or a POST.
+    # Whether it is `notifications/cancelled`, which may also end a subscription, or a
+    # POST.
     cancels = False
-    # It is about an open request, whose id is in this parameter; its sender may still
-    # expect an answer to that request.
+    # If it is about an open request: the parameter with that request's id, and whether
+    # the sender still expects an answer to that request.
     subject = "requestId"
     expects_answer = False
-    # It is the first message on a subscription.
+    # Whether it is the first message on a subscription.
     acknowledges = False
 
     def __init__(self, sender: str, name: str, **traits: object):
@@ -1130,7 +1149,7 @@ class Method:
         vars(self).update(traits)
 
     def is_in(self, version: str) -> bool:
-        """Return whether a revision has it."""
+        """Return whether a revision has this method."""
         return self.since <= version <= self.until
 
 
@@ -1163,7 +1182,7 @@ METHODS: dict[str, Method] = {
         Notice(
             "client", "notifications/initialized", until=LAST_LEGACY, handshake=True
         ),
-        # In no revision; some tutorials have it for the one above.
+        # No revision has this one; some tutorials use it for the one above.
         Notice("client", "initialized", until=LAST_LEGACY, handshake=True),
         Method(
             "both", "ping", handler="_ping", until=LAST_LEGACY, early=True, inline=True
@@ -1274,9 +1293,9 @@ METHODS: dict[str, Method] = {
             stays_open=True,
         ),
         # Questions to the client: client/. In the modern era the same three travel
-        # inside results (basic/patterns/mrtr.md), so there they are no requests.
-        # 2026-07-28 deprecates roots, sampling and logging: they still work, and will
-        # go one day.
+        # inside results (basic/patterns/mrtr.md), and are not requests. 2026-07-28
+        # deprecates roots, sampling and logging: they still work, and will be removed
+        # one day.
         Method(
             "server",
             "roots/list",
@@ -1305,7 +1324,7 @@ METHODS: dict[str, Method] = {
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
         Notice("both", "notifications/cancelled", handler="_cancelled", cancels=True),
-        # In no revision; language servers have it for the one above.
+        # No revision has this one; language servers use it for the one above.
         Notice(
             "both",
             "$/cancelRequest",
@@ -1335,13 +1354,13 @@ METHODS: dict[str, Method] = {
         Notice("client", "notifications/roots/list_changed", until=LAST_LEGACY),
     )
 }
-# The row of what is not in the table: such a request is refused, such a notification
+# The row for unknown methods. An unknown request is refused, an unknown notification
 # passed on.
 UNKNOWN = Notice("neither", "")
 
-# The changes that a client may ask to hear of: the parameter of subscriptions/listen
-# that asks, the notification that reports the change, and the capability that promises
-# it. See also DECLARED, in Server.
+# The changes that a client may subscribe to: the parameter of subscriptions/listen that
+# asks for it, the notification that reports it, and the capability that promises it.
+# See also DECLARED, in Server.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -1357,18 +1376,18 @@ LIST_CHANGES = {
 
 
 def method_row(name: object) -> Method:
-    """Return the row of a method; UNKNOWN for anything that is in no revision."""
+    """Return the row of a method; UNKNOWN if no revision has it."""
     return METHODS.get(str(name), UNKNOWN)
 
 
 def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> None:
     """Check members against rules, {"name": type}; "name?" is optional. Raises
-    InvalidParams for the first that is wrong. Makes 1 of 1.0 where an integer is meant,
-    and {} of [] for an object: PHP writes an empty one so."""
+    InvalidParams for the first that does not fit. Replaces 1.0 by 1 where an integer is
+    expected, and [], as PHP writes an empty object, by {}."""
     for rule, kind in rules.items():
         name, is_optional, _ = rule.partition("?")
         value: Any = members.get(name)
-        # True is an int to Python, but no integer to JSON.
+        # True is an int in Python, but not an integer in JSON.
         if isinstance(value, kind) and type(value) is not bool:
             continue
         if kind is int and is_integer(value):
@@ -1376,14 +1395,15 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
         elif kind is dict and value == []:
             members[name] = {}
         elif value is not None or not is_optional:
-            came = f"got {show(value)}" if name in members else "but it is missing"
+            came = f"got {show(value)}"
+            if name not in members:
+                came = "but it is missing"
             raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
-    """Return whether a path such as ("resources", "subscribe") was declared: as true,
-    or as an object, for which PHP may write []. The empty path needs no
-    declaration."""
+    """Return whether a capability, such as ("resources", "subscribe"), was declared: as
+    true, or as an object, for which PHP may write []. () is always declared."""
     declared = member_at(capabilities, path)
     return declared is True or declared == [] or isinstance(declared, dict)
 
@@ -3949,7 +3969,7 @@ def to_plain(value: Any, path: Any = None) -> Any:
     if hasattr(kind, "__members__"):  # an Enum
         return to_plain(value.value, path)
     if isinstance(value, float) and not abs(value) < INFINITY:
-        raise ValueError(f"{at_place(path)}{value} is no number in JSON")
+        raise ValueError(f"{at_place(path)}{value} is not a number in JSON")
     if isinstance(value, (str, int, float)):
         return value
     return to_plain(_simpler(value, path), path)

@@ -8406,8 +8406,8 @@ class TestHints:
         for make, said in (
             (lambda: {"a": [file]}, "a[0]: a value of class TextIOWrapper has no"),
             (lambda: file, "a value of class TextIOWrapper has no"),
-            (lambda: [{"rain": float("nan")}], "[0].rain: nan is no number in JSON"),
-            (lambda: {"a": (1, float("-inf"))}, "a[1]: -inf is no number in JSON"),
+            (lambda: [{"rain": float("nan")}], "[0].rain: nan is not a number in JSON"),
+            (lambda: {"a": (1, float("-inf"))}, "a[1]: -inf is not a number in JSON"),
         ):
             with pytest.raises(ToolError) as caught:
                 offered(make)[1]({})
@@ -21019,7 +21019,7 @@ class TestLessons:
             not JSON in UTF-8
             not JSON in UTF-8
             more than 750000 arrays and objects
-            no number in JSON: NaN
+            not a number in JSON: NaN
             arguments: expected object
             cursor: not from this list
             exit code 0""",
