@@ -2504,7 +2504,7 @@ class PendingRequest:
                 return self._inbox.get(min(seconds, deadline - time.monotonic()))
             why = f"no answer within {self.limit or seconds:g} seconds"
             if time.monotonic() >= deadline:
-                why = "total_timeout exceeded"
+                why = "no answer by the deadline of total_timeout"
             elif self._connection.is_answering(self):
                 continue
             about = self.about or self.method
