@@ -10539,18 +10539,18 @@ def _body_size(fields: Headers, version: str) -> int | None:
 # 17. HTTP streams ############################################################
 ###############################################################################
 
-# An Exchange is one HTTP request with its response: JSON, or a stream of events. Its
-# MessageQueue is the Outbox of the JSON-RPC request in its body. An HttpConnection is
-# the conversation of one POST. This section does not depend on sockets, WSGI or
-# sessions.
+# This section owns one HTTP request at a time. An Exchange is the request with its
+# response, which is JSON or a stream of events. Its MessageQueue is the Outbox of the
+# JSON-RPC request in its body. An HttpConnection is the conversation of one POST.
+# Nothing here knows sockets, WSGI or sessions.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
-MAX_EVENTS = 1_000  # that wait for a slow client; beyond that, the oldest are dropped
-# All large messages together may occupy this many bytes, by estimate. A body counts as
-# its size while it arrives. Once decoded, it counts as four times its size, plus
-# MEMBER_SIZE for each comma, since each comma means another Python object. An answer
-# counts as twice its size. A message that counts as SMALL_BODY or less is always
-# admitted, and so is a larger one if it is alone.
+MAX_EVENTS = 1_000  # that wait for a slow client; when full, drop the oldest
+# Estimated bytes that all large messages together may occupy. A body counts as its size
+# while it arrives. Once decoded, it counts as four times its size, plus MEMBER_SIZE for
+# each comma, since each comma means another Python object. An answer counts as twice
+# its size. A message that counts as SMALL_BODY or less is always admitted, and so is a
+# larger one if it is alone.
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
@@ -10563,33 +10563,38 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# One exception serves all conversations, since every modern request ends one.
+# "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and "400
+# Bad Request" for a missing capability. Other answers have the status 200.
+_ANSWER_STATUS = {MethodNotFound.code: 404, MissingCapability.code: 400}
+# Every modern request ends a conversation; all of them share this exception.
 _OVER = ConnectionClosed("the conversation is over")
 
 
 class MessageQueue(Outbox):
-    """The messages of a response, the latest MAX_EVENTS of them; an Exchange takes and
-    writes them.
+    """Holds the messages of a response, the latest MAX_EVENTS of them, until an
+    Exchange takes and writes them.
 
         open --the answer, or end()--> closed
     """
 
-    # Whether the last message was queued; and whether no answer is the last one.
+    # Whether the last message has been queued.
     is_closed = False
+    # Whether an answer does not close the queue, as over HTTP+SSE.
     is_endless = False
     # The number of the latest message.
     added = 0
     # The status of an answer that is the only message.
     answer_status = 200
 
-    def __init__(self, exchange: Exchange | None):
+    def __init__(self, exchange: Exchange):
         self.exchange = exchange
-        # Guards the messages, each behind the line of its event's id; and all above.
+        # Guards all of the above, and the messages.
         self._lock = threading.Lock()
+        # The id line of each event, and its message.
         self._messages: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
 
     def event_id(self, number: int) -> bytes:
-        """Return the line with the id of an event, if that has one."""
+        """Return the id line of an event; b"" if events have no ids."""
         return b""
 
     def send(self, message: Json) -> None:
@@ -10602,8 +10607,8 @@ class MessageQueue(Outbox):
             self.is_closed |= is_last
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, which is the last message. Some errors set the HTTP status,
-        unless events were sent before."""
+        """Queue an answer, which is the last message. If it is the only one, some
+        errors set the HTTP status."""
         if answer is not None:
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
@@ -10613,16 +10618,15 @@ class MessageQueue(Outbox):
             self.close()
 
     def close(self) -> None:
-        """Take no more messages."""
+        """Accept no more messages."""
         with self._lock:
             self.is_closed = True
 
     def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
-        names_scope = isinstance(error, PermissionError) and error.errno is None
-        if not names_scope or exchange is None or exchange.auth is None:
+        if not isinstance(error, PermissionError) or error.errno is not None:
             return False
-        if exchange.status or self.added:
+        if exchange.auth is None or exchange.status or self.added:
             return False
         exchange.reason = "insufficient_scope"
         refusal = exchange.endpoint.challenge(403, exchange.reason, str(error))
@@ -10635,21 +10639,22 @@ class MessageQueue(Outbox):
         self.flush_soon()
 
     def may_wait(self) -> bool:
-        # is_ready() tells whether 4 KiB can be written.
-        size = sum(len(message) for _, message in list(self._messages)[-1:])
-        exchange = self.exchange
-        return exchange is not None and (size > 4_000 or exchange.may_wait())
+        with self._lock:
+            waiting = list(self._messages)
+        # The exchange only knows whether 4 KiB can be written at once.
+        if waiting and len(waiting[-1][1]) > 4_000:
+            return True
+        return self.exchange.may_wait()
 
     def flush(self) -> None:
-        if self.exchange is not None:
-            self.exchange.flush()
+        self.exchange.flush()
 
     def flush_soon(self) -> None:
-        if self.exchange is not None:
-            self.exchange.flush_soon()
+        self.exchange.flush_soon()
 
     def take(self) -> tuple[SseEvents, bool]:
-        """Take the messages that wait. Returns them, and whether no more will follow."""
+        """Remove the messages that wait. Returns them, and whether these are the last
+        ones."""
         with self._lock:
             events = list(self._messages)
             self._messages.clear()
@@ -10663,10 +10668,10 @@ class Exchange:
            +--- reply(), or a lone answer ---------------------^
            +--- client_left(), at any time --------------------^
 
-    The response has the messages of a queue. If the answer to a JSON-RPC request is the
-    only one, the response is JSON. Else it is a stream of events that ends with the
-    answer. Any thread may flush; one thread at a time writes. When the client has left,
-    messages stay in the queue.
+    The response carries the messages of a queue. If the answer to a JSON-RPC request is
+    the only one, the response is JSON. Otherwise it is a stream of events that ends
+    with the answer. Any thread may flush; one thread at a time writes. When the client
+    has left, messages stay in the queue.
 
     The names of `headers` are in lower case. A carrier connects exchanges to an HTTP
     server. It is a subclass with the following methods. The last two are optional. The
@@ -10678,8 +10683,8 @@ class Exchange:
                                       only the head, and events follow
         put(events, ending)           sends events at once
         hung_up()                     returns whether the client is gone; never blocks.
-                                      If `awaits_answer` is set, one that has only shut
-                                      its side is not
+                                      While `awaits_answer` is set, a client that has
+                                      only shut its side is not gone
         may_wait()                    returns whether put() may wait for the client
     """
 
@@ -10690,7 +10695,7 @@ class Exchange:
     # The status and the media type of the response; 0 and "" before it begins.
     status = 0
     kind = ""
-    # Whether the last byte was written, or the client has left.
+    # Whether the last byte has been written, or the client has left.
     is_over = False
     # Why the HTTP request was refused, for the access log.
     reason = ""
@@ -10704,18 +10709,18 @@ class Exchange:
     auth: Json | None = None
     # The decoded body, until it is served.
     message: Any = None
-    # The bytes that it occupies, by estimate: see MAX_LOAD.
+    # Estimated bytes that the message occupies: see MAX_LOAD.
     load = 0
     # The id of the JSON-RPC request in the body.
     request_id: RequestId | None = None
     # The headers that mirror the message.
     mirrored: Json = {}
-    # The conversation that it belongs to.
+    # The conversation that the request belongs to.
     connection: HttpConnection
     # The bytes with which a stream of events begins.
     primer = b""
-    # An item here wakes the exchange's own thread, which writes what others queue; None
-    # while that thread runs a handler.
+    # An item wakes the exchange's own thread, which writes what other threads queue.
+    # None while that thread runs a handler.
     bell: SimpleQueue[None] | None = None
 
     def __init__(
@@ -10734,7 +10739,7 @@ class Exchange:
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # Headers that every response to this request has.
+        # Headers for whatever response this request gets.
         self.extra: Headers = {}
         self.queue = MessageQueue(self)
         # Held by the thread that writes.
@@ -10763,12 +10768,13 @@ class Exchange:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
 
     def claim(self, load: int) -> None:
-        """Count the memory that the request occupies by now. Raises HttpError if too
+        """Record how much memory the request occupies by now. Raises HttpError if too
         much is in use."""
         self.load = load
         self.endpoint.count(self, load)
         if load > SMALL_BODY and not self.endpoint.has_room():
-            raise HttpError(503, "too much at once", {"Retry-After": "1"})
+            why = "too much data at once; retry later"
+            raise HttpError(503, why, {"Retry-After": "1"})
 
     # The answer
     def reply(
@@ -10795,14 +10801,16 @@ class Exchange:
             self.bell.put(None)
 
     def detach(self) -> None:
-        """Have the next flush end the response, though its messages go on elsewhere."""
+        """Leave the queue to another exchange. The next flush ends this response."""
         self.queue = MessageQueue(self)
         self.queue.close()
 
     def flush_soon(self) -> None:
-        """Wake the exchange's own thread, which writes what waits. While that thread
-        runs a handler, it cannot be woken. It then writes its own messages at once, and
-        another thread writes only what ends the response."""
+        """Wake the exchange's own thread, which writes what waits.
+
+        While that thread runs a handler, nothing can wake it. It then writes its own
+        messages at once; another thread writes only if the response ends.
+        """
         bell = self.bell
         if bell is not None:
             bell.put(None)
@@ -10812,8 +10820,8 @@ class Exchange:
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.
         Blocks while the client is slow, until its deadline."""
-        # Check this before taking the lock, too: if the client has left, do not wait
-        # for a thread that is still writing.
+        # Check before locking as well: once the client has left, do not wait for a
+        # thread that is still writing.
         if self.is_over:
             return
         try:
@@ -10827,13 +10835,13 @@ class Exchange:
         events, is_last = self.queue.take()
         if not (events or more or is_last):
             return
-        # Messages are delivered, whatever is in use: their work is done. But while they
-        # wait for the client, new requests may be refused.
+        # Deliver messages even if too much memory is in use, since their work is done.
+        # But they count while they wait for the client, so new requests are refused.
         size = 2 * sum(len(message) for _, message in events)
         self.endpoint.count(self, self.load + size)
         if size > MAX_PIECE:
             # The value and its text are freed by now. Copies fill the gaps that these
-            # have left in the heap; 100 answers of 4 MB take 450 MB, and else 700.
+            # have left in the heap: 100 answers of 4 MB take 450 MB instead of 700.
             events = [(name, bytes(memoryview(data))) for name, data in events]
         try:
             self._write_events(events, more, is_last)
@@ -10848,11 +10856,13 @@ class Exchange:
         if is_alone and is_opening and self.method == "POST":
             self._reply(self.queue.answer_status, _JSON, events[0][1])
             return
+        parts = []
         if is_opening:
             self._start(200, _EVENTS, None)
-        primer = self.primer if is_opening else b""
-        encoded = itertools.starmap(self._encode, events)
-        self.put(b"".join([primer, *encoded, more]), is_last)
+            parts.append(self.primer)
+        parts += itertools.starmap(self._encode, events)
+        parts.append(more)
+        self.put(b"".join(parts), is_last)
         if is_last:
             self._end()
 
@@ -10868,7 +10878,7 @@ class Exchange:
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
-        """Drop all that is not written. Never blocks."""
+        """Write nothing more. Never blocks."""
         self.is_last = True
         self.left_at = time.monotonic()
         self._end()
@@ -10885,7 +10895,8 @@ class Exchange:
                 get_within(self.bell, comment_seconds)
             except Empty:
                 # Before the response begins, a comment would turn it into a stream.
-                comment = b":\n\n" if self.status else b""
+                if self.status:
+                    comment = b":\n\n"
             self.flush(comment)
 
     def hung_up(self) -> bool:
@@ -10901,7 +10912,7 @@ ACCESS_LOGGER = "mcp_lite.http"
 
 
 def log_access(exchange: Exchange) -> None:
-    """Log one line for a finished exchange, to the logger "mcp_lite.http":
+    """Log a line about a finished exchange, to the logger "mcp_lite.http":
 
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast ada
         127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
@@ -10911,38 +10922,33 @@ def log_access(exchange: Exchange) -> None:
     claim `sub` of the token. A missing part is "-": the status if the client left
     before the response, or method and path if the head is malformed. The level is INFO,
     or WARNING for a status from 400 on. The line shows no query, no token, and nothing
-    else of the body. Without a handler for that logger, nothing is logged.
+    else of the body. If that logger has no handler, nothing is logged.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
+    # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
+    address = exchange.peer.rpartition("::ffff:")[2]
+    milliseconds = (time.monotonic() - exchange.began) * 1000
+    # The query and the fragment of a URI may be secret.
+    name = re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0]
+    claims = exchange.auth or {}
     columns = [
-        # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
-        exchange.peer.rpartition("::ffff:")[2],
+        address,
         exchange.method,
         exchange.path,
         exchange.status,
-        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
+        f"{milliseconds:.1f}",
         exchange.mirrored.get("Mcp-Method"),
-        # The query and the fragment of a URI may be secret.
-        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
-            :MAX_SHOWN_NAME
-        ],
-        str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
+        name[:MAX_SHOWN_NAME],
+        str(claims.get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # Replace spaces and line ends, so that a peer cannot add a column, or a line.
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
-    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
-
-
-# A lone answer with one of these errors has the error's HTTP status. The specification
-# wants "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and
-# "400 Bad Request" for a missing capability.
-_ANSWER_STATUS = {
-    each.code: each.http_status for each in (MethodNotFound, MissingCapability)
-}
+    level = WARNING if exchange.status >= 400 else INFO
+    log_line(level, line, logger=ACCESS_LOGGER)
 
 
 class HttpConnection(Connection):
@@ -10950,7 +10956,7 @@ class HttpConnection(Connection):
     there are no workers. If the client leaves, its request is cancelled."""
 
     is_remote = True
-    # The time of its latest use, by time.monotonic(), once it was served.
+    # When it was last served, by time.monotonic(); INFINITY before that.
     used = INFINITY
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox):
@@ -10968,7 +10974,7 @@ class HttpConnection(Connection):
         """Serve the message of a POST on this thread. The response is the answer to a
         request, an error, or 202 without a body. Raises InvalidRequest."""
         event = self.protocol.receive(exchange.message, exchange.queue)
-        # Free the memory, since a subscription stays open.
+        # Free the memory now, since a subscription stays open.
         exchange.message = None
         self.prepare(exchange, event)
         if isinstance(event, Request):
@@ -10980,7 +10986,7 @@ class HttpConnection(Connection):
             exchange.reply(202)
 
     def prepare(self, exchange: Exchange, event: Event) -> None:
-        """Give a request the headers and the claims of its HTTP request."""
+        """If it is a request, attach the headers and the claims of its POST."""
         if isinstance(event, Request):
             event.auth = exchange.auth
             event.headers = exchange.headers
@@ -10993,11 +10999,12 @@ class HttpConnection(Connection):
             exchange.reply(202)
         self.act(request)
         if request.row.stays_open:
-            # A subscription needs no part of its message any more.
-            request.params = request.meta = {}
-            request.capabilities = request.client_info = {}
-            exchange.load = 0
-            self.http.count(exchange, 0)
+            # Free the message, which a subscription no longer needs.
+            request.params = {}
+            request.meta = {}
+            request.capabilities = {}
+            request.client_info = {}
+            exchange.claim(0)
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a message that the Protocol refused."""
@@ -11014,12 +11021,12 @@ class HttpConnection(Connection):
             self.cancel_requests()
 
     def client_stays_away(self, exchange: Exchange) -> None:
-        """Act on an exchange whose client has left, and whose request may still run.
-        This is called now and then. Never blocks."""
+        """Called periodically for an exchange whose client has left, and whose request
+        may still run. Never blocks."""
 
     def retire(self) -> None:
         """End subscriptions, because the server is closing."""
-        self.http.server.input_ended(self)
+        self.endpoint.input_ended(self)
 
     def end(self) -> None:
         """End the conversation, and cancel its requests."""
@@ -11420,7 +11427,7 @@ class SessionStream(MessageQueue):
     # The number of the latest message that was taken.
     taken = 0
 
-    def __init__(self, session: Session, exchange: Exchange | None):
+    def __init__(self, session: Session, exchange: Exchange):
         super().__init__(exchange)
         self.connection = session
         self.name = next(session.names)
@@ -11428,10 +11435,9 @@ class SessionStream(MessageQueue):
         # From 2025-11-25 on, a stream begins with an id "to prime the client to
         # reconnect".
         self._is_primed = session.protocol.version >= "2025-11-25"
-        if exchange is not None:
-            exchange.queue = self
-            if self._is_primed:
-                exchange.primer = self.event_id(0) + b"data: \n\n"
+        exchange.queue = self
+        if self._is_primed:
+            exchange.primer = self.event_id(0) + b"data: \n\n"
 
     def event_id(self, number: int) -> bytes:
         return f"id: {self.name}-{number}\n".encode("ascii")
@@ -11440,7 +11446,7 @@ class SessionStream(MessageQueue):
         """Queue an answer, which is the last message. That to a handshake has the id of
         the session in a header."""
         is_hello = request is not None and request.row.handshake
-        if is_hello and "error" not in answer and self.exchange is not None:
+        if is_hello and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
         super().finish(request, answer)
 
@@ -11464,16 +11470,15 @@ class SessionStream(MessageQueue):
             self.exchange = exchange
             if after is not None:
                 self.taken = after
-        if before is not None:
-            before.detach()
-            before.flush_soon()
+        before.detach()
+        before.flush_soon()
         exchange.queue = self
 
     def leave(self, retry_ms: int) -> None:
         """End the response, so that the client resumes the stream after `retry_ms`
         milliseconds. A no-op if the stream has no id by which to resume it."""
         exchange = self.exchange
-        if self._is_primed and exchange is not None:
+        if self._is_primed:
             exchange.is_last = True
             exchange.left_at = time.monotonic() + retry_ms / 1000
             exchange.detach()
@@ -11504,7 +11509,10 @@ class Session(HttpConnection):
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            self.outbox = SessionStream(self, None)
+            # Until the client listens, messages wait behind an exchange that is over.
+            nobody = Exchange(legacy.http, "", "", {}, "")
+            nobody.is_over = True
+            self.outbox = SessionStream(self, nobody)
 
     def take(self, exchange: Exchange) -> None:
         """Serve the message of a POST, as HttpConnection does, or a batch. The events
