@@ -10598,18 +10598,18 @@ def _body_size(fields: Headers, version: str) -> int | None:
 # 17. HTTP streams ############################################################
 ###############################################################################
 
-# An Exchange is one HTTP request with its response: JSON, or a stream of events. Its
-# MessageQueue is the Outbox of the JSON-RPC request in its body. An HttpConnection is
-# the conversation of one POST. This section does not depend on sockets, WSGI or
-# sessions.
+# This section owns one HTTP request at a time. An Exchange is the request with its
+# response, which is JSON or a stream of events. Its MessageQueue is the Outbox of the
+# JSON-RPC request in its body. An HttpConnection is the conversation of one POST.
+# Nothing here knows sockets, WSGI or sessions.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
-MAX_EVENTS = 1_000  # that wait for a slow client; beyond that, the oldest are dropped
-# All large messages together may occupy this many bytes, by estimate. A body counts as
-# its size while it arrives. Once decoded, it counts as four times its size, plus
-# MEMBER_SIZE for each comma, since each comma means another Python object. An answer
-# counts as twice its size. A message that counts as SMALL_BODY or less is always
-# admitted, and so is a larger one if it is alone.
+MAX_EVENTS = 1_000  # that wait for a slow client; when full, drop the oldest
+# Estimated bytes that all large messages together may occupy. A body counts as its size
+# while it arrives. Once decoded, it counts as four times its size, plus MEMBER_SIZE for
+# each comma, since each comma means another Python object. An answer counts as twice
+# its size. A message that counts as SMALL_BODY or less is always admitted, and so is a
+# larger one if it is alone.
 MAX_LOAD = 256 << 20
 SMALL_BODY = 16 << 10
 MEMBER_SIZE = 150
@@ -10622,33 +10622,38 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# One exception serves all conversations, since every modern request ends one.
+# "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and "400
+# Bad Request" for a missing capability. Other answers have the status 200.
+_ANSWER_STATUS = {MethodNotFound.code: 404, MissingCapability.code: 400}
+# Every modern request ends a conversation; all of them share this exception.
 _OVER = ConnectionClosed("the conversation is over")
 
 
 class MessageQueue(Outbox):
-    """The messages of a response, the latest MAX_EVENTS of them; an Exchange takes and
-    writes them.
+    """Holds the messages of a response, the latest MAX_EVENTS of them, until an
+    Exchange takes and writes them.
 
         open --the answer, or end()--> closed
     """
 
-    # Whether the last message was queued; and whether no answer is the last one.
+    # Whether the last message has been queued.
     is_closed = False
+    # Whether an answer does not close the queue, as over HTTP+SSE.
     is_endless = False
     # The number of the latest message.
     added = 0
     # The status of an answer that is the only message.
     answer_status = 200
 
-    def __init__(self, exchange: Exchange | None):
+    def __init__(self, exchange: Exchange):
         self.exchange = exchange
-        # Guards the messages, each behind the line of its event's id; and all above.
+        # Guards all of the above, and the messages.
         self._lock = threading.Lock()
+        # The id line of each event, and its message.
         self._messages: deque[tuple[bytes, bytes]] = deque(maxlen=MAX_EVENTS)
 
     def event_id(self, number: int) -> bytes:
-        """Return the line with the id of an event, if that has one."""
+        """Return the id line of an event; b"" if events have no ids."""
         return b""
 
     def send(self, message: Json) -> None:
@@ -10661,8 +10666,8 @@ class MessageQueue(Outbox):
             self.is_closed |= is_last
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, which is the last message. Some errors set the HTTP status,
-        unless events were sent before."""
+        """Queue an answer, which is the last message. If it is the only one, some
+        errors set the HTTP status."""
         if answer is not None:
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
@@ -10672,16 +10677,15 @@ class MessageQueue(Outbox):
             self.close()
 
     def close(self) -> None:
-        """Take no more messages."""
+        """Accept no more messages."""
         with self._lock:
             self.is_closed = True
 
     def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
-        names_scope = isinstance(error, PermissionError) and error.errno is None
-        if not names_scope or exchange is None or exchange.auth is None:
+        if not isinstance(error, PermissionError) or error.errno is not None:
             return False
-        if exchange.status or self.added:
+        if exchange.auth is None or exchange.status or self.added:
             return False
         exchange.reason = "insufficient_scope"
         refusal = exchange.endpoint.challenge(403, exchange.reason, str(error))
@@ -10694,23 +10698,22 @@ class MessageQueue(Outbox):
         self.flush_soon()
 
     def may_wait(self) -> bool:
-        # is_ready() tells whether 4 KiB can be written.
-        size = sum(len(message) for _, message in list(self._messages)[-1:])
-        exchange = self.exchange
-        return exchange is not None and (size > 4_000 or exchange.may_wait())
+        with self._lock:
+            waiting = list(self._messages)
+        # The exchange only knows whether 4 KiB can be written at once.
+        if waiting and len(waiting[-1][1]) > 4_000:
+            return True
+        return self.exchange.may_wait()
 
     def flush(self) -> None:
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.flush()
+        self.exchange.flush()
 
     def flush_soon(self) -> None:
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.flush_soon()
+        self.exchange.flush_soon()
 
     def take(self) -> tuple[SseEvents, bool]:
-        """Take the messages that wait. Returns them, and whether no more will follow."""
+        """Remove the messages that wait. Returns them, and whether these are the last
+        ones."""
         with self._lock:
             events = list(self._messages)
             self._messages.clear()
@@ -10724,10 +10727,10 @@ class Exchange:
            +--- reply(), or a lone answer ---------------------^
            +--- client_left(), at any time --------------------^
 
-    The response has the messages of a queue. If the answer to a JSON-RPC request is the
-    only one, the response is JSON. Else it is a stream of events that ends with the
-    answer. Any thread may flush; one thread at a time writes. When the client has left,
-    messages stay in the queue.
+    The response carries the messages of a queue. If the answer to a JSON-RPC request is
+    the only one, the response is JSON. Otherwise it is a stream of events that ends
+    with the answer. Any thread may flush; one thread at a time writes. When the client
+    has left, messages stay in the queue.
 
     The names of `headers` are in lower case. A carrier connects exchanges to an HTTP
     server. It is a subclass with the following methods. The last two are optional. The
@@ -10739,8 +10742,8 @@ class Exchange:
                                       only the head, and events follow
         put(events, ending)           sends events at once
         hung_up()                     returns whether the client is gone; never blocks.
-                                      If `awaits_answer` is set, one that has only shut
-                                      its side is not
+                                      While `awaits_answer` is set, a client that has
+                                      only shut its side is not gone
         may_wait()                    returns whether put() may wait for the client
     """
 
@@ -10751,7 +10754,7 @@ class Exchange:
     # The status and the media type of the response; 0 and "" before it begins.
     status = 0
     kind = ""
-    # Whether the last byte was written, or the client has left.
+    # Whether the last byte has been written, or the client has left.
     is_over = False
     # Why the HTTP request was refused, for the access log.
     reason = ""
@@ -10765,18 +10768,18 @@ class Exchange:
     auth: Json | None = None
     # The decoded body, until it is served.
     message: Any = None
-    # The bytes that it occupies, by estimate: see MAX_LOAD.
+    # Estimated bytes that the message occupies: see MAX_LOAD.
     load = 0
     # The id of the JSON-RPC request in the body.
     request_id: RequestId | None = None
     # The headers that mirror the message.
     mirrored: Json = {}
-    # The conversation that it belongs to.
+    # The conversation that the request belongs to.
     connection: HttpConnection
     # The bytes with which a stream of events begins.
     primer = b""
-    # An item here wakes the exchange's own thread, which writes what others queue; None
-    # while that thread runs a handler.
+    # An item wakes the exchange's own thread, which writes what other threads queue.
+    # None while that thread runs a handler.
     bell: SimpleQueue[None] | None = None
 
     def __init__(
@@ -10795,7 +10798,7 @@ class Exchange:
         self.headers = headers
         self.thread = threading.get_ident()
         self.began = time.monotonic()
-        # Headers that every response to this request has.
+        # Headers for whatever response this request gets.
         self.extra: Headers = {}
         self.queue = MessageQueue(self)
         # Held by the thread that writes.
@@ -10824,12 +10827,13 @@ class Exchange:
             raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
 
     def claim(self, load: int) -> None:
-        """Count the memory that the request occupies by now. Raises HttpError if too
+        """Record how much memory the request occupies by now. Raises HttpError if too
         much is in use."""
         self.load = load
         self.endpoint.count(self, load)
         if load > SMALL_BODY and not self.endpoint.has_room():
-            raise HttpError(503, "too much at once", {"Retry-After": "1"})
+            why = "too much data at once; retry later"
+            raise HttpError(503, why, {"Retry-After": "1"})
 
     # The answer
     def reply(
@@ -10857,14 +10861,16 @@ class Exchange:
             self.bell.put(None)
 
     def detach(self) -> None:
-        """Have the next flush end the response, though its messages go on elsewhere."""
+        """Leave the queue to another exchange. The next flush ends this response."""
         self.queue = MessageQueue(self)
         self.queue.close()
 
     def flush_soon(self) -> None:
-        """Wake the exchange's own thread, which writes what waits. While that thread
-        runs a handler, it cannot be woken. It then writes its own messages at once, and
-        another thread writes only what ends the response."""
+        """Wake the exchange's own thread, which writes what waits.
+
+        While that thread runs a handler, nothing can wake it. It then writes its own
+        messages at once; another thread writes only if the response ends.
+        """
         bell = self.bell
         if bell is not None:
             bell.put(None)
@@ -10874,8 +10880,8 @@ class Exchange:
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.
         Blocks while the client is slow, until its deadline."""
-        # Check this before taking the lock, too: if the client has left, do not wait
-        # for a thread that is still writing.
+        # Check before locking as well: once the client has left, do not wait for a
+        # thread that is still writing.
         if self.is_over:
             return
         try:
@@ -10889,8 +10895,8 @@ class Exchange:
         events, is_last = self.queue.take()
         if not (events or more or is_last):
             return
-        # Messages are delivered, whatever is in use: their work is done. But while they
-        # wait for the client, new requests may be refused.
+        # Deliver messages even if too much memory is in use, since their work is done.
+        # But they count while they wait for the client, so new requests are refused.
         size = 2 * sum(len(message) for _, message in events)
         if size <= SMALL_BODY:
             self._write_events(events, more, is_last)
@@ -10898,7 +10904,7 @@ class Exchange:
         self.endpoint.count(self, self.load + size)
         if size > MAX_PIECE:
             # The value and its text are freed by now. Copies fill the gaps that these
-            # have left in the heap; 100 answers of 4 MB take 450 MB, and else 700.
+            # have left in the heap: 100 answers of 4 MB take 450 MB instead of 700.
             events = [(name, bytes(memoryview(data))) for name, data in events]
         try:
             self._write_events(events, more, is_last)
@@ -10913,17 +10919,17 @@ class Exchange:
         if is_alone and is_opening and self.method == "POST":
             self._reply(self.queue.answer_status, _JSON, events[0][1])
             return
+        parts = []
         if is_opening:
             self._start(200, _EVENTS, None)
-        primer = self.primer if is_opening else b""
-        encoded = itertools.starmap(self._encode, events)
-        self.put(b"".join([primer, *encoded, more]), is_last)
+            parts.append(self.primer)
+        for event_id, message in events:
+            self.endpoint.trace("<--", message)
+            parts.append(b"%bevent: message\ndata: %b\n\n" % (event_id, message))
+        parts.append(more)
+        self.put(b"".join(parts), is_last)
         if is_last:
             self._end()
-
-    def _encode(self, event_id: bytes, message: bytes) -> bytes:
-        self.endpoint.trace("<--", message)
-        return b"%bevent: message\ndata: %b\n\n" % (event_id, message)
 
     def _start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.status = status
@@ -10933,7 +10939,7 @@ class Exchange:
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
-        """Drop all that is not written. Never blocks."""
+        """Write nothing more. Never blocks."""
         self.is_last = True
         self.left_at = time.monotonic()
         self._end()
@@ -10950,7 +10956,8 @@ class Exchange:
                 get_within(self.bell, comment_seconds)
             except Empty:
                 # Before the response begins, a comment would turn it into a stream.
-                comment = b":\n\n" if self.status else b""
+                if self.status:
+                    comment = b":\n\n"
             self.flush(comment)
 
     def hung_up(self) -> bool:
@@ -10966,7 +10973,7 @@ ACCESS_LOGGER = "mcp_lite.http"
 
 
 def log_access(exchange: Exchange) -> None:
-    """Log one line for a finished exchange, to the logger "mcp_lite.http":
+    """Log a line about a finished exchange, to the logger "mcp_lite.http":
 
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast ada
         127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
@@ -10976,38 +10983,33 @@ def log_access(exchange: Exchange) -> None:
     claim `sub` of the token. A missing part is "-": the status if the client left
     before the response, or method and path if the head is malformed. The level is INFO,
     or WARNING for a status from 400 on. The line shows no query, no token, and nothing
-    else of the body. Without a handler for that logger, nothing is logged.
+    else of the body. If that logger has no handler, nothing is logged.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
+    # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
+    address = exchange.peer.rpartition("::ffff:")[2]
+    milliseconds = (time.monotonic() - exchange.began) * 1000
+    # The query and the fragment of a URI may be secret.
+    name = re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0]
+    claims = exchange.auth or {}
     columns = [
-        # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
-        exchange.peer.rpartition("::ffff:")[2],
+        address,
         exchange.method,
         exchange.path,
         exchange.status,
-        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
+        f"{milliseconds:.1f}",
         exchange.mirrored.get("Mcp-Method"),
-        # The query and the fragment of a URI may be secret.
-        re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
-            :MAX_SHOWN_NAME
-        ],
-        str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
+        name[:MAX_SHOWN_NAME],
+        str(claims.get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # Replace spaces and line ends, so that a peer cannot add a column, or a line.
     line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
-    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
-
-
-# A lone answer with one of these errors has the error's HTTP status. The specification
-# wants "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and
-# "400 Bad Request" for a missing capability.
-_ANSWER_STATUS = {
-    each.code: each.http_status for each in (MethodNotFound, MissingCapability)
-}
+    level = WARNING if exchange.status >= 400 else INFO
+    log_line(level, line, logger=ACCESS_LOGGER)
 
 
 class HttpConnection(Connection):
@@ -11015,7 +11017,7 @@ class HttpConnection(Connection):
     there are no workers. If the client leaves, its request is cancelled."""
 
     is_remote = True
-    # The time of its latest use, by time.monotonic(), once it was served.
+    # When it was last served, by time.monotonic(); INFINITY before that.
     used = INFINITY
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox):
@@ -11033,39 +11035,39 @@ class HttpConnection(Connection):
         """Serve the message of a POST on this thread. The response is the answer to a
         request, an error, or 202 without a body. Raises InvalidRequest."""
         event = self.protocol.receive(exchange.message, exchange.queue)
-        # Free the memory, since a subscription stays open.
+        # Free the memory now, since a subscription stays open.
         exchange.message = None
         self.prepare(exchange, event)
         if exchange.is_over:
             # The client left before its request was in flight.
             self.client_left(exchange)
-        if isinstance(event, Request):
-            self._take_request(event, exchange)
-        elif isinstance(event, Refusal):
+        if isinstance(event, Refusal):
             self.refuse(event, exchange)
-        else:
+            return
+        if not isinstance(event, Request):
             self.act(event)
             exchange.reply(202)
+            return
+        stays_open = event.row.stays_open
+        exchange.awaits_answer = not stays_open
+        # Over HTTP+SSE, the answer goes to the exchange of the GET.
+        if exchange.queue.exchange is not exchange or event.is_notification:
+            exchange.is_last = True
+            exchange.reply(202)
+        self.act(event)
+        if stays_open:
+            # Free the message, which a subscription no longer needs.
+            event.params = {}
+            event.meta = {}
+            event.capabilities = {}
+            event.client_info = {}
+            exchange.claim(0)
 
     def prepare(self, exchange: Exchange, event: Event) -> None:
-        """Give a request the headers and the claims of its HTTP request."""
+        """If it is a request, attach the headers and the claims of its POST."""
         if isinstance(event, Request):
             event.auth = exchange.auth
             event.headers = exchange.headers
-
-    def _take_request(self, request: Request, exchange: Exchange) -> None:
-        exchange.awaits_answer = not request.row.stays_open
-        # Over HTTP+SSE, the answer goes to the exchange of the GET.
-        if exchange.queue.exchange is not exchange or request.is_notification:
-            exchange.is_last = True
-            exchange.reply(202)
-        self.act(request)
-        if request.row.stays_open:
-            # A subscription needs no part of its message any more.
-            request.params = request.meta = {}
-            request.capabilities = request.client_info = {}
-            exchange.load = 0
-            self.http.count(exchange, 0)
 
     def refuse(self, refusal: Refusal, exchange: Exchange) -> None:
         """Respond to a message that the Protocol refused."""
@@ -11082,12 +11084,12 @@ class HttpConnection(Connection):
             self.cancel_requests()
 
     def client_stays_away(self, exchange: Exchange) -> None:
-        """Act on an exchange whose client has left, and whose request may still run.
-        This is called now and then. Never blocks."""
+        """Called periodically for an exchange whose client has left, and whose request
+        may still run. Never blocks."""
 
     def retire(self) -> None:
         """End subscriptions, because the server is closing."""
-        self.http.server.input_ended(self)
+        self.endpoint.input_ended(self)
 
     def end(self) -> None:
         """End the conversation, and cancel its requests."""
@@ -11158,6 +11160,9 @@ class HttpEndpoint:
         self._origins = _check_names(
             "allowed_origins", allowed_origins, "[^*/]+://[^*/]+"
         )
+        # Stands in for the exchange of a queue that has none: it is over.
+        self.nobody = Exchange(self, "", "", {}, "")
+        self.nobody.is_over = True
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
         # {path: {method: the function that answers}}; the path None is any path.
@@ -11406,7 +11411,7 @@ class HttpEndpoint:
             connection.used = time.monotonic()
             # An exchange and its queue refer to each other. Without this, they would
             # keep their memory until a garbage collection.
-            exchange.queue.exchange = None
+            exchange.queue.exchange = self.nobody
 
     # Clients that have left, and the end
     def find_departed(self) -> None:
@@ -11492,7 +11497,7 @@ class SessionStream(MessageQueue):
     # The number of the latest message that was taken.
     taken = 0
 
-    def __init__(self, session: Session, exchange: Exchange | None):
+    def __init__(self, session: Session, exchange: Exchange):
         super().__init__(exchange)
         self.connection = session
         self.name = next(session.names)
@@ -11500,10 +11505,8 @@ class SessionStream(MessageQueue):
         # From 2025-11-25 on, a stream begins with an id "to prime the client to
         # reconnect".
         self._is_primed = session.protocol.version >= "2025-11-25"
-        if exchange is not None:
-            exchange.queue = self
-            if self._is_primed:
-                exchange.primer = self.event_id(0) + b"data: \n\n"
+        if self._is_primed:
+            exchange.primer = self.event_id(0) + b"data: \n\n"
 
     def event_id(self, number: int) -> bytes:
         return f"id: {self.name}-{number}\n".encode("ascii")
@@ -11512,7 +11515,7 @@ class SessionStream(MessageQueue):
         """Queue an answer, which is the last message. That to a handshake has the id of
         the session in a header."""
         is_hello = request is not None and request.row.handshake
-        if is_hello and "error" not in answer and self.exchange is not None:
+        if is_hello and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
         super().finish(request, answer)
 
@@ -11536,16 +11539,15 @@ class SessionStream(MessageQueue):
             self.exchange = exchange
             if after is not None:
                 self.taken = after
-        if before is not None:
-            before.detach()
-            before.flush_soon()
+        before.detach()
+        before.flush_soon()
         exchange.queue = self
 
     def leave(self, retry_ms: int) -> None:
         """End the response, so that the client resumes the stream after `retry_ms`
         milliseconds. A no-op if the stream has no id by which to resume it."""
         exchange = self.exchange
-        if self._is_primed and exchange is not None:
+        if self._is_primed:
             exchange.is_last = True
             exchange.left_at = time.monotonic() + retry_ms / 1000
             exchange.detach()
@@ -11576,7 +11578,8 @@ class Session(HttpConnection):
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            self.outbox = SessionStream(self, None)
+            # Until the client listens, messages wait behind an exchange that is over.
+            self.outbox = SessionStream(self, legacy.http.nobody)
 
     def take(self, exchange: Exchange) -> None:
         """Serve the message of a POST, as HttpConnection does, or a batch. The events
@@ -11606,8 +11609,7 @@ class Session(HttpConnection):
         for request in list(self.protocol.in_flight.values()):
             # A batch collects its answers for the queue of its exchange.
             queue = getattr(request.outbox, "outbox", request.outbox)
-            exchange = queue.exchange
-            if exchange is not None and exchange.left_at < oldest:
+            if queue.exchange.left_at < oldest:
                 self.cancel_request(request)
 
     def retire(self) -> None:
@@ -11727,7 +11729,7 @@ class LegacyEndpoint:
         if exchange.request_id is None:
             self.http.serve(session, exchange)
             return
-        stream = SessionStream(session, exchange)
+        exchange.queue = stream = SessionStream(session, exchange)
         try:
             self.http.serve(session, exchange)
         finally:
@@ -12337,17 +12339,17 @@ def _let_go_of_sockets(reference: Any) -> None:
 # 20. HTTP client #############################################################
 ###############################################################################
 
-# This section connects a client to an HTTP server. It handles URLs and proxies, a small
-# pool of connections, the challenges of a server that requires a login, and the two
-# Transports that POST messages. It feeds responses to the Connection. Of a message it
-# reads only the method, the ids, the revision, and the parts that headers mirror.
+# This section connects a client to an HTTP server. It owns URLs and proxies, a pool of
+# connections, the challenges of a server that requires a login, and the two Transports
+# that POST messages. It feeds responses to the Connection. Of a message it reads only
+# the method, the ids, the revision, and the parts that headers mirror.
 #
 # An HTTP request is sent again after a redirect or a login. To abort one, look it up by
 # its key, which is usually the id of its JSON-RPC request. If the server refuses a
 # request with 401 or 403, the Authorizer gets headers for the next attempt, for example
 # by a login. The number of attempts is limited.
 
-KEEP_SECONDS = 3.0  # of idleness; after that, the server may be closing a connection
+KEEP_SECONDS = 3.0  # of idleness; after that, the server may close the connection
 # Seconds of silence until the first probe, seconds between probes, and their number.
 _KEEP_ALIVE = {
     "TCP_KEEPIDLE": 60,
@@ -12363,19 +12365,19 @@ MAX_SHOWN = 1_000  # characters of a server's text in an exception's
 # again. An established listening stream retries until the server refuses it.
 MAX_FAILURES = 3
 BACKOFF_SECONDS = 60.0  # the longest delay, unless the server wants a longer one
-BRIEF_SECONDS = 1.0  # a stream that lasted no longer ended at once
+BRIEF_SECONDS = 1.0  # a stream that ends sooner counts as a failure
 
-# What became of an HTTP request. After the last one, it is sent again.
-ANSWERED = "answered"
-MENDED = "mended"
+# The verdict on a response: pass it on, or send the request again.
+FINAL = "final"
+RETRY = "retry"
 
 _USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
 # The headers of every message.
 _POST_HEADERS = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
-_NO_THREAD = "nothing was sent: there is no thread for it, or the client is closed"
-# What servers say of a lost session, where the specification says 404.
+_NO_THREAD = "not sent: the client is closed, or the system has no thread to give"
+# How servers report a lost session if they do not send 404.
 _NO_SESSION = (
     "(?i)(no valid|invalid|unknown|missing|expired) (mcp )?session|server not initiali|"
     "session( id)?( is| has| was| does)?( not found| not exist| expired| invalid)"
@@ -12390,8 +12392,8 @@ def parse_url(text: str) -> SplitResult:
     with suppress(ValueError):
         url = urlsplit(text.strip())
         is_http = url.scheme in ("http", "https") and url.username is None
-        # Reading the port checks it.
-        if is_http and url.hostname and (url.port or True):
+        # Reading an invalid port raises ValueError.
+        if is_http and url.hostname and url.port != 0:
             return url._replace(fragment="")
     raise ValueError(
         "url: expected http:// or https://, a host without a user (see headers=), "
@@ -12400,8 +12402,8 @@ def parse_url(text: str) -> SplitResult:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Replace each word of these secrets in a text by ***. Names of schemes, such as
-    Bearer, stay, and so do words of up to three characters."""
+    """Replace each word of these secrets in a text by ***. Keep the names of schemes,
+    such as Bearer, and words of up to three characters."""
     for word in " ".join(secrets).split():
         if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
             text = text.replace(word, "***")
@@ -12414,15 +12416,14 @@ def show_url(url: SplitResult) -> str:
 
 
 def merge_headers(*parts: Headers) -> Headers:
-    """Merge headers. Of several with the same name, whatever its case, the last one
-    counts. Raises ValueError for an invalid header. The text does not show its value,
-    which may be secret."""
+    """Merge headers. If a name repeats, in any case, the last value counts. Raises
+    ValueError for an invalid header, without its value, which may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
             if not re.fullmatch(_HEADER, f"{name}: {value}"):
                 raise ValueError(
-                    f"headers: {show(name)}: expected text of Latin-1, in one line"
+                    f"headers: {show(name)}: expected one line of Latin-1 text"
                 )
             merged[name.lower()] = (name, value)
     return dict(merged.values())
@@ -12431,15 +12432,15 @@ def merge_headers(*parts: Headers) -> Headers:
 def find_proxy(url: SplitResult) -> tuple[str, Headers]:
     """Return the proxy for a URL as host:port, and the headers for that proxy, or
     ("", {}). The environment or the system's settings name it."""
-    if url.hostname in _LOOPBACK:
-        return "", {}
-
     from urllib.parse import unquote
     from urllib.request import getproxies, proxy_bypass
 
-    is_direct = proxy_bypass(str(url.hostname))
-    address = "" if is_direct else getproxies().get(url.scheme, "")
-    login, _, place = address.rpartition("//")[2].rstrip("/").rpartition("@")
+    host = str(url.hostname)
+    if host in _LOOPBACK or proxy_bypass(host):
+        return "", {}
+    # A proxy may be given without a scheme.
+    address = getproxies().get(url.scheme, "").rpartition("//")[2]
+    login, _, place = address.rstrip("/").rpartition("@")
     if not login:
         return place, {}
     credentials = _base64(unquote(login).encode())
@@ -12466,9 +12467,9 @@ def open_connection(
     ssl_context: SSLContext | None,
     timeout: float,
 ) -> HTTPConnection:
-    """Open a connection. Reads have no timeout; to abort one, shut the socket. They end
-    about two minutes after the network has gone, as in a laptop's sleep. Raises
-    OSError, and HTTPException for an invalid address of a proxy."""
+    """Open a connection. Reads have no timeout; to abort one, shut the socket. About
+    two minutes after the network has gone, as when a laptop sleeps, a read fails.
+    Raises OSError, and HTTPException for an invalid address of a proxy."""
     import http.client
     import socket
 
@@ -12491,11 +12492,11 @@ def open_connection(
 
 
 class _HttpRequest:
-    """One HTTP request, with its response, and the secrets that no text may show. It is
-    sent again after a redirect or a login."""
+    """One HTTP request, with its latest response, and the secrets that no text may
+    show."""
 
     connection: HTTPConnection | None = None
-    # The response; send() yields it when only its head has been read.
+    # When send() yields, only the head of the response has been read.
     response: Any = None
 
     def __init__(self, method: str, url: SplitResult, key: object):
@@ -12510,9 +12511,10 @@ class _HttpRequest:
     def describe(self, text: str, reason: int | str) -> str:
         """Return the text of an exception about this request, with the remedy if there
         is one. `reason` is a status, or the name of an exception."""
-        # Hide before the cut: half a secret would not be found.
-        shown = hide(text, self.secrets)[:MAX_SHOWN]
-        text = "; ".join(filter(None, [shown, _REMEDIES.get(reason)]))
+        # Hide secrets before the cut, which could halve one.
+        text = hide(text, self.secrets)[:MAX_SHOWN]
+        if reason in _REMEDIES:
+            text += f"; {_REMEDIES[reason]}"
         return printable(f"{show_url(self.url)}: {text}")
 
     def failure(
@@ -12520,24 +12522,22 @@ class _HttpRequest:
     ) -> HttpFailure:
         """Return the exception for a response without an answer."""
         response = self.response
-        challenge = challenge_in(response.headers)
+        status = response.status
+        text = prefix + f"HTTP {status} {response.reason}".strip()
         location = response.headers.get("Location", "").partition("?")[0]
-        scope = challenge.get("scope")
-        parts = [
-            prefix + f"HTTP {response.status} {response.reason}".strip(),
-            location and f'it redirects to "{location}"',
-            scope and f'it wants the scope "{scope}"',
-            body.decode("utf-8", "replace").strip(),
-        ]
-        retry_after = response.headers.get("Retry-After", "")
-        return kind(
-            self.describe(": ".join(filter(None, parts)), response.status),
-            show_url(self.url),
-            response.status,
-            challenge,
-            # Few servers send a date, and few clocks agree.
-            float(retry_after) if re.fullmatch("[0-9]{1,9}", retry_after) else None,
-        )
+        if location:
+            text += f': it redirects to "{location}"'
+        challenge = challenge_in(response.headers)
+        if "scope" in challenge:
+            text += f': it wants the scope "{challenge["scope"]}"'
+        said = body.decode("utf-8", "replace").strip()
+        if said:
+            text += f": {said}"
+        # It may be a date, but few servers send one, and few clocks agree.
+        delay = response.headers.get("Retry-After", "")
+        seconds = float(delay) if re.fullmatch("[0-9]{1,9}", delay) else None
+        text = self.describe(text, status)
+        return kind(text, show_url(self.url), status, challenge, seconds)
 
 
 def content_type(response: HTTPResponse) -> str:
@@ -12577,8 +12577,8 @@ def challenge_in(headers: Any) -> Headers:
     """Parse the Bearer or DPoP challenge of WWW-Authenticate: RFC 9110, section 11.6.1.
 
     Returns a dict of the challenge's "scheme", its parameters, by names in lower case,
-    and the header DPoP-Nonce as "nonce". A parameter of a later challenge counts if
-    this one does not have it. Without a challenge, the dict has the nonce at most.
+    and the header DPoP-Nonce as "nonce". A later challenge adds the parameters that
+    this one lacks. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenge: Headers = {}
@@ -12593,7 +12593,8 @@ def challenge_in(headers: Any) -> Headers:
 def is_session_lost(error: McpError | HttpFailure) -> bool:
     """Return whether a request was refused because its session is lost."""
     # "When a client receives HTTP 404 in response to a request containing an
-    # MCP-Session-Id, it MUST start a new session". Some servers only say so.
+    # MCP-Session-Id, it MUST start a new session". Some servers send 400 or 401, and
+    # say so in the text.
     return error.http_status == 404 or bool(re.search(_NO_SESSION, str(error)))
 
 
@@ -12716,10 +12717,11 @@ class HttpCaller:
 
     def is_wanted(self, key: object) -> bool:
         """Return whether a thread still waits for the answer to the request with this
-        id. For a key that is no id, return whether the client is open."""
+        id. For a key that is not an id, return whether the client is open."""
+        if self.closed.is_set():
+            return False
         is_request = isinstance(key, (int, str))
-        is_over = is_request and key not in self.connection.protocol.pending
-        return not is_over and not self.closed.is_set()
+        return not is_request or key in self.connection.protocol.pending
 
     @contextmanager
     def send(
@@ -12735,14 +12737,17 @@ class HttpCaller:
         becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, key)
         try:
-            while self._attempt(http_request, headers, body) != ANSWERED:
+            while True:
+                verdict = self._attempt(http_request, headers, body)
+                if verdict == FINAL:
+                    break
                 http_request.refused.append(http_request.response.status)
                 self._give_back(http_request)
             yield http_request
         except (McpError, HttpFailure):
             raise
         except Exception as error:
-            # Close the connection now. Otherwise _give_back() could take a response
+            # Close the connection now. Otherwise _give_back() could mistake a response
             # that broke off for one that was read to its end.
             if http_request.connection is not None:
                 http_request.connection.close()
@@ -12757,11 +12762,11 @@ class HttpCaller:
     def _attempt(
         self, http_request: _HttpRequest, headers: Headers, body: bytes | None
     ) -> str:
-        """Send a request. Returns what became of it: ANSWERED, or, after a redirect or
-        a login, MENDED. Raises AuthorizationError."""
+        """Send a request. After a redirect or a login, return RETRY, otherwise FINAL.
+        Raises AuthorizationError."""
         from urllib.request import Request
 
-        # The jar has the rules for cookies, by which load balancers know their clients.
+        # The jar implements the rules for cookies. Some load balancers need them.
         for_jar = Request(http_request.url.geturl())
         self.jar.add_cookie_header(for_jar)
         given = {**for_jar.unredirected_hdrs, **self._headers()}
@@ -12777,34 +12782,39 @@ class HttpCaller:
         if status in (307, 308) and status not in http_request.refused:
             reference = http_request.response.headers.get("Location", "")
             target = follow_reference(http_request.url, reference)
-            # It is None for a redirect that is not safe.
+            # It is None for an unsafe redirect.
             if target is not None:
-                http_request.url = self.url = target
-                return MENDED
-        return ANSWERED
+                http_request.url = target
+                self.url = target
+                return RETRY
+        return FINAL
 
     def _log_in(
         self, http_request: _HttpRequest, shown: Headers, has_session: bool
     ) -> str:
-        """Call the Authorizer after a 401, or a 403 for lack of scope."""
+        """Call the Authorizer after a 401, or a 403 for lack of scope. Returns a
+        verdict; raises AuthorizationError if no other attempt would help."""
         response = http_request.response
         error = challenge_in(response.headers).get("error")
         is_refused = response.status == 401 or error == "insufficient_scope"
         # A DELETE ends a session; the user need not log in for that.
         if not is_refused or http_request.method == "DELETE":
-            return ANSWERED
+            return FINAL
         refusal = http_request.failure(
             response.read(MAX_ERROR), kind=AuthorizationError
         )
         refusal.url = show_url(self.url)
-        is_last = len(http_request.refused) == MAX_FAILURES
-        # A new session is all that a lost one needs.
-        is_last = is_last or (has_session and is_session_lost(refusal))
-        if is_last or not self._authorizer.handle_unauthorized(
-            refusal, shown, http_request.refused, self.connection.answering
-        ):
+        refused = http_request.refused
+        # In place of a lost session, a new one is enough, without a login.
+        is_lost = has_session and is_session_lost(refusal)
+        if is_lost or len(refused) == MAX_FAILURES:
             raise refusal
-        return MENDED
+        is_authorized = self._authorizer.handle_unauthorized(
+            refusal, shown, refused, self.connection.answering
+        )
+        if not is_authorized:
+            raise refusal
+        return RETRY
 
     def _send_once(
         self, http_request: _HttpRequest, headers: Headers, body: bytes | None
@@ -12817,7 +12827,7 @@ class HttpCaller:
         # If a thread cuts the request off after this check, it finds the socket in
         # `_busy`.
         if not self.is_wanted(http_request.key):
-            raise ConnectionError("given up")
+            raise ConnectionError("cancelled before it was sent")
         if url.query:
             target += f"?{url.query}"
         if self._proxy and url.scheme == "http":
@@ -12843,7 +12853,7 @@ class HttpCaller:
             oldest = time.monotonic() - KEEP_SECONDS
             while http_request.connection is None and self._idle:
                 since, http_request.connection = self._idle.pop()
-                # Between requests, a server only sends the end of the connection.
+                # Between requests, the only thing to read is the connection's end.
                 if since < oldest or is_ready(http_request.connection.sock):
                     http_request.connection.close()
                     http_request.connection = None
@@ -12865,7 +12875,7 @@ class HttpCaller:
         # closes the connection, or the response broke off. In both cases, this block
         # raises an exception, and the connection is closed.
         with suppress(Exception), closing(http_request.response) as response:
-            # After the answer, a stream usually has nothing but its end.
+            # After the answer, a stream usually just ends.
             connection.sock.settimeout(REST_SECONDS)
             is_over = not response.read1(CHUNK)
             connection.sock.settimeout(None)
@@ -12925,9 +12935,9 @@ class _Post:
 class HttpTransport(Transport, Outbox):
     """POSTs each message to a URL, and feeds the response, JSON or events:
     basic/transports/streamable-http.md. The writer's thread POSTs notifications itself,
-    so that they stay in order, and gives all other messages to workers. A POST is sent
+    so that they stay in order, and passes all other messages to workers. A POST is sent
     again only if the server has refused or redirected it: otherwise the tool may have
-    run.
+    run already.
 
     LegacyHttp adds sessions.
     """
@@ -12991,8 +13001,8 @@ class HttpTransport(Transport, Outbox):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
 
     def _post(self, post: _Post) -> None:
-        # "The client MUST NOT send JSON-RPC responses". A cancellation needs no
-        # message.
+        # "The client MUST NOT send JSON-RPC responses". To cancel, send() has closed
+        # the connection.
         if not (post.row.cancels or post.is_answer):
             self.post(post, {})
 
@@ -13015,9 +13025,10 @@ class HttpTransport(Transport, Outbox):
                 self.feed_events(response, post.request_id, stream)
             else:
                 body = read_answer(response)
-        # Feed the answer only now, when the next call can use the connection.
-        # Whatever its Content-Type: some servers have none, or text/plain.
+        # Feed the answer only now, when the next call can use the connection. Ignore
+        # its Content-Type: some servers send none, or text/plain.
         if b'"jsonrpc"' in body:
+            # Some servers report a lost session with the status 200.
             if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
                 rejection = self._rejection(http_request, post, body)
                 if isinstance(rejection, McpError):
@@ -13062,16 +13073,19 @@ class HttpTransport(Transport, Outbox):
         return rejection
 
     def _mirrors(self, post: _Post) -> Headers:
-        """Return the headers that mirror a message. A value that is missing, or that no
-        header can mirror, gets no header."""
+        """Return the headers that mirror a message, without those whose value is
+        missing, or cannot be mirrored."""
         values = mirrored_headers(
             post.message, self.connection.endpoint.header_parameters
         )
         meta = object_or_empty(post.params.get("_meta"))
         values["MCP-Protocol-Version"] = meta.get(META_VERSION)
-        return add_given(
-            {}, **{name: encode_header(value) for name, value in values.items()}
-        )
+        headers = {}
+        for name, value in values.items():
+            text = encode_header(value)
+            if text is not None:
+                headers[name] = text
+        return headers
 
 
 # The legacy era: basic/transports.md of 2024-11-05 to 2025-11-25. The code above does
@@ -13132,7 +13146,9 @@ class LegacyHttp(HttpTransport):
     def _headers(self) -> Headers:
         """Return the headers of every request but the first one of a session."""
         headers = {"MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
-        return add_given(headers, **{"Mcp-Session-Id": self._session})
+        if self._session is not None:
+            headers["Mcp-Session-Id"] = self._session
+        return headers
 
     def _post(self, post: _Post) -> None:
         """POST a message, in the session if there is one."""
@@ -13154,14 +13170,17 @@ class LegacyHttp(HttpTransport):
             if is_session_lost(error) and not is_bound:
                 self._renew(session)
                 self._post_once(post)
-            elif not self._fall_back(post, error):
-                raise
+            else:
+                self._fall_back(post, error)
         if post.row.handshake and not post.opens_session:
             # After "notifications/initialized", the server may send messages.
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post) -> None:
-        self.post(post, {} if post.opens_session else self._headers())
+        headers: Headers = {}
+        if not post.opens_session:
+            headers = self._headers()
+        self.post(post, headers)
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
@@ -13174,14 +13193,14 @@ class LegacyHttp(HttpTransport):
             self._follow(stream, self._session, post.request_id)
 
     # Remedies for a POST that was rejected
-    def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> bool:
-        """Try HTTP+SSE, the transport of 2024-11-05. Returns whether the server has
-        it."""
+    def _fall_back(self, post: _Post, error: McpError | HttpFailure) -> None:
+        """POST the message over HTTP+SSE, the transport of 2024-11-05. Raises `error`
+        if that is no remedy, or the server does not have it."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
         # a GET request to the server URL".
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
-            return False
+            raise error
         self.caller.workers.submit(self._hear_old)
         self._is_answered.wait(self.caller.timeout)
         if self._place is not None:
@@ -13189,8 +13208,10 @@ class LegacyHttp(HttpTransport):
         elif self._reference:
             place = show(self._reference.partition("?")[0], 300)
             url = show_url(self.caller.url)
-            raise HttpFailure(f"{url}: its endpoint is elsewhere: {place}", url)
-        return self._place is not None
+            text = f"{url}: its HTTP+SSE endpoint is on another server: {place}"
+            raise HttpFailure(text, url)
+        else:
+            raise error
 
     def _renew(self, lost: str | None) -> None:
         """Open a session in place of a lost one, unless another thread has done so.
@@ -13230,25 +13251,25 @@ class LegacyHttp(HttpTransport):
         """GET a stream, and again whenever it ends, until its request is answered or
         its session is over. Returns if the server refuses. After more than MAX_FAILURES
         in a row, raises the last one, except for an established listening stream."""
-        has_begun = False
+        is_established = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
             begun = time.monotonic()
+            failures += 1
             try:
                 self._get(stream, request_id)
-                has_begun = request_id is None
-                is_brief = time.monotonic() < begun + BRIEF_SECONDS
-                failures = failures + 1 if is_brief else 0
+                is_established = request_id is None
+                if time.monotonic() > begun + BRIEF_SECONDS:
+                    failures = 0
             except HttpFailure as error:
-                failures += 1
                 status = error.http_status or 500
-                if has_begun and is_session_lost(error):
+                if is_established and is_session_lost(error):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
                 elif status < 500:
                     # The server does not have this stream.
                     return
-                if failures > MAX_FAILURES and not has_begun:
+                if failures > MAX_FAILURES and not is_established:
                     raise
             delay = min(BACKOFF_SECONDS, stream.retry * failures**2)
             self.caller.closed.wait(max(stream.retry, delay))
@@ -13300,8 +13321,9 @@ class LegacyHttp(HttpTransport):
 ###############################################################################
 
 # This section logs a client in by OAuth 2.1 (basic/authorization/): discovery,
-# registration, PKCE, tokens, step-up, and the grant without a user. It implements the
-# seam Authorizer, and does not use the protocol's messages.
+# registration, PKCE, tokens, step-up, and the grant without a user. It owns the tokens,
+# and the store that keeps them. It implements the seam Authorizer, and does not use the
+# protocol's messages.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
@@ -13326,7 +13348,7 @@ def _check_url(name: str, url: Any, source: str) -> str:
         if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
             parts = parse_url(url)
             hosts = {parts.hostname, parse_url(source).hostname}
-            if parts.scheme == "https" or hosts <= set(_LOOPBACK):
+            if parts.scheme == "https" or hosts <= _LOOPBACK:
                 return url
     raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
 
@@ -13338,15 +13360,24 @@ def _origin_of(url: str) -> str:
 def _well_known(url: str, name: str) -> str:
     """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
     origin = _origin_of(url)
-    return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
+    path = url[len(origin) :].rstrip("/")
+    return f"{origin}/.well-known/{name}{path}"
 
 
 def _issuer_spellings(issuer: str) -> list[str]:
-    """Return the URLs that name the same issuer. Servers and authorization servers
-    disagree about a final slash, which means nothing where there is no path."""
+    """Return the URLs that name the same issuer. If an issuer has no path, servers and
+    authorization servers disagree about a final slash, which means nothing there."""
     origin = _origin_of(issuer)
     spellings = [origin, origin + "/"]
-    return spellings if issuer in spellings else [issuer]
+    if issuer in spellings:
+        return spellings
+    return [issuer]
+
+
+def _endpoint_of(server: Json, name: str) -> str:
+    """Return the URL of an authorization server's endpoint. Raises
+    AuthorizationError."""
+    return _check_url(name, server.get(name), server["issuer"])
 
 
 def _texts_in(document: Json, member: str) -> list[str]:
@@ -13417,8 +13448,10 @@ class OAuth:
         timeout: seconds that the user may take
         ssl_context: an ssl.SSLContext for the authorization server
         """
+        if isinstance(scopes, str):
+            scopes = scopes.split()
         self._client_name = client_name
-        self._scopes = scopes.split() if isinstance(scopes, str) else scopes
+        self._scopes = scopes
         self._client_id = client_id
         self._client_secret = client_secret
         self._client_metadata_url = client_metadata_url
@@ -13434,13 +13467,13 @@ class OAuth:
         # Held during a login, or a refresh.
         self._turn = threading.Lock()
         # The URL of a server -> the error of the last login there, for the threads that
-        # waited for that login. The holder of _turn writes it.
+        # waited for that login. Only the holder of _turn writes it.
         self._failures: dict[str, Exception] = {}
         # The URL of a server -> its record in the store. Each operation is atomic.
         self._records: Json = {}
         if client_secret and not (client_id and issuer):
             raise ValueError(
-                "client_secret: it needs client_id=, and issuer=: the authorization "
+                "client_secret: needs client_id=, and issuer=: the authorization "
                 'server that may see it, or "*" for any that a server names'
             )
         # client-registration.md: 'MUST use the "https" scheme and contain a path'.
@@ -13448,9 +13481,8 @@ class OAuth:
         if about and not re.fullmatch("https://[A-Za-z0-9.:-]+/[!$-~]+", about):
             # The text does not quote it, as it may have a password.
             raise ValueError("client_metadata_url: expected https://host/path")
-        if grant != "authorization_code" and (
-            grant != "client_credentials" or not client_id
-        ):
+        needs_no_user = grant == "client_credentials" and client_id
+        if grant != "authorization_code" and not needs_no_user:
             raise ValueError(
                 "grant: expected authorization_code, or client_credentials with "
                 f"client_id=; got {show(grant)}"
@@ -13495,10 +13527,13 @@ class OAuth:
                 wanted = set(refusal.challenge.get("scope", "").split())
                 if 403 in refused or wanted <= set(record.get("scopes", ())):
                     return False
-            elif 401 not in refused and self._refresh(url, record):
-                return True
-            elif 401 in refused and not record.get("is_renewed"):
-                return False  # the server refuses a token from a fresh login
+            elif 401 in refused:
+                if not record.get("is_renewed"):
+                    return False  # the server refuses a token from a fresh login
+            else:
+                is_refreshed = self._refresh(url, record)
+                if is_refreshed:
+                    return True
             self._log_in(url, refusal.challenge, asking)
         return True
 
@@ -13518,7 +13553,7 @@ class OAuth:
         """Delete the tokens of a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # The store maps a server's URL to a record: its tokens, and how to renew them.
+    # The store maps a server's URL to a record: the tokens, and how to renew them.
     def _load(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
@@ -13559,8 +13594,8 @@ class OAuth:
             raise
 
     def _keep_or_warn(self, url: str, record: Json) -> None:
-        """Store a record. If that fails, memory is the store from then on: a full disk
-        costs a line of log, and no call."""
+        """Store a record. If that fails, log it, and use memory as the store from then
+        on: a full disk must not fail a call."""
         try:
             self._keep(url, record)
         except OSError as error:
@@ -13581,8 +13616,8 @@ class OAuth:
         method = "GET" if body is None else "POST"
         headers = {"Accept": JSON_TYPE, **_USER_AGENT, **headers}
         try:
-            # Do not follow redirects: they could send a secret to another host. The
-            # limit holds for the whole answer, however slowly it arrives.
+            # Do not follow redirects, which could send a secret to another host. The
+            # limit is for the whole answer, however slowly it arrives.
             opened = open_connection(
                 parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
             )
@@ -13592,10 +13627,10 @@ class OAuth:
                 connection.request(method, target, body, headers)
                 answer = connection.getresponse()
                 text = answer.read(MAX_METADATA).decode("utf-8-sig", "replace")
-            # Encoding it again replaces halves of surrogates, which no URL can carry.
+            # Encoding it again replaces lone surrogates, which no URL can carry.
             document = parse_message(encode_message(parse_text(text)))
         except Exception as error:
-            # OSError, or an exception of http.client's.
+            # Mostly OSError, or an exception of http.client.
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
@@ -13604,8 +13639,8 @@ class OAuth:
     def _read_first(self, name: str, url: str, places: Iterable[str | None]) -> Json:
         """Return the first document found at these places, or {}.
 
-        name: of the member that led here, for errors
-        url: of the server that has named the places
+        name: the member that names the places, for errors
+        url: the server that sent this member
         """
         failure = None
         for place in filter(None, dict.fromkeys(places)):
@@ -13630,10 +13665,12 @@ class OAuth:
             _well_known(_origin_of(url), name),
         ]
         document = self._read_first("resource_metadata", url, places)
+        if not document:
+            return {}
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
         # in the response MUST NOT be used". A parent of the server's URL is accepted as
         # well.
-        resource = str(document.get("resource")) if document else url
+        resource = str(document.get("resource"))
         is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
         if not is_ours or _origin_of(resource) != _origin_of(url):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
@@ -13652,7 +13689,7 @@ class OAuth:
         if not fit:
             raise AuthorizationError(
                 f"authorization_servers: expected {wanted or 'one'}, "
-                f"the server names {show(named, 300)}"
+                f"got {show(named, 300)}"
             )
         issuer = fit[0]
         places = [
@@ -13663,7 +13700,7 @@ class OAuth:
         server = self._read_first("issuer", url, places)
         if not server:
             if resource:
-                raise AuthorizationError(f"{issuer}: no metadata of it were found")
+                raise AuthorizationError(f"{issuer}: no metadata found")
             server = {
                 "issuer": issuer,
                 "authorization_endpoint": issuer + "/authorize",
@@ -13684,71 +13721,71 @@ class OAuth:
     ) -> list[str]:
         """Select the scopes to ask for, by the rules of basic/authorization/index.md.
         They include the scopes of earlier logins."""
-        scopes = challenge.get("scope", "").split()
+        scopes = record.get("scopes", [])
+        wanted = challenge.get("scope", "").split()
         if self._scopes is None:
-            scopes = scopes or _texts_in(resource, "scopes_supported")
-            if scopes and "offline_access" in _texts_in(server, "scopes_supported"):
-                scopes.append("offline_access")
-        elif challenge.get("error") == "insufficient_scope":
-            scopes = [*self._scopes, *scopes]
+            wanted = wanted or _texts_in(resource, "scopes_supported")
+            if wanted and "offline_access" in _texts_in(server, "scopes_supported"):
+                wanted.append("offline_access")
         else:
-            scopes = [*self._scopes]
-        return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
+            scopes = [*scopes, *self._scopes]
+            if challenge.get("error") != "insufficient_scope":
+                wanted = []
+        return list(dict.fromkeys([*scopes, *wanted]))
 
     # The client's identity: basic/authorization/client-registration.md
     def _identify(self, server: Json, plan: Json, redirect_uri: str) -> None:
-        """Set plan["client"]: {"client_id", "client_secret", "method"}. It is a client
-        that was registered earlier, or {}."""
-        offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
-            "client_secret_basic"
-        ]
-        method = "none"
-        if self._client_secret:
-            is_basic = "client_secret_basic" in offered
-            method = "client_secret_basic" if is_basic else "client_secret_post"
+        """Set plan["client"]: {"client_id", "client_secret", "method"}. Before, it is a
+        client that was registered earlier, or {}."""
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
+        offered = offered or ["client_secret_basic"]
         client_id = self._client_id
         if client_id is None and server.get("client_id_metadata_document_supported"):
             client_id = self._client_metadata_url
         if client_id:
+            method = "client_secret_post"
+            if not self._client_secret:
+                method = "none"
+            elif "client_secret_basic" in offered:
+                method = "client_secret_basic"
             plan["client"] = {
                 "client_id": client_id,
                 "client_secret": self._client_secret,
                 "method": method,
             }
         elif plan["client"].get("redirect_uri") != redirect_uri:
-            plan["client"] = self._register(
-                server, plan["scopes"], redirect_uri, offered
-            )
+            methods = [each for each in AUTH_METHODS if each in offered] or ["none"]
+            plan["client"] = self._register(server, plan, redirect_uri, methods[0])
 
     def _register(
-        self, server: Json, scopes: list[str], redirect_uri: str, offered: list[str]
+        self, server: Json, plan: Json, redirect_uri: str, method: str
     ) -> Json:
         """Register a client by RFC 7591, and return it."""
-        if not server.get("registration_endpoint"):
+        name = "registration_endpoint"
+        if not server.get(name):
             raise AuthorizationError(
-                f"{server['issuer']} registers no clients: give OAuth a client_id="
+                f"{server['issuer']} does not register clients; give OAuth client_id="
             )
-        wanted = [each for each in AUTH_METHODS if each in offered] or ["none"]
-        is_near = parse_url(redirect_uri).hostname in _LOOPBACK
+        kind = "web"
+        if parse_url(redirect_uri).hostname in _LOOPBACK:
+            kind = "native"
         about = {
             "client_name": self._client_name,
             "redirect_uris": [redirect_uri],
-            "application_type": "native" if is_near else "web",
+            "application_type": kind,
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "token_endpoint_auth_method": wanted[0],
+            "token_endpoint_auth_method": method,
         }
-        add_given(about, scope=" ".join(scopes) or None)
-        place = _check_url(
-            "registration_endpoint", server["registration_endpoint"], server["issuer"]
-        )
+        add_given(about, scope=plan["scope"])
+        place = _endpoint_of(server, name)
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         document = reply.document
         client_id = str(document.get("client_id") or "")
         if reply.status not in (200, 201) or not client_id:
             said = _error_words(document)
             if reply.status == 404:
-                # Without metadata, the place is a guess.
+                # Without metadata, the endpoint is a guess.
                 said = "there is no login, or none for new clients"
             raise AuthorizationError(
                 f"{place}: registration: HTTP {reply.status}: {said}"
@@ -13756,7 +13793,7 @@ class OAuth:
         return {
             "client_id": client_id,
             "client_secret": document.get("client_secret"),
-            "method": document.get("token_endpoint_auth_method", wanted[0]),
+            "method": document.get("token_endpoint_auth_method", method),
             "redirect_uri": redirect_uri,
         }
 
@@ -13765,7 +13802,7 @@ class OAuth:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
-            raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
+            raise AuthorizationError(f"{url}: no usable token; log in", url, 401)
         try:
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
@@ -13773,32 +13810,32 @@ class OAuth:
             record = self._reload(url)
             if record.get("access_token") != token:
                 return  # another process has got a new token
-            # Mark the record as doubtful. If this login fails, the next one registers
-            # again, since the server may no longer know this client.
+            # Mark the record as doubtful: if this login fails, the next one registers
+            # again, since the server may have forgotten this client.
             self._keep_or_warn(url, {**record, "is_doubtful": True})
             if record.get("issuer") not in server["spellings"]:
                 # "MUST NOT reuse client credentials from a different one".
                 record = {}
+            scopes = self._choose_scopes(challenge, resource, server, record)
             plan = {
                 "issuer": server["issuer"],
-                "token_endpoint": _check_url(
-                    "token_endpoint", server.get("token_endpoint"), server["issuer"]
-                ),
-                "scopes": self._choose_scopes(challenge, resource, server, record),
-                "resource": (
-                    resource.get("resource", url) if self._send_resource else None
-                ),
+                "token_endpoint": _endpoint_of(server, "token_endpoint"),
+                "scopes": scopes,
+                "scope": " ".join(scopes) or None,
+                "resource": None,
                 "client": {},
             }
+            if self._send_resource:
+                plan["resource"] = resource.get("resource", url)
             # A client that was registered for other scopes may not get these.
-            if record.get("scopes") == plan["scopes"] and not record.get("is_doubtful"):
+            if record.get("scopes") == scopes and not record.get("is_doubtful"):
                 plan["client"] = object_or_empty(record.get("client"))
             form: Json = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, asking))
             else:
                 self._identify(server, plan, "")
-                form["scope"] = " ".join(plan["scopes"]) or None
+                form["scope"] = plan["scope"]
             self._ask_tokens(url, plan, form)
         except Exception as error:
             self._failures[url] = error
@@ -13808,16 +13845,15 @@ class OAuth:
         """Exchange the refresh token for new tokens, or find those of another process.
         Return False if there are none. Raises HttpFailure if the answer is a 5xx."""
         token = record.get("refresh_token")
-        if token and record.get("client"):
-            plan = {**record, "is_renewed": True, "is_doubtful": False}
-            with suppress(AuthorizationError):
-                self._ask_tokens(
-                    url, plan, {"grant_type": "refresh_token", "refresh_token": token}
-                )
-                return True
-            # Another process may have used the refresh token first.
-            return self._reload(url).get("access_token") != record.get("access_token")
-        return False
+        if not token or not record.get("client"):
+            return False
+        plan = {**record, "is_renewed": True, "is_doubtful": False}
+        form = {"grant_type": "refresh_token", "refresh_token": token}
+        with suppress(AuthorizationError):
+            self._ask_tokens(url, plan, form)
+            return True
+        # Another process may have used the refresh token first.
+        return self._reload(url).get("access_token") != record.get("access_token")
 
     def _ask_user(self, server: Json, plan: Json, asking: Job) -> Json:
         """Ask the user to agree, by RFC 6749, section 4.1, and RFC 7636. Return the
@@ -13825,12 +13861,13 @@ class OAuth:
         import secrets
         from base64 import urlsafe_b64encode
         from hashlib import sha256
-        from urllib.parse import parse_qsl, urlencode
+        from urllib.parse import parse_qsl, urlencode, urlsplit
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
-            raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
-        name = "authorization_endpoint"
-        page = _check_url(name, server.get(name), server["issuer"])
+            raise AuthorizationError(
+                f"{server['issuer']} does not support PKCE with S256"
+            )
+        page = _endpoint_of(server, "authorization_endpoint")
         verifier = secrets.token_urlsafe(48)
         digest = urlsafe_b64encode(sha256(verifier.encode()).digest())
         state = secrets.token_urlsafe(32)
@@ -13845,20 +13882,20 @@ class OAuth:
                     "code_challenge": digest.rstrip(b"="),
                     "code_challenge_method": "S256",
                 },
-                scope=" ".join(plan["scopes"]) or None,
+                scope=plan["scope"],
                 resource=plan["resource"],
             )
+            page += "&" if "?" in page else "?"
             with asking():
-                came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
-        if not isinstance(came, str):
+                arrived_at = visit(page + urlencode(query))
+        if not isinstance(arrived_at, str):
             raise AuthorizationError("the login was given up")
-        came = came.partition("#")[0].partition("?")[2]
-        answer = dict(parse_qsl(came, keep_blank_values=True))
+        answer = dict(parse_qsl(urlsplit(arrived_at).query, keep_blank_values=True))
         # The answer must fit this login, and have a code.
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
-        # "on mismatch the client MUST NOT act on or display `error`". The comparison is
-        # that of texts: "MUST NOT apply [...] trailing-slash [...] normalization".
+        # "on mismatch the client MUST NOT act on or display `error`". Compare the texts
+        # as they are: "MUST NOT apply [...] trailing-slash [...] normalization".
         issuer = answer.get("iss")
         must_tell = server.get("authorization_response_iss_parameter_supported") is True
         if issuer not in server["spellings"] and (must_tell or issuer is not None):
@@ -13916,11 +13953,11 @@ class OAuth:
                 yield back.geturl(), partial(self._open_browser, arrived)
 
     def _open_browser(self, arrived: SimpleQueue[str], url: str) -> str:
-        """Open the user's browser. Return the path with which it comes back."""
+        """Open the user's browser. Return the path at which it comes back."""
         import webbrowser
 
         if not webbrowser.open(url):
-            raise AuthorizationError("no browser; give OAuth a redirect=fn(url)")
+            raise AuthorizationError("cannot open a browser; give OAuth redirect=fn")
         with suppress(Empty):
             return str(get_within(arrived, self._timeout))
         raise AuthorizationError("no answer came from the browser")
@@ -13932,7 +13969,7 @@ class OAuth:
         form["resource"] = plan["resource"]
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
-            **self._show_client(plan, form),
+            **self._authenticate(plan["client"], form),
         }
         given = add_given({}, **form)
         place = plan["token_endpoint"]
@@ -13941,27 +13978,27 @@ class OAuth:
         token = str(answer.get("access_token") or "")
         # Some token endpoints answer 201, as if they had created something.
         if reply.status not in (200, 201) or not re.fullmatch("[!-~]+", token):
-            secrets = (str(given.get(name, "")) for name in SECRET_MEMBERS)
+            secrets = [str(given.get(name, "")) for name in SECRET_MEMBERS]
             said = hide(_error_words(answer), secrets)
-            # On a 5xx, do not start another login.
-            kind = HttpFailure if reply.status >= 500 else AuthorizationError
-            raise kind(f"{place}: HTTP {reply.status}: {said}")
+            text = f"{place}: HTTP {reply.status}: {said}"
+            if reply.status >= 500:
+                # Do not start another login.
+                raise HttpFailure(text)
+            raise AuthorizationError(text)
         token_type = str(answer.get("token_type") or "Bearer")
         if token_type.lower() not in self.token_types:
             raise AuthorizationError(
-                f"{place}: token_type: unknown: {show(token_type)}"
+                f"{place}: cannot use a token of type {show(token_type)}"
             )
         record = {**plan, "access_token": token}
         # An answer without a refresh token leaves the old one valid.
-        self._keep_or_warn(
-            url, add_given(record, refresh_token=answer.get("refresh_token"))
-        )
+        add_given(record, refresh_token=answer.get("refresh_token"))
+        self._keep_or_warn(url, record)
 
-    def _show_client(self, plan: Json, form: Json) -> Headers:
+    def _authenticate(self, client: Json, form: Json) -> Headers:
         """Authenticate the client: complete the form, and return more headers."""
         from urllib.parse import quote_plus
 
-        client = plan["client"]
         secret = str(client["client_secret"] or "")
         form["client_id"] = client["client_id"]
         if client["method"] == "client_secret_basic":
@@ -13974,18 +14011,21 @@ class OAuth:
 
 def _error_words(said: Mapping[str, object]) -> str:
     """Return a server's description of an error, in one line: RFC 6749, section 5.2."""
-    words = filter(None, map(said.get, ("error", "error_description")))
-    return printable(": ".join(str(each)[:300] for each in words))
+    words = []
+    for name in ("error", "error_description"):
+        if said.get(name):
+            words.append(str(said[name])[:300])
+    return printable(": ".join(words))
 
 
 ###############################################################################
 # 22. Command line ############################################################
 ###############################################################################
 
-# `python3 -m mcp_lite COMMAND ...` calls and runs servers from a terminal. Only the
-# result of a command goes to stdout; progress, questions and failures go to stderr.
-# Control characters from a server are escaped for terminals. `import mcp_lite` imports
-# none of the modules that only this section needs.
+# This section is the program `python3 -m mcp_lite COMMAND ...`, which calls and runs
+# servers from a terminal. Only the result of a command goes to stdout; progress,
+# questions and failures go to stderr. Control characters from a server are escaped for
+# terminals. `import mcp_lite` imports none of the modules that only this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
@@ -14022,7 +14062,7 @@ request, or the tool failed; 130 Ctrl-C.
 # The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
 _DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
-# The exit code for an exception is that of the first row that matches.
+# The first row that matches an exception has its exit code.
 _EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
@@ -14049,8 +14089,9 @@ def main() -> int:
         else:
             options = _parse_arguments(argv)
             command = _COMMANDS[options.command]
-            # bind() names missing words in its error.
-            command(*inspect.signature(command).bind(options, *options.words).args)
+            # The error of bind() names a missing word.
+            inspect.signature(command).bind(options, *options.words)
+            command(options, *options.words)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, argv)
@@ -14058,10 +14099,11 @@ def main() -> int:
 
 def _fail(error: BaseException, argv: list[str]) -> int:
     """Report a failure on stderr. Returns the exit code."""
-    exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    codes = [code for kind, code in _EXIT_CODES if isinstance(error, kind)]
+    exit_code = codes[0]
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
-        # Show only the last line of the server's stderr: all have been shown before.
+        # Show the last line of the server's stderr again, without those before it.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
@@ -14098,21 +14140,29 @@ def _parse_arguments(arguments: list[str]) -> Any:
     parser.add_argument("--trace", nargs="?", const=True)
     parser.add_argument("--format", choices=_FORMATS)
     # The words after `--` are the command of a server.
-    cut = [*arguments, "--"].index("--")
-    options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
-    if cut < len(arguments):
-        options.words.insert(0, arguments[cut + 1 :])
+    target = []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        target.append(arguments[cut + 1 :])
+        arguments = arguments[:cut]
+    options = parser.parse_intermixed_args(arguments or ["--help"])
+    options.words[:0] = target
     return options
 
 
 def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     """Make a dict of words such as NAME=VALUE. Raises ValueError."""
+    pairs = {}
     for word in words:
-        if separator not in word:
-            # A header may be a secret, so it is not shown.
-            shown = "" if separator == ":" else f", got {show(word)}"
-            raise ValueError(f"expected NAME{separator}VALUE{shown}")
-    return dict(word.split(separator, 1) for word in words)
+        name, mark, value = word.partition(separator)
+        if not mark:
+            why = f"expected NAME{separator}VALUE"
+            # Do not show a header, which may be a secret.
+            if separator != ":":
+                why += f", got {show(word)}"
+            raise ValueError(why)
+        pairs[name] = value
+    return pairs
 
 
 # Connecting, and talking to the user
@@ -14122,13 +14172,15 @@ def _client(options: Any, target: Any) -> Client:
     if isinstance(target, str) and _in_module(target):
         target = [sys.executable, os.path.abspath(__file__), "run", target]
     asked = partial(_answer, show(target))
-    has_token = "authorization" in map(str.lower, headers)
+    auth = None
+    if "authorization" not in map(str.lower, headers):
+        auth = OAuth(store=_TOKENS, may_log_in=False)
     return Client(
         target,
         timeout=options.timeout,
         protocol_version=options.protocol,
         headers=headers,
-        auth=None if has_token else OAuth(store=_TOKENS, may_log_in=False),
+        auth=auth,
         env=dict(os.environ),
         trace=options.trace,
         stderr=not options.quiet,
@@ -14140,23 +14192,25 @@ def _client(options: Any, target: Any) -> Client:
 
 def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
     """Write to stderr. On a terminal, this replaces the line of progress."""
-    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     shown = printable(text, keep_lines=keep_lines)
-    print(clear + shown, end=end, file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        shown = f"\r\x1b[K{shown}"
+    print(shown, end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
     """Show the progress of a call on a terminal."""
     if sys.stderr.isatty():
-        _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
+        text = f"{progress:g}/{total or '?'} {message or ''}"
+        _say(text[:78], end="")
 
 
 def _answer(server: str, params: Json) -> Json:
-    """Ask the user the question of a server, field by field, until the values fit the
-    schema. Decline it if there is no terminal."""
+    """Ask the user a server's question, field by field, until the values fit the
+    schema. Decline the question if there is no terminal."""
     _say(f"The server {server} asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        _say("This is declined, as there is no terminal to ask at.")
+        _say("Declined: there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
         host = parse_url(params["url"]).hostname
@@ -14169,7 +14223,8 @@ def _answer(server: str, params: Json) -> Json:
         text = _ask_line(f"  {about} ({_show_type(field)}): ")
         if text:
             content[name] = _coerce(name, text, schema)
-    if _ask_line("Agree? [y/N]: ").lower() != "y":
+    agreed = _ask_line("Agree? [y/N]: ")
+    if agreed.lower() != "y":
         return {"action": "decline"}
 
     wrong = validate(content, schema)
@@ -14180,18 +14235,19 @@ def _answer(server: str, params: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Read a line from the user; Ctrl-D is an empty one."""
+    """Prompt the user by a text, and read a line; Ctrl-D is an empty one."""
     _say(text, end="")
-    # Do not use input(): after a Ctrl-C in it, the lock of stdin stays held, and Python
-    # blocks on it at exit.
+    # Do not use input(): after a Ctrl-C, it leaves the lock of stdin held, and Python
+    # blocks on that at exit.
     encoding = os.device_encoding(0) or "utf-8"
     return os.read(0, 4096).decode(encoding, "replace").strip()
 
 
 # Reading and showing values
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """Read the value of an argument as JSON if the schema accepts that, else as a text.
-    012 is always a text, as it is no JSON; 5 is a text if the schema wants a string."""
+    """Read the value of an argument as JSON if the schema accepts that, otherwise as
+    text. 012 is always text, as it is not JSON; 5 is text if the schema wants a
+    string."""
     value = parse_text(text)
     # ValueError: the schema is faulty.
     with suppress(ValueError):
@@ -14204,7 +14260,9 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
 def _show_type(schema: Json) -> str:
     """Describe a schema in a word or two: integer = 3, "a" | "b"."""
     choices = schema.get("anyOf") or schema.get("oneOf") or []
-    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    values = schema.get("enum", [])
+    if "const" in schema:
+        values = [schema["const"]]
     kinds = [*map(show, values), *map(_show_type, choices)]
     text = " | ".join(kinds) or str(schema.get("type", "any"))
     if "default" in schema:
@@ -14223,14 +14281,16 @@ def _show_offer(item: Json) -> str:
             name += "?"
         parameters.append(f"{name}: {_show_type(about)}")
     for argument in item.get("arguments", []):
-        parameters.append(argument["name"] + ("" if argument.get("required") else "?"))
-    called = (
-        item.get("uri")
-        or item.get("uriTemplate")
-        or f"{item['name']}({', '.join(parameters)})"
-    )
-    description = str(item.get("description") or item.get("title") or "").strip()
-    return printable(f"  {called}  {description.partition(chr(10))[0]}".rstrip())
+        name = argument["name"]
+        if not argument.get("required"):
+            name += "?"
+        parameters.append(name)
+    called = item.get("uri") or item.get("uriTemplate")
+    if called is None:
+        called = f"{item['name']}({', '.join(parameters)})"
+    description = str(item.get("description") or item.get("title") or "")
+    first, *_ = description.strip().split("\n")
+    return printable(f"  {called}  {first}".rstrip())
 
 
 def _format_tool(tool: Json, form: str) -> Json:
@@ -14248,9 +14308,11 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     unchanged, texts with a line end, and other values as JSON. For a terminal, control
     characters are escaped, and bytes become their repr()."""
     encoding = sys.stdout.encoding.lower()
-    value = result if options.json else shown
+    value = shown
+    if options.json:
+        value = result
     if not isinstance(value, (str, bytes)):
-        # In JSON, \u escapes replace the characters that an old code page lacks.
+        # In JSON, \u escapes stand for the characters that an old code page lacks.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
     if sys.stdout.isatty():
         value = printable(str(value), keep_lines=True)
@@ -14261,8 +14323,9 @@ def _write(options: Any, result: Any, shown: Any) -> None:
         sys.stdout.buffer.write(value)
         sys.stdout.flush()
     except BrokenPipeError:
-        # `| head` has seen enough. At exit Python flushes stdout again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # A reader such as `head` has ended. Python will flush stdout again at exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
 
 
 # The commands. Their parameters are the words of the command line.
@@ -14285,10 +14348,12 @@ def _list(options: Any, target: Any) -> None:
         tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
         _write(options, tools, tools)
         return
+    server = client.server_info
     version = about["protocolVersion"]
+    era = "modern" if version in MODERN_VERSIONS else "legacy"
     lines = [
-        f"{client.server_info.get('name')} {client.server_info.get('version')}",
-        f"revision: {version} ({'modern' if version in MODERN_VERSIONS else 'legacy'})",
+        f"{server.get('name')} {server.get('version')}",
+        f"revision: {version} ({era})",
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
@@ -14303,7 +14368,9 @@ def _list(options: Any, target: Any) -> None:
 
 def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     """Call a tool. Its schema decides how each value is read."""
-    text = sys.stdin.read() if options.input == "-" else options.input
+    text = options.input
+    if text == "-":
+        text = sys.stdin.read()
     try:
         given = {**json.loads(text)}
     except (ValueError, TypeError) as error:
@@ -14312,8 +14379,8 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
         words = _read_pairs(pairs, "=")
-        # A schema may allow further names, but these are more likely to be mistyped.
-        # Such an argument may come by --input.
+        # If a schema allows further names, here they are still more likely to be
+        # mistakes. Such arguments may come by --input.
         known = schema.get("properties", words)
         for name in words:
             if name not in known and not schema.get("additionalProperties"):
@@ -14326,7 +14393,8 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
 def _read(options: Any, target: Any, uri: str) -> None:
     """Read a resource."""
     with _client(options, target) as client:
-        result: Any = client.read_resource(uri) if options.json else client.read(uri)
+        read = client.read_resource if options.json else client.read
+        result = read(uri)
     _write(options, result, result)
 
 
@@ -14334,22 +14402,25 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     """Get a filled-in prompt."""
     with _client(options, target) as client:
         result = client.get_prompt(name, _read_pairs(pairs, "="))
-    lines = [
-        f"{each['role']}: {each['content'].get('text') or show(each['content'], 200)}"
-        for each in result["messages"]
-    ]
+    lines = []
+    for message in result["messages"]:
+        content = message["content"]
+        text = content.get("text") or show(content, 200)
+        lines.append(f"{message['role']}: {text}")
     _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
 def _in_module(target: str) -> bool:
-    """Return whether a target is package.module:object, and no file."""
-    is_like = re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", target)
-    return bool(is_like) and not os.path.exists(target.partition(":")[0])
+    """Return whether a target is package.module:object, and not a file."""
+    if not re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", target):
+        return False
+    path = target.partition(":")[0]
+    return not os.path.exists(path)
 
 
 def _run(options: Any, file: Any) -> None:
-    """Serve the Server of FILE[:object], or package.module:object. A call to run() in
-    it is a no-op."""
+    """Serve the Server of FILE[:object], or package.module:object. Its own calls to
+    run() are no-ops."""
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
@@ -14361,10 +14432,11 @@ def _run(options: Any, file: Any) -> None:
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         values = runpy.run_path(path, run_name="served")
-    wanted = map(values.get, names or values)
-    server = next((each for each in wanted if isinstance(each, Server)), None)
-    if server is None:
+    named = map(values.get, names or values)
+    servers = [each for each in named if isinstance(each, Server)]
+    if not servers:
         raise ValueError(f"there is no Server in {file}")
+    server = servers[0]
     if options.trace:
         server._endpoint.trace = tracer(options.trace)
     if not options.http:
@@ -14375,9 +14447,13 @@ def _run(options: Any, file: Any) -> None:
 
 
 def _tokens(options: Any, url: str) -> None:
-    """Call the method of OAuth that has the command's name: login, logout."""
-    getattr(OAuth(store=_TOKENS), options.command)(url)
-    _say(f"{options.command}: done; {_TOKENS} has the tokens that are kept")
+    """Log in at a server, or out."""
+    oauth = OAuth(store=_TOKENS)
+    if options.command == "login":
+        oauth.login(url)
+    else:
+        oauth.logout(url)
+    _say(f"{options.command}: done; tokens are kept in {_TOKENS}")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {

@@ -16051,7 +16051,7 @@ class TestAuthorization:
         """Tokens are shown and renewed; without any no user is asked, and the client
         registers nowhere."""
         kept = {}
-        with pytest.raises(AuthorizationError, match="no token that will do") as caught:
+        with pytest.raises(AuthorizationError, match="no usable token") as caught:
             let_in(site, store=kept, may_log_in=False)
         assert (caught.value.url, caught.value.http_status) == (site.mcp, 401)
         assert {each["path"] for each in site.seen} == {"/mcp"}
