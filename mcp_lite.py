@@ -5795,9 +5795,10 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 ###############################################################################
 
 # A server may ask its client to fill in a form, to sample a text, or to list its roots.
-# Both sides use these functions: the server checks a question before it sends it, and
-# the answer when it arrives; the client checks each question that arrives. BLOCK_SINCE,
-# in the section Content, says which revision has which block of content.
+# This section owns the rules for these questions: the capability that each one needs,
+# its parameters by revision, and its answer. Both sides use them: the server checks a
+# question before it sends it, and the answer when it arrives; the client checks each
+# question that arrives. BLOCK_SINCE, in Content, has the revision of each content block.
 
 
 def needed_capability(
@@ -5808,7 +5809,7 @@ def needed_capability(
     question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
-        raise ValueError(f"{method} is no question")
+        raise ValueError(f"{method} does not ask the client anything")
     if "tools" in params or "toolChoice" in params:
         return ("sampling", "tools"), "2025-11-25"
     if params.get("mode") == "url":
@@ -5901,7 +5902,9 @@ def _fit_field(field: Json, is_old: bool) -> Json:
     if not is_old:
         return field
     if field.get("type") == "array":
-        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
+        raise ValueError(
+            "requestedSchema: multi-select fields need 2025-11-25 or later"
+        )
     if "oneOf" not in field:
         return field
     titles = {choice["const"]: choice["title"] for choice in field["oneOf"]}
@@ -5924,40 +5927,28 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     return dict(form), partial(from_wire, form)
 
 
-# The method of a question -> the schema of its answer. METHODS has a row for each, too.
+# The method of a question -> the schemas of the members that its answer must have.
 _ANSWERS: dict[str, Json] = {
-    "elicitation/create": {
-        "type": "object",
-        "required": ["action"],
-        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
-    },
+    "elicitation/create": {"action": {"enum": ["accept", "decline", "cancel"]}},
     "roots/list": {
-        "type": "object",
-        "required": ["roots"],
-        "properties": {
-            "roots": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["uri"],
-                    "properties": {
-                        # "The URI MUST start with file://": client/roots.md. It may
-                        # be in upper or lower case.
-                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
-                    },
+        "roots": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["uri"],
+                "properties": {
+                    # "The URI MUST start with file://": client/roots.md. It may be in
+                    # upper or lower case.
+                    "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
                 },
-            }
-        },
+            },
+        }
     },
     "sampling/createMessage": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["user", "assistant"]},
-            "content": {
-                "type": ["object", "array"],
-                "items": {"type": "object", "required": ["type"]},
-            },
+        "role": {"enum": ["user", "assistant"]},
+        "content": {
+            "type": ["object", "array"],
+            "items": {"type": "object", "required": ["type"]},
         },
     },
 }
@@ -5966,7 +5957,9 @@ _ANSWERS: dict[str, Json] = {
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     """Check a client's answer, and return it. Raises InvalidParams, naming the wrong
     members."""
-    errors = Schema(_ANSWERS[method]).errors(answer)
+    members = _ANSWERS[method]
+    schema = {"type": "object", "required": [*members], "properties": members}
+    errors = Schema(schema).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         # Many clients accept a form without fields by `accept` alone.
         answer = {**answer, "content": answer.get("content") or {}}
@@ -6077,15 +6070,18 @@ class Signer:
     """
 
     def __init__(self, state_key: Any):
-        keys = listed(os.urandom(32) if state_key is None else state_key)
-        self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        if not keys or not all(
-            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
-        ):
-            raise ValueError(
-                "state_key: expected bytes or str of at least 16 bytes, "
-                "or a list of those"
-            )
+        if state_key is None:
+            state_key = os.urandom(32)
+        self._keys: list[bytes] = []
+        for key in listed(state_key) or [""]:
+            if isinstance(key, str):
+                key = key.encode()
+            if not isinstance(key, bytes) or len(key) < 16:
+                raise ValueError(
+                    "state_key: expected bytes or str of at least 16 bytes, "
+                    "or a list of those"
+                )
+            self._keys.append(key)
 
     def seal(self, record: Json, binding: str) -> str:
         """Return a text that only open() with the same binding accepts. Raises
@@ -6095,7 +6091,7 @@ class Signer:
         payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
             raise ValueError(
-                f"requestState: {len(payload)} bytes of answers and once(), "
+                f"requestState: answers and once() take {len(payload)} bytes, "
                 f"over {MAX_STATE}"
             )
         return payload + "." + self._signatures(payload, binding)[0]
@@ -6161,7 +6157,9 @@ class Context:
     _on_ask: Callback = None
 
     def __init__(self, connection: Connection, request: Request):
-        self.request_id = None if request.is_notification else request.id
+        self.request_id: RequestId | None = request.id
+        if request.is_notification:
+            self.request_id = None
         self.meta = request.meta
         self.protocol_version = request.version
         self.client_info = request.client_info
@@ -6306,7 +6304,9 @@ class Context:
 
         Elsewhere, and before 2025-11-25, this is a no-op.
         """
-        self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
+        if retry_ms is None:
+            retry_ms = RETRY_MS
+        self._request.outbox.leave(retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
         """Let the work continue after its request was answered, in the modern era only.
@@ -6489,11 +6489,11 @@ class Context:
 
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Send the questions, and block until all are answered, or one fails."""
-        until = time.monotonic() + STATE_SECONDS
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
-            raise InvalidRequest("a question: not before notifications/initialized")
+            raise InvalidRequest("a question must wait for notifications/initialized")
+        until = time.monotonic() + STATE_SECONDS
         asked: dict[str, PendingRequest] = {}
 
         def give_up() -> None:
@@ -6559,7 +6559,9 @@ class Context:
         request, or that has expired. An answer that comes with a state, but answers
         none of its questions, is ignored.
         """
-        params = self._request.params if self._request.row.asks else {}
+        params: Json = {}
+        if self._request.row.asks:
+            params = self._request.params
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before
         # any question. Such an answer fits any question with its key.
@@ -7333,18 +7335,17 @@ def _do(job: Job, signals: Signals, signal: str) -> None:
         signals.put(signal)
 
 
-def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
-    """Serve until the input ends, or a signal comes; then end all requests in flight.
+def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
+    """End all requests in flight.
 
-    read: Deputy.wait or read_plainly: starts reading, and returns the next signal
+    signal: why: as read_plainly() and Deputy.wait() return it
 
-    When the input ends, handlers have DRAIN_SECONDS to finish; after Ctrl-C or SIGTERM,
-    and when the client reads nothing, no time at all. Handlers that still run are then
-    cancelled, and have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits
-    short. A handler that ignores its cancellation cannot keep this function from
+    When the input has ended, handlers have DRAIN_SECONDS to finish; after Ctrl-C or
+    SIGTERM, and when the client reads nothing, no time at all. Handlers that still run
+    are then cancelled, and have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both
+    waits short. A handler that ignores its cancellation cannot keep this function from
     returning.
     """
-    signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
         wait_for(connection.workers.close, DRAIN_SECONDS, signals)
@@ -7641,9 +7642,9 @@ class Child(StreamTransport):
 # 14. Server ##################################################################
 ###############################################################################
 
-# A Server offers functions to clients. This section keeps the registered functions,
-# handles each method that clients may call, notifies subscribers of changes, and
-# defines the class that programs use. Everything about HTTP is left to Part IV.
+# A Server offers functions to clients. This section owns the registered functions, the
+# handler of each method that clients may call, the subscriptions to changes, and the
+# class that programs use. It leaves everything about HTTP to Part IV.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -7677,16 +7678,12 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# Whether a resource is a template -> the kind of registration, and the member of its
-# wire entry that holds the URI.
-URI_KINDS = {False: ("resources", "uri"), True: ("resourceTemplates", "uriTemplate")}
 # Type of a completion's reference -> the kind of registration, and the reference's
 # member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
-_ARGUMENT = {"name": str, "value": str}
 
 
 class Subscription(namedtuple("Subscription", "connection request granted")):
@@ -7699,13 +7696,21 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         spelling
     """
 
-    def wants(self, change: Change, uri: str | None) -> bool:
-        """Return whether the listener is to be notified of a change: of the resource
-        with this uri_key(), or, if `uri` is None, of a list."""
-        if self.request is None and not self.connection.protocol.initialized:
-            return False
-        granted = self.granted.get(change.member, ())
-        return bool(granted) if uri is None else uri in granted
+    def params_of(self, change: Change, key: str) -> Json | None:
+        """Return the parameters of the notification of a change, or None if the
+        listener is not to be notified.
+
+        key: the uri_key() of the resource that has changed; "" for a list
+        """
+        granted = self.granted.get(change.member)
+        is_ready = self.request is not None or self.connection.protocol.initialized
+        if not granted or not is_ready:
+            return None
+        if key == "":
+            return {}
+        if key not in granted:
+            return None
+        return {"uri": granted[key]}
 
     def send(self, method: str, params: Json) -> Any:
         """Queue a notification. Returns its outbox, which the caller must flush."""
@@ -7829,16 +7834,15 @@ class ServerEndpoint(Endpoint):
                 message = self._result_message(each.request, result)
                 connection.cancel_request(each.request, message)
 
-    def notify(self, change: Change, uri: str | None = None) -> None:
-        """Send the notification of a change to each subscription that wants it."""
-        key = uri and uri_key(uri)
+    def notify(self, change: Change, key: str = "") -> None:
+        """Notify the subscribers of a change: see Subscription.params_of()."""
         for each in list(self._subscriptions.values()):
-            if each.wants(change, key):
-                params = {"uri": each.granted[change.member][key]} if key else {}
+            params = each.params_of(change, key)
+            if params is not None:
                 each.send(change.method, params).flush_soon()
 
     def notify_list_changed(self, kind: str) -> None:
-        """Notify subscribers that a list has changed."""
+        """Notify the subscribers that a list has changed."""
         self.notify(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
@@ -7913,7 +7917,7 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = self._failure_message(connection, request, error)
+            message = self._failure_message(ctx, error)
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
@@ -7936,10 +7940,9 @@ class ServerEndpoint(Endpoint):
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
 
-    def _failure_message(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> Json:
+    def _failure_message(self, ctx: Context, error: BaseException) -> Json:
         """Make the answer to a request whose handler raised an exception."""
+        request = ctx._request
         if isinstance(error, ToolError) and request.row.fails_readably:
             # Middleware or visible() raised it; _tools_call() handles a ToolError of
             # the function.
@@ -7955,26 +7958,25 @@ class ServerEndpoint(Endpoint):
         elif request.outbox.ask_scope(error):
             error = InvalidRequest("insufficient_scope")
         elif not isinstance(error, McpError):
-            error = InternalError(self._report(connection, request, error))
+            error = InternalError(self._report(ctx, error))
         message = error_message(request.id, error)
         if request.modern:
             message["error"]["code"] = RETIRED_CODES.get(error.code, error.code)
         return message
 
-    def _report(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> str:
+    def _report(self, ctx: Context, error: BaseException) -> str:
         """Log an unexpected exception, which may be a SystemExit, and return the text
         for the client."""
+        about = ctx._request.about
         # A handler that stops because it was cancelled has not failed.
-        if not (isinstance(error, Cancelled) and request.cancelled):
-            log_line(WARNING, f"{request.about} failed", error)
+        if not (isinstance(error, Cancelled) and ctx.cancelled):
+            log_line(WARNING, f"{about} failed", error)
         is_masked = self._mask_errors
         if is_masked is None:
-            is_masked = connection.is_remote
+            is_masked = ctx._connection.is_remote
         if is_masked:
-            return f"{request.about} failed; see the server's log"
-        return f"{request.about}: {error_text(error)}"
+            return f"{about} failed; see the server's log"
+        return f"{about}: {error_text(error)}"
 
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
@@ -8036,13 +8038,14 @@ class ServerEndpoint(Endpoint):
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        end = int(place[1]) + self._page_size
+        begin = int(place[1])
+        end = begin + self._page_size
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
             if self._may_see(ctx, registration)
         ]
-        result: Json = {row.paged: seen[int(place[1]) : end]}
+        result: Json = {row.paged: seen[begin:end]}
         if end < len(seen):
             result["nextCursor"] = f"{row.name}:{end}"
         return result
@@ -8069,11 +8072,12 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
-            is_error = isinstance(error, McpError) and not error.is_received
-            is_error = is_error or ctx._request.outbox.ask_scope(error)
-            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
+            is_answer = isinstance(error, McpError) and not error.is_received
+            is_end = isinstance(error, Cancelled) and ctx.cancelled
+            needs_scope = ctx._request.outbox.ask_scope(error)
+            if is_answer or is_end or needs_scope:
                 raise
-            return tool_failure(self._report(ctx._connection, ctx._request, error))
+            return tool_failure(self._report(ctx, error))
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -8093,7 +8097,7 @@ class ServerEndpoint(Endpoint):
         self._find_resource(ctx, params["uri"])
         subscribed = ctx._connection.protocol.subscribed
         if len(subscribed) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
+            raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         subscribed[uri_key(params["uri"])] = params["uri"]
         return {}
 
@@ -8114,7 +8118,7 @@ class ServerEndpoint(Endpoint):
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         argument = params["argument"]
-        check_members(_ARGUMENT, argument, "argument.")
+        check_members({"name": str, "value": str}, argument, "argument.")
         name = argument["name"]
         text = argument["value"]
         ref = params["ref"]
@@ -8125,7 +8129,7 @@ class ServerEndpoint(Endpoint):
             allowed = registration.signature.completions(name)
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
-            others = (params.get("context") or {}).get("arguments") or {}
+            others = member_at(params, ["context", "arguments"]) or {}
             given = (text, others)[: len(read_parameters(completer).parameters)]
             complete = partial(completer, *given)
             values = list(map(str, run_job(ctx, complete, registration.run_on)))
@@ -8140,7 +8144,10 @@ class ServerEndpoint(Endpoint):
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
         result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
-        return {} if ctx._request.is_notification else result
+        if ctx._request.is_notification:
+            # Whatever the function returns, a notification gets no answer.
+            return {}
+        return result
 
     # Handlers: subscriptions
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
@@ -8152,7 +8159,7 @@ class ServerEndpoint(Endpoint):
             isinstance(each, Request) for each in list(self._subscriptions)
         )
         if open_streams >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
+            raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         granted = self._grant(ctx, params["notifications"])
         uris = granted.get(RESOURCE_UPDATE.member, ())
         by_key = {uri_key(uri): uri for uri in uris}
@@ -8172,23 +8179,22 @@ class ServerEndpoint(Endpoint):
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
         declared = self._declare(ctx)
-        granted: Json = {
-            change.member: True
-            for change in LIST_CHANGES.values()
-            if wanted.get(change.member) is True
-            and has_capability(declared, change.capability)
-        }
-        uris = wanted.get("resourceSubscriptions") or []
+        granted: Json = {}
+        for change in LIST_CHANGES.values():
+            is_wanted = wanted.get(change.member) is True
+            if is_wanted and has_capability(declared, change.capability):
+                granted[change.member] = True
+        uris = wanted.get(RESOURCE_UPDATE.member) or []
         if not _is_names(uris) or len(uris) > MAX_LISTENERS:
             raise InvalidParams(
-                f"resourceSubscriptions: not URIs, or too many: {show(uris)}"
+                f"{RESOURCE_UPDATE.member}: not URIs, or too many: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
-            granted["resourceSubscriptions"] = []
+            known = granted[RESOURCE_UPDATE.member] = []
             for uri in uris:
                 with suppress(NotFound):
                     self._find_resource(ctx, uri)
-                    granted["resourceSubscriptions"].append(uri)
+                    known.append(uri)
         return granted
 
     # Calling registered functions
@@ -8202,9 +8208,13 @@ class ServerEndpoint(Endpoint):
         if registration.timeout is not None:
             why = f"timed out after {registration.timeout:g} seconds"
             late = tool_failure(f"{ctx._request.about}: {why}")
-            answer = self._result_message(ctx._request, late)
-            cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
-            limit = partial(time_limit, registration.timeout, cancel)
+            limit = partial(
+                time_limit,
+                registration.timeout,
+                ctx._connection.cancel_request,
+                ctx._request,
+                self._result_message(ctx._request, late),
+            )
         try:
             return run_job(ctx, job, registration.run_on, limit)
         except BaseException as error:
@@ -8215,16 +8225,15 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
         Returns whether there is such a MainThread."""
-        kinds = self.registered.values()
-        places = [each.run_on for kind in kinds for each in list(kind.values())]
-        mains = [
-            each
-            for each in {self._run_on, *places}
-            if isinstance(each, MainThread) and each.is_current()
-        ]
-        for main in mains:
-            main.post_by(post)
-        return bool(mains)
+        places = {self._run_on}
+        for kind in self.registered.values():
+            places.update(each.run_on for each in list(kind.values()))
+        has_main = False
+        for place in places:
+            if isinstance(place, MainThread) and place.is_current():
+                place.post_by(post)
+                has_main = True
+        return has_main
 
 
 # The public face: registering, changing, running.
@@ -8460,7 +8469,11 @@ class Server:
                 check_uri("resource", uri.replace(" ", ""))
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind, member = URI_KINDS[bool(template.names)]
+            kind = "resources"
+            member = "uri"
+            if template.names:
+                kind = "resourceTemplates"
+                member = "uriTemplate"
             wire = add_given(
                 {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
@@ -8635,8 +8648,10 @@ class Server:
 
         uri: the URI or template that was registered; KeyError for an unknown one
         """
-        is_fixed = uri in self._endpoint.registered["resources"]
-        self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
+        kind = "resourceTemplates"
+        if uri in self._endpoint.registered["resources"]:
+            kind = "resources"
+        self._endpoint.remove(kind, uri)
 
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
@@ -8647,7 +8662,7 @@ class Server:
 
         uri: the URI of the resource; for a template, the URI that clients read
         """
-        self._endpoint.notify(RESOURCE_UPDATE, uri)
+        self._endpoint.notify(RESOURCE_UPDATE, uri_key(uri))
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -8687,25 +8702,22 @@ class Server:
         grace: float = GRACE_SECONDS,
         **options: Any,
     ) -> None:
-        ends = stop_signals(signals)
-        options["port"] = port
-        with ends, lenient_stdout(), self._open_http(options) as http:
-            notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
-            is_public = options.get("host") in ("", "0.0.0.0", "::")
-            if is_public and not options.get("verify"):
-                notice += "; without verify=, any host on the network may call it"
-            print_to_stderr(printable(notice))
-            self._endpoint.post_jobs(signals.put)
-            http.serve_until(signals, grace)
-
-    def _open_http(self, options: Json) -> HttpServer:
-        try:
-            return self.start_http(**options)
-        except OSError as error:
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            # Report a busy port in one line on stderr, without a traceback.
-            sys.exit(printable(f"{self.name}: {error}"))
+        with stop_signals(signals), lenient_stdout():
+            try:
+                http = self.start_http(port=port, **options)
+            except OSError as error:
+                if threading.current_thread() is not threading.main_thread():
+                    raise
+                # Report a busy port in one line on stderr, without a traceback.
+                sys.exit(printable(f"{self.name}: {error}"))
+            with http:
+                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                is_public = options.get("host") in ("", "0.0.0.0", "::")
+                if is_public and not options.get("verify"):
+                    notice += "; without verify=, any host on the network may call it"
+                print_to_stderr(printable(notice))
+                self._endpoint.post_jobs(signals.put)
+                http.serve_until(signals, grace)
 
     def start_http(
         self,
@@ -8829,11 +8841,13 @@ class Server:
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            read: Job = partial(read_plainly, connection, signals)
             # A thread that runs the jobs of a MainThread cannot be a deputy as well.
-            if not self._endpoint.post_jobs(signals.put):
-                read = Deputy(connection, signals).wait
-            serve_stream(connection, signals, read)
+            has_main = self._endpoint.post_jobs(signals.put)
+            if has_main:
+                signal = read_plainly(connection, signals)
+            else:
+                signal = Deputy(connection, signals).wait()
+            end_stream(connection, signals, signal)
         finally:
             self.disconnect(connection)
 
@@ -8898,20 +8912,24 @@ class Server:
         connection.act(event, outbox)
         self.disconnect(connection)
         # Return a copy: a caller may change its answer, but not what is offered.
-        copies: list[Json] = json.loads(encode_json(outbox.answers))
-        return copies[0] if copies else None
+        if not outbox.answers:
+            return None
+        copy: Json = json.loads(encode_json(outbox.answers[0]))
+        return copy
 
 
 def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
-    name = fn if isinstance(fn, str) else None
+    if fn is not None and not isinstance(fn, str):
+        register(fn, None)
+        return fn  # type: ignore
 
     def decorate(function: Any) -> Any:
-        register(function, name)
+        register(function, fn)
         return function
 
-    return decorate if fn is None or name else decorate(fn)  # type: ignore
+    return decorate  # type: ignore
 
 
 ###############################################################################

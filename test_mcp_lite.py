@@ -4077,7 +4077,7 @@ class SteppedStdio:
 
     def serve(self, m):
         deputy = m.Deputy(self.connection, self.signals)
-        m.serve_stream(self.connection, self.signals, deputy.wait)
+        m.end_stream(self.connection, self.signals, deputy.wait())
         self.connection.close(over(m))
         self.told.close()
 
@@ -4773,7 +4773,7 @@ def a_list_changes_while_a_client_subscribes(m):
 
 @scenario(
     20,
-    [("serve_stream", "connection.endpoint.input_ended(connection)", "pass")],
+    [("end_stream", "connection.endpoint.input_ended(connection)", "pass")],
     eager=0.005,
 )
 def the_input_ends_behind_a_subscription(m):
@@ -18944,7 +18944,7 @@ class TestContract:
         with Client(server) as client:
             first = client.listen()
             with client.listen():
-                with pytest.raises(McpError, match="2 streams are open"):
+                with pytest.raises(McpError, match="subscription limit reached"):
                     client.listen()
                 first.close()
                 with client.listen():
