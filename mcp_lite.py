@@ -167,7 +167,8 @@ Part II, a server
     10. Functions       hints and docstrings as schemas; arguments, results, URIs
     11. Questions       what a server may ask its client, and what is an answer
     12. Context         what a handler sees; how it asks the client; where it runs
-    13. stdio           lines over byte streams; clean standard streams; a child process
+    13. stdio           lines over byte streams; signals; clean standard streams; a
+                        child process
     14. Server          what is offered; the handlers of requests; the public face
 Part III, a client
     15. Client          targets, a revision agreed, calls with their rounds, pages
@@ -1769,24 +1770,24 @@ class Protocol:
 #  12 Context.sleep()                sleep                     a cancellation; its time
 #     MainThread._jobs               jobs for the host         __call__(); `wait`
 #     MainThread._running            turn: one runs jobs       never waited for
-#     Signals._queue                 signals, ends, jobs       a signal handler; the
-#                                                              reader; "mcp-end"; TICK
-#     time_limit()'s Timer           a limit                   cancel(); its time
 #     outcome, in run_job()          what a host returns       the job; a cancellation
 #     EventLoop._lock, started       one loop                  the start of its thread;
 #                                                              DRAIN_SECONDS
 #     over, in EventLoop             the end of the loop       close()
 #     the future of a coroutine      an awaited result         its end; its task ends
 #                                                              with the request
+#     time_limit()'s Timer           a limit                   cancel(); its time
 #  13 LineOutbox._lock               lines, is one writing?    leaf
 #     LineOutbox._written            turn: one thread writes   the end of the write; on
 #                                                              a server's stdio,
 #                                                              WRITE_SECONDS end all;
 #                                                              drain() has a deadline
 #     Deputy._lock                   who reads, who serves     leaf
+#     Signals._queue                 signals, ends, jobs       a signal handler; the
+#                                                              reader; "mcp-end"; TICK
 #     wait_for()                     the end of work           its job; a signal; its
 #                                                              deadline
-#     Child._has_ended(), join()     the end of a child        that; a deadline, then
+#     Child._wait(), join()          the end of a child        that; a deadline, then
 #                                                              SIGTERM, SIGKILL
 #  14 ServerEndpoint._slots          max_workers               a function that returns
 #  15 Call._waiting                  turn: one answers         the end of its result();
@@ -5794,9 +5795,10 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 ###############################################################################
 
 # A server may ask its client to fill in a form, to sample a text, or to list its roots.
-# Both sides use these functions: the server checks a question before it sends it, and
-# the answer when it arrives; the client checks each question that arrives. BLOCK_SINCE,
-# in the section Content, says which revision has which block of content.
+# This section owns the rules for these questions: the capability that each one needs,
+# its parameters by revision, and its answer. Both sides use them: the server checks a
+# question before it sends it, and the answer when it arrives; the client checks each
+# question that arrives. BLOCK_SINCE, in Content, has the revision of each content block.
 
 
 def needed_capability(
@@ -5807,7 +5809,7 @@ def needed_capability(
     question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
-        raise ValueError(f"{method} is no question")
+        raise ValueError(f"{method} does not ask the client anything")
     if "tools" in params or "toolChoice" in params:
         return ("sampling", "tools"), "2025-11-25"
     if params.get("mode") == "url":
@@ -5900,7 +5902,9 @@ def _fit_field(field: Json, is_old: bool) -> Json:
     if not is_old:
         return field
     if field.get("type") == "array":
-        raise ValueError("requestedSchema: a choice of several: since 2025-11-25")
+        raise ValueError(
+            "requestedSchema: multi-select fields need 2025-11-25 or later"
+        )
     if "oneOf" not in field:
         return field
     titles = {choice["const"]: choice["title"] for choice in field["oneOf"]}
@@ -5923,40 +5927,28 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     return dict(form), partial(from_wire, form)
 
 
-# The method of a question -> the schema of its answer. METHODS has a row for each, too.
+# The method of a question -> the schemas of the members that its answer must have.
 _ANSWERS: dict[str, Json] = {
-    "elicitation/create": {
-        "type": "object",
-        "required": ["action"],
-        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
-    },
+    "elicitation/create": {"action": {"enum": ["accept", "decline", "cancel"]}},
     "roots/list": {
-        "type": "object",
-        "required": ["roots"],
-        "properties": {
-            "roots": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["uri"],
-                    "properties": {
-                        # "The URI MUST start with file://": client/roots.md. It may
-                        # be in upper or lower case.
-                        "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
-                    },
+        "roots": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["uri"],
+                "properties": {
+                    # "The URI MUST start with file://": client/roots.md. It may be in
+                    # upper or lower case.
+                    "uri": {"type": "string", "pattern": "^[Ff][Ii][Ll][Ee]://"}
                 },
-            }
-        },
+            },
+        }
     },
     "sampling/createMessage": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["user", "assistant"]},
-            "content": {
-                "type": ["object", "array"],
-                "items": {"type": "object", "required": ["type"]},
-            },
+        "role": {"enum": ["user", "assistant"]},
+        "content": {
+            "type": ["object", "array"],
+            "items": {"type": "object", "required": ["type"]},
         },
     },
 }
@@ -5965,7 +5957,9 @@ _ANSWERS: dict[str, Json] = {
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     """Check a client's answer, and return it. Raises InvalidParams, naming the wrong
     members."""
-    errors = Schema(_ANSWERS[method]).errors(answer)
+    members = _ANSWERS[method]
+    schema = {"type": "object", "required": [*members], "properties": members}
+    errors = Schema(schema).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         # Many clients accept a form without fields by `accept` alone.
         answer = {**answer, "content": answer.get("content") or {}}
@@ -6007,9 +6001,10 @@ def encode_root(root: Any) -> Json:
 # 12. Context #################################################################
 ###############################################################################
 
-# A Context is a handler's view of its request, and asks the client questions. This
-# section also runs user code on other threads, and collects the signals that the thread
-# in run() waits for.
+# This section owns a handler's view of its request: what it may read, how it asks the
+# client, and the state that a modern client keeps for it. Then come the places where a
+# user's function may run, each under a head of its own: the main thread of a host
+# program, and the event loop. Last, run_job() calls the function.
 #
 # In a legacy session, the server sends a question as a request, and the handler blocks
 # until the client answers. A modern server sends no requests. It returns the question
@@ -6034,7 +6029,6 @@ MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # lifetime of `requestState`, and timeout of a legacy question
 HOST_SECONDS = 5.0  # wait before logging that a host does not run its jobs
 RETRY_MS = 1_000  # default delay before a client reconnects for an answer
-STOPS = ("SIGINT", "SIGTERM")
 
 
 # requestState: its binding and its seal
@@ -6076,15 +6070,18 @@ class Signer:
     """
 
     def __init__(self, state_key: Any):
-        keys = listed(os.urandom(32) if state_key is None else state_key)
-        self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        if not keys or not all(
-            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
-        ):
-            raise ValueError(
-                "state_key: expected bytes or str of at least 16 bytes, "
-                "or a list of those"
-            )
+        if state_key is None:
+            state_key = os.urandom(32)
+        self._keys: list[bytes] = []
+        for key in listed(state_key) or [""]:
+            if isinstance(key, str):
+                key = key.encode()
+            if not isinstance(key, bytes) or len(key) < 16:
+                raise ValueError(
+                    "state_key: expected bytes or str of at least 16 bytes, "
+                    "or a list of those"
+                )
+            self._keys.append(key)
 
     def seal(self, record: Json, binding: str) -> str:
         """Return a text that only open() with the same binding accepts. Raises
@@ -6094,7 +6091,7 @@ class Signer:
         payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
             raise ValueError(
-                f"requestState: {len(payload)} bytes of answers and once(), "
+                f"requestState: answers and once() take {len(payload)} bytes, "
                 f"over {MAX_STATE}"
             )
         return payload + "." + self._signatures(payload, binding)[0]
@@ -6160,7 +6157,9 @@ class Context:
     _on_ask: Callback = None
 
     def __init__(self, connection: Connection, request: Request):
-        self.request_id = None if request.is_notification else request.id
+        self.request_id: RequestId | None = request.id
+        if request.is_notification:
+            self.request_id = None
         self.meta = request.meta
         self.protocol_version = request.version
         self.client_info = request.client_info
@@ -6305,7 +6304,9 @@ class Context:
 
         Elsewhere, and before 2025-11-25, this is a no-op.
         """
-        self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
+        if retry_ms is None:
+            retry_ms = RETRY_MS
+        self._request.outbox.leave(retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
         """Let the work continue after its request was answered, in the modern era only.
@@ -6488,11 +6489,11 @@ class Context:
 
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Send the questions, and block until all are answered, or one fails."""
-        until = time.monotonic() + STATE_SECONDS
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
-            raise InvalidRequest("a question: not before notifications/initialized")
+            raise InvalidRequest("a question must wait for notifications/initialized")
+        until = time.monotonic() + STATE_SECONDS
         asked: dict[str, PendingRequest] = {}
 
         def give_up() -> None:
@@ -6558,7 +6559,9 @@ class Context:
         request, or that has expired. An answer that comes with a state, but answers
         none of its questions, is ignored.
         """
-        params = self._request.params if self._request.row.asks else {}
+        params: Json = {}
+        if self._request.row.asks:
+            params = self._request.params
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before
         # any question. Such an answer fits any question with its key.
@@ -6580,30 +6583,13 @@ class Context:
         return fingerprint([name, request.method, salient, principal(self.auth)])
 
 
-def at_exit(fn: Job) -> ExitStack:
-    """Make a context manager that calls fn() at the end of its block.
-
-    A function with @contextmanager would set the traceback of an exception that passes
-    through, and the exceptions of some host programs refuse that.
-    """
-    stack = ExitStack()
-    stack.callback(fn)
-    return stack
+# The main thread of a host program
+#
+# Some hosts may be called on one thread only. run_there() has run_on() run a job on that
+# thread, and waits for its end. A MainThread is a run_on for a host that can call
+# run_pending() from its timer or loop.
 
 
-def time_limit(
-    seconds: float, job: Callable[..., object], *arguments: Any
-) -> ExitStack:
-    """Limit the time of a `with` block: after `seconds`, another thread calls
-    job(*arguments). Raises RuntimeError if the system cannot start a thread."""
-    timer = threading.Timer(seconds, job, arguments)
-    timer.name = "mcp-timer"
-    timer.daemon = True
-    timer.start()
-    return at_exit(timer.cancel)
-
-
-# Running functions on other threads
 def run_there(
     run_on: Callable[..., Any], call: Job, outcome: SimpleQueue[Any], name: str
 ) -> Any:
@@ -6703,6 +6689,7 @@ class MainThread:
             post(self._run_posted)
 
     def _run_posted(self) -> None:
+        # Return None: GLib repeats a function that returns a true value.
         self.run_pending()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
@@ -6713,20 +6700,23 @@ class MainThread:
 
         Called by a job, this method runs nothing and returns 0.
         """
-        if self._closed or not self._running.acquire(blocking=False):
+        if self._closed:
+            return 0
+        is_entered = self._running.acquire(blocking=False)
+        if not is_entered:
             return 0
         self._thread = threading.current_thread()
         count = 0
-        until = INFINITY
         try:
-            while time.monotonic() < until:
-                job = get_within(self._jobs, 0.0 if count else wait)
-                if count == 0:
-                    # Count max_seconds from the first job, not from the wait for it.
-                    until = time.monotonic() + max_seconds
+            job = get_within(self._jobs, wait)
+            # max_seconds begin with the first job, not with the wait for it.
+            until = time.monotonic() + max_seconds
+            while True:
                 count += 1
                 job()
-            return count
+                if time.monotonic() >= until:
+                    return count
+                job = self._jobs.get_nowait()
         except Empty:
             return count
         finally:
@@ -6745,133 +6735,19 @@ class MainThread:
                 job(ConnectionClosed("the host program's main loop is closed"))
 
 
-class Signals:
-    """A queue for the thread in run(): texts, such as "SIGINT", "SIGTERM" or
-    INPUT_ENDED, which we call signals, and jobs that must run on that thread."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Any] = SimpleQueue()
-        # A signal handler may call this, as it takes no lock of ours.
-        self.put = self._queue.put
-        self.is_at_work = False
-
-    def wait(self, seconds: float = INFINITY) -> str:
-        """Block for the next signal, and return it; run jobs meanwhile. Raises Empty
-        after `seconds`."""
-        until = time.monotonic() + seconds
-        while True:
-            signal = get_within(self._queue, until - time.monotonic())
-            if not callable(signal):
-                return str(signal)
-            # A signal may interrupt the job; its handler has queued the signal's name.
-            with suppress(KeyboardInterrupt):
-                self.is_at_work = True
-                signal()
-            self.is_at_work = False
-
-    def empty(self) -> bool:
-        """Run the waiting jobs. Returns whether there is no signal for wait()."""
-        try:
-            self.put(self.wait(0.0))
-            return False
-        except Empty:
-            return True
-
-
-@contextmanager
-def stop_signals(signals: Signals) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and
-    interrupt a job that this thread runs.
-
-    On any thread but the main one, and for a signal that the program handles itself,
-    this is a no-op.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        import signal
-
-        def take(number: int, frame: object) -> None:
-            signals.put(signal.Signals(number).name)
-            if signals.is_at_work:
-                raise KeyboardInterrupt
-
-        usual = (signal.SIG_DFL, signal.default_int_handler)
-        for name in STOPS:
-            number = signal.Signals[name]
-            if signal.getsignal(number) in usual:
-                before[number] = signal.signal(number, take)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def run_job(
-    ctx: Context, job: Job, run_on: Callback, limit: Callable[[], Any] = nullcontext
-) -> Any:
-    """Call a user's function where `run_on` says, else on this thread, and return its
-    result. The result of an `async def` function is awaited; without run_on, on the
-    event loop of the conversation.
-
-    limit: returns the context manager in which the function runs, so that a time limit
-        starts with the function, not with the wait for run_on
-
-    A cancellation ends the wait for run_on.
-    """
-    if run_on is None:
-        with limit():
-            value = begin(job)
-            if hasattr(type(value), "__await__"):
-                value = await_value(ctx, value, ctx._connection.loop.run)
-            return value
-    outcome: SimpleQueue[Any] = SimpleQueue()
-
-    def await_there(value: Any, run: Callable[..., Any]) -> Any:
-        with limit():
-            return await_value(ctx, value, lambda coroutine: run(coroutine).result())
-
-    def call() -> Job:
-        """Return a function that the waiting thread calls for the value. That thread
-        waits for a coroutine: a loop behind run_on must not block on its own task."""
-        ctx.check_cancelled()
-        with limit():
-            value = begin(job)
-            if hasattr(type(value), "__await__"):
-                import asyncio
-
-                loop: Any = asyncio._get_running_loop()
-                if loop is not None:
-                    run = partial(asyncio.run_coroutine_threadsafe, loop=loop)
-                    return partial(await_there, value, run)
-                value = await_value(ctx, value, asyncio.run)
-        return lambda: value
-
-    cancelled = Cancelled("the request was cancelled")
-    with ctx.when_cancelled(partial(outcome.put, (None, cancelled))):
-        finish = run_there(run_on, call, outcome, ctx._request.about)
-    return finish()
-
-
-def begin(job: Job) -> Any:
-    """Call a user's function. An iterator becomes the list of its items, as the body of
-    a generator function runs only with that. An asynchronous one becomes a coroutine
-    that returns such a list."""
-
-    async def collect() -> list[Any]:
-        return [item async for item in value]
-
-    value = job()
-    kind = type(value)
-    if hasattr(kind, "__anext__"):
-        return collect()
-    is_iterator = hasattr(kind, "__next__") and not hasattr(value, "read")
-    return list(value) if is_iterator else value
+# The event loop of `async def` functions
+#
+# Each conversation has an EventLoop; those of an HTTP server share one. It runs the
+# functions without run_on. With run_on, a function runs on the loop of the thread that
+# run_on leads to, or, if that thread has none, on a loop that ends with the function.
 
 
 def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
-    """Await the result of a handler by run(coroutine), and return its value. When the
-    request is cancelled, so is the task: it sees CancelledError, and may clean up."""
+    """Await the result of a handler by run(coroutine), and return its value; return any
+    other result unchanged. When the request is cancelled, so is the task: it sees
+    CancelledError, and may clean up."""
+    if not hasattr(type(awaitable), "__await__"):
+        return awaitable
     import asyncio
 
     async def settle() -> tuple[Any, BaseException | None]:
@@ -6952,21 +6828,114 @@ class EventLoop:
                 self._running = None
 
 
+# Calling a function
+#
+# run_job() calls each function of the user's: on this thread, or where run_on says, and
+# within its time limit. It blocks until the result is there.
+
+
+def at_exit(fn: Job) -> ExitStack:
+    """Make a context manager that calls fn() at the end of its block.
+
+    A function with @contextmanager would set the traceback of an exception that passes
+    through, and the exceptions of some host programs refuse that.
+    """
+    stack = ExitStack()
+    stack.callback(fn)
+    return stack
+
+
+def time_limit(
+    seconds: float, job: Callable[..., object], *arguments: Any
+) -> ExitStack:
+    """Limit the time of a `with` block: after `seconds`, another thread calls
+    job(*arguments). Raises RuntimeError if the system cannot start a thread."""
+    timer = threading.Timer(seconds, job, arguments)
+    timer.name = "mcp-timer"
+    timer.daemon = True
+    timer.start()
+    return at_exit(timer.cancel)
+
+
+def begin(job: Job) -> Any:
+    """Call a user's function. An iterator becomes the list of its items, as the body of
+    a generator function runs only with that. An asynchronous one becomes a coroutine
+    that returns such a list."""
+
+    async def collect() -> list[Any]:
+        return [item async for item in value]
+
+    value = job()
+    kind = type(value)
+    if hasattr(kind, "__anext__"):
+        return collect()
+    # A file is an iterator, too, but its contents are not read here.
+    if hasattr(kind, "__next__") and not hasattr(value, "read"):
+        return list(value)
+    return value
+
+
+def run_job(
+    ctx: Context, job: Job, run_on: Callback, limit: Callable[[], Any] = nullcontext
+) -> Any:
+    """Call a user's function where `run_on` says, else on this thread. Block until it
+    ends, and return its result. An `async def` function is awaited.
+
+    limit: returns the context manager in which the function runs, so that a time limit
+        starts with the function, not with the wait for run_on
+
+    A cancellation ends the wait for run_on.
+    """
+    if run_on is None:
+        with limit():
+            return await_value(ctx, begin(job), ctx._connection.loop.run)
+    outcome: SimpleQueue[Any] = SimpleQueue()
+
+    def call() -> tuple[Any, Any]:
+        """Return the value and None; or an awaitable, and the event loop for it."""
+        ctx.check_cancelled()
+        with limit():
+            value = begin(job)
+            if not hasattr(type(value), "__await__"):
+                return value, None
+            import asyncio
+
+            loop = asyncio._get_running_loop()
+            if loop is None:
+                value = await_value(ctx, value, asyncio.run)
+            return value, loop
+
+    def run_in_loop(coroutine: Any) -> Any:
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    cancelled = Cancelled("the request was cancelled")
+    with ctx.when_cancelled(partial(outcome.put, (None, cancelled))):
+        value, loop = run_there(run_on, call, outcome, ctx._request.about)
+    if loop is not None:
+        # This thread waits, as a loop must not block on its own task.
+        with limit():
+            value = await_value(ctx, value, run_in_loop)
+    return value
+
+
 ###############################################################################
 # 13. stdio ###################################################################
 ###############################################################################
 
 # This section carries messages over byte streams, one message per line: over any pair
 # of streams, the standard streams of this process, or those of a child process
-# (basic/transports/stdio.md). It moves bytes, reacts to signals, and ends processes and
-# connections. The Connection interprets the bytes.
+# (basic/transports/stdio.md). It owns the bytes on their way, the signals that end
+# run(), the thread that reads, the standard streams, and the child. It does not look
+# into a message: the Connection does.
 
 MAX_LINES = 100  # queued for the writing thread; beyond that, a handler waits
 WRITE_SECONDS = 60.0  # for one write; then a client that reads nothing is cut off
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters shown of one line
 STDERR_SECONDS = 1.0  # for a child's last lines, after its end
-CREATE_NO_WINDOW = 0x08000000  # of Windows: a console program opens no window
+CREATE_NO_WINDOW = 0x08000000  # on Windows, a console program opens no window
 STARTING_SECONDS = 0.2  # replaces EXIT_SECONDS for a child that has written nothing
 
 
@@ -6992,8 +6961,9 @@ class StreamTransport(Transport):
         # A buffered stream's read() would block until the whole chunk has arrived.
         self._read = getattr(reader, "read1", reader.read)
 
-    # Another process may have made a descriptor non-blocking. A raw stream then returns
-    # None where it would block. Of other streams, None is the end, or a complete write.
+    # Another process may have made a descriptor non-blocking: a raw stream then returns
+    # None instead of blocking. From any other stream, None is the end of the input, or
+    # reports a complete write.
     def read(self) -> bytes:
         data = self._read(CHUNK)
         while data is None and isinstance(self._reader, io.RawIOBase):
@@ -7007,10 +6977,12 @@ class StreamTransport(Transport):
         try:
             while left:
                 count = self._writer.write(left)
-                if count is None and isinstance(self._writer, io.RawIOBase):
+                if count is not None:
+                    left = memoryview(left)[count:]
+                elif isinstance(self._writer, io.RawIOBase):
                     is_ready(self._writer, writing=True, seconds=WAIT_SLICE)
-                    count = 0
-                left = b"" if count is None else memoryview(left)[count:]
+                else:
+                    break
             self._writer.flush()
         finally:
             self._write_until = INFINITY
@@ -7030,15 +7002,14 @@ class LineOutbox(Outbox):
     """Queues lines for a Transport. One thread at a time writes all waiting lines.
 
     While it writes, the other threads leave their lines to it, so that many answers
-    share a write. But beyond MAX_LINES, a thread that flushes waits for its turn, so a
+    share a write. Beyond MAX_LINES, a thread that flushes waits for its turn, so that a
     handler cannot outrun its peer. Threads that must not block leave the write to a
     writing thread, which is started when it is first needed.
     """
 
     def __init__(self, transport: Transport):
         self._transport = transport
-        # Guards the lines that wait, and whether a thread writes. That thread looks for
-        # more lines when it has written.
+        # Guards the lines that wait, and whether a thread writes.
         self._lock = threading.Lock()
         self._written = threading.Condition(self._lock)
         self._lines: list[bytes] = []
@@ -7066,20 +7037,23 @@ class LineOutbox(Outbox):
         self._flush(MAX_LINES)
 
     def _flush(self, patience: float = INFINITY) -> None:
-        while self._lines and (lines := self._take(patience)):
+        while self._lines:
+            lines = self._take(patience)
+            if not lines:
+                return
             try:
                 self._write(lines)
             finally:
                 with self._lock:
                     self._is_writing = False
-                    # Threads wait for the lines that wait, or in drain().
+                    # Wake the threads that wait for their turn, or in drain().
                     if self._lines or self._writer.is_closed:
                         self._written.notify_all()
 
     def _take(self, patience: float) -> list[bytes]:
-        """Take the lines that wait, and the turn to write them. Returns [] if there are
-        none, or another thread has the turn, and will take them; but while more lines
-        wait than `patience`, wait for that thread."""
+        """Take the waiting lines, and the turn to write them. Returns [] if no line
+        waits, or if another thread has the turn: it takes the lines when it has
+        written. While more than `patience` lines wait, block for that turn instead."""
         with self._lock:
             while self._is_writing and len(self._lines) > patience:
                 self._written.wait()
@@ -7098,7 +7072,7 @@ class LineOutbox(Outbox):
         self._writer.submit(self._flush)
         self._writer.close(seconds)
         with self._lock:
-            # A thread that has written looks for more lines.
+            # Another thread may have the turn.
             self._written.wait_for(
                 lambda: not (self._is_writing or self._lines), seconds
             )
@@ -7111,17 +7085,84 @@ class LineOutbox(Outbox):
                 self.connection.trace(self.connection.sends, line)
             self._transport.write(b"\n".join([*lines, b""]))
         except Exception as error:
-            end = ConnectionClosed(f"cannot write: {error}")
+            why = f"cannot write: {error}"
+            end = ConnectionClosed(why)
             try:
-                end = self._transport.describe_end(str(end))
+                end = self._transport.describe_end(why)
             finally:
                 self.connection.lose(end)
 
 
-# The signals besides STOPS
+# Signals
+#
+# The thread in run() waits for one of these texts: the name of a signal of the system
+# that ends run(), or one of our own.
+STOPS = ("SIGINT", "SIGTERM")
 INPUT_ENDED = "the input has ended"
 PEER_STUCK = "the client reads nothing"
 BURST = "the reading thread serves"
+
+
+class Signals:
+    """A queue for the thread in run(): texts, such as "SIGINT", "SIGTERM" or
+    INPUT_ENDED, which we call signals, and jobs that must run on that thread."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        # A signal handler may call this, as it takes no lock of ours.
+        self.put = self._queue.put
+        self.is_at_work = False
+
+    def wait(self, seconds: float = INFINITY) -> str:
+        """Block for the next signal, and return it; run jobs meanwhile. Raises Empty
+        after `seconds`."""
+        until = time.monotonic() + seconds
+        while True:
+            signal = get_within(self._queue, until - time.monotonic())
+            if not callable(signal):
+                return str(signal)
+            # A signal may interrupt the job; its handler has queued the signal's name.
+            with suppress(KeyboardInterrupt):
+                self.is_at_work = True
+                signal()
+            self.is_at_work = False
+
+    def empty(self) -> bool:
+        """Run the waiting jobs. Returns whether there is no signal for wait()."""
+        try:
+            self.put(self.wait(0.0))
+            return False
+        except Empty:
+            return True
+
+
+@contextmanager
+def stop_signals(signals: Signals) -> Iterator[None]:
+    """Within the block, Ctrl-C and SIGTERM put their names into `signals`, and
+    interrupt a job that this thread runs.
+
+    On any thread but the main one, and for a signal that the program handles itself,
+    this is a no-op.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        import signal
+
+        def take(number: int, frame: object) -> None:
+            signals.put(signal.Signals(number).name)
+            if signals.is_at_work:
+                raise KeyboardInterrupt
+
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        for name in STOPS:
+            number = signal.Signals[name]
+            if signal.getsignal(number) in usual:
+                before[number] = signal.signal(number, take)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def next_signal(connection: Connection, signals: Signals) -> str:
@@ -7195,13 +7236,13 @@ class Deputy:
         signal = next_signal(self._connection, self._signals)
         while signal == BURST:
             burst = self._burst
-            with suppress(Empty):
+            try:
                 signal = self._signals.wait(self.TICK)
-                continue
-            if self._burst is not burst:
-                continue
-            if self._check_reader():
-                signal = next_signal(self._connection, self._signals)
+            except Empty:
+                if self._burst is burst:
+                    self._end_watch()
+                if not self._is_watched:
+                    signal = next_signal(self._connection, self._signals)
         return signal
 
     def _start_reader(self) -> None:
@@ -7210,39 +7251,43 @@ class Deputy:
         self._readers += 1
         self._is_serving = False
 
-    def _check_reader(self) -> bool:
-        """No burst has begun for a TICK. If the reader still serves one, as handlers
-        take long, start another reader. The next burst wakes the deputy again. Returns
-        False if the system has no thread to give: look again after the next TICK."""
+    def _end_watch(self) -> None:
+        """Stop checking, as no burst has begun for a TICK; the next burst wakes the
+        deputy again. If the reader still serves a burst, a handler takes long: start
+        another reader, and have workers do the rest of the burst."""
         with self._lock:
             if self._is_serving:
                 try:
                     self._start_reader()
                 except RuntimeError:
-                    return False
+                    # The system has no thread to give: try again after the next TICK.
+                    return
             self._is_watched = False
         self._hand_over(self._burst)
         # Answers may wait for the end of the burst.
         self._connection.outbox.flush_soon()
-        return True
 
     def _read(self, number: int) -> None:
         """Read and serve until the input ends, or another thread has taken over."""
+        reads_on = True
         try:
-            while self._connection.read():
-                if not self._jobs or not self._pool.join_if_idle():
+            while reads_on:
+                reads_on = self._connection.read()
+                is_burst = False
+                if self._jobs and reads_on:
+                    is_burst = self._pool.join_if_idle()
+                if is_burst:
+                    reads_on = self._serve_burst(number)
+                else:
                     self._hand_over(self._jobs)
-                elif not self._serve_burst(number):
-                    return
-            self._hand_over(self._jobs)
         finally:
             with self._lock:
                 if self._readers == number:
                     self._signals.put(INPUT_ENDED)
 
     def _serve_burst(self, number: int) -> bool:
-        """Serve the jobs of this read, as one of the pool's threads: so another reader
-        finds the pool busy. Returns whether this thread reads on."""
+        """Serve the jobs of this read. This thread counts as one of the pool's, so that
+        another reader finds the pool busy. Returns whether this thread reads on."""
         self._burst = self._jobs
         self._jobs = deque()
         with self._lock:
@@ -7264,12 +7309,13 @@ class Deputy:
         return not self._pool.is_closed
 
     def _hand_over(self, jobs: deque[Job]) -> None:
-        """Have workers do the jobs that wait."""
+        """Have workers do the waiting jobs."""
         # IndexError: no job is left; another thread may have taken the last one.
         with suppress(IndexError):
             while True:
                 job = jobs.popleft()
-                if not self._pool.submit(job) and not self._pool.is_closed:
+                is_taken = self._pool.submit(job)
+                if not is_taken and not self._pool.is_closed:
                     # The system cannot start a thread.
                     job()
 
@@ -7277,7 +7323,6 @@ class Deputy:
 def read_plainly(connection: Connection, signals: Signals) -> str:
     """Start a thread that reads the input. Block for the next signal, such as
     INPUT_ENDED, and return it. Deputy.wait() does the same, faster."""
-
     start_thread("mcp-reader", _do, connection.read_all, signals, INPUT_ENDED)
     return next_signal(connection, signals)
 
@@ -7290,18 +7335,17 @@ def _do(job: Job, signals: Signals, signal: str) -> None:
         signals.put(signal)
 
 
-def serve_stream(connection: Connection, signals: Signals, read: Job) -> None:
-    """Serve until the input ends, or a signal comes; then end all requests in flight.
+def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
+    """End all requests in flight.
 
-    read: Deputy.wait or read_plainly: starts reading, and returns the next signal
+    signal: why: as read_plainly() and Deputy.wait() return it
 
-    When the input ends, handlers have DRAIN_SECONDS to finish; after Ctrl-C or SIGTERM,
-    and when the client reads nothing, no time at all. Handlers that still run are then
-    cancelled, and have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both waits
-    short. A handler that ignores its cancellation cannot keep this function from
+    When the input has ended, handlers have DRAIN_SECONDS to finish; after Ctrl-C or
+    SIGTERM, and when the client reads nothing, no time at all. Handlers that still run
+    are then cancelled, and have TIDY_SECONDS to tidy up. Ctrl-C or SIGTERM cuts both
+    waits short. A handler that ignores its cancellation cannot keep this function from
     returning.
     """
-    signal = read()
     connection.input_ended()
     if signal == INPUT_ENDED:
         wait_for(connection.workers.close, DRAIN_SECONDS, signals)
@@ -7322,10 +7366,11 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
         job(seconds)
         return
     until = time.monotonic() + seconds
+    signal = ""
     with suppress(Empty):
-        while signals.wait(until - time.monotonic()) not in (done, *STOPS):
-            # INPUT_ENDED, or the end of an earlier job.
-            pass
+        # Skip INPUT_ENDED, and the end of an earlier job.
+        while signal not in (done, *STOPS):
+            signal = signals.wait(until - time.monotonic())
 
 
 @contextmanager
@@ -7352,7 +7397,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     print(), C libraries and child processes alike. All are restored at the end.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # Another file may have got the descriptor 0 or 1.
+        # Descriptor 0 or 1 may belong to another file by now.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
     # Child processes do not inherit descriptors from os.dup().
     reader = io.FileIO(os.dup(0), "r")
@@ -7362,9 +7407,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         # and the client would not see its end.
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
-    # With 2>&1, and under inetd, stderr is the wire as well. Then it is the null device
-    # inside the block. A terminal may show both. On Windows, pipes have no number by
-    # which to tell.
+    # With 2>&1, and under inetd, stderr is the wire, too: inside the block, it is the
+    # null device. A terminal may show both. On Windows, pipes have no inode number.
     is_shared = (
         sys.__stderr__
         and not os.isatty(1)
@@ -7423,12 +7467,16 @@ def inherited_environment() -> dict[str, str]:
     }
 
 
+# Matches the name of a script.
+_SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
+
+
 def stderr_printer(command: list[str]) -> Callable[[str], None]:
     """Return a function that prints a line of a child's stderr behind a label: the name
     of its script, else of its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
-    scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
-    label = next(scripts, words[0])
+    scripts = [each for each in words if re.search(_SCRIPT, each)]
+    label = (scripts or words)[0]
     return lambda text: print_to_stderr(
         f"[{label}] {printable(text[:MAX_STDERR_LINE])}".rstrip()
     )
@@ -7444,9 +7492,9 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     words = [shutil.which(command[0], path=path) or command[0], *command[1:]]
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
-    # The program that the script starts reads "" as one ", and halves the backslashes
-    # before it. cmd.exe expands %cd:~,% to nothing, so the % before that begins no name
-    # of a variable.
+    # The program that the script starts reads "" as one ", and two backslashes before a
+    # " as one. cmd.exe replaces %cd:~,% by nothing, so the % in front of it does not
+    # begin the name of a variable.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -7502,7 +7550,7 @@ class Child(StreamTransport):
             self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
         except RuntimeError:
             self._signal_group(9)  # SIGKILL
-            self._has_ended(EXIT_SECONDS)
+            self._wait(EXIT_SECONDS)
             raise
 
     def read(self) -> bytes:
@@ -7538,20 +7586,19 @@ class Child(StreamTransport):
 
     def describe_end(self, why: str) -> ConnectionClosed:
         """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
-        self._has_ended(1.0)
+        self._wait(1.0)
         self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
-    def _has_ended(self, seconds: float) -> bool:
+    def _wait(self, seconds: float) -> None:
+        """Block until the child has ended, for `seconds` at most."""
         import subprocess
 
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-            return True
-        return False
 
     def close(self) -> None:
         """End the child and its process group: basic/transports/stdio.md#shutdown.
@@ -7564,14 +7611,15 @@ class Child(StreamTransport):
         try:
             with suppress(OSError, ValueError):
                 self._writer.close()
-            if not self._has_ended(self._patience):
+            self._wait(self._patience)
+            if self._process.poll() is None:
                 self._signal_group(15)  # SIGTERM
-                self._has_ended(self._patience)
+                self._wait(self._patience)
         finally:
             # Kill the child if it still runs, and the rest of its group, even if Ctrl-C
             # has cut the waits above short.
             self._signal_group(9)  # SIGKILL
-            self._has_ended(EXIT_SECONDS)
+            self._wait(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
@@ -7594,9 +7642,9 @@ class Child(StreamTransport):
 # 14. Server ##################################################################
 ###############################################################################
 
-# A Server offers functions to clients. This section keeps the registered functions,
-# handles each method that clients may call, notifies subscribers of changes, and
-# defines the class that programs use. Everything about HTTP is left to Part IV.
+# A Server offers functions to clients. This section owns the registered functions, the
+# handler of each method that clients may call, the subscriptions to changes, and the
+# class that programs use. It leaves everything about HTTP to Part IV.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -7630,16 +7678,12 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# Whether a resource is a template -> the kind of registration, and the member of its
-# wire entry that holds the URI.
-URI_KINDS = {False: ("resources", "uri"), True: ("resourceTemplates", "uriTemplate")}
 # Type of a completion's reference -> the kind of registration, and the reference's
 # member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
-_ARGUMENT = {"name": str, "value": str}
 
 
 class Subscription(namedtuple("Subscription", "connection request granted")):
@@ -7652,13 +7696,21 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         spelling
     """
 
-    def wants(self, change: Change, uri: str | None) -> bool:
-        """Return whether the listener is to be notified of a change: of the resource
-        with this uri_key(), or, if `uri` is None, of a list."""
-        if self.request is None and not self.connection.protocol.initialized:
-            return False
-        granted = self.granted.get(change.member, ())
-        return bool(granted) if uri is None else uri in granted
+    def params_of(self, change: Change, key: str) -> Json | None:
+        """Return the parameters of the notification of a change, or None if the
+        listener is not to be notified.
+
+        key: the uri_key() of the resource that has changed; "" for a list
+        """
+        granted = self.granted.get(change.member)
+        is_ready = self.request is not None or self.connection.protocol.initialized
+        if not granted or not is_ready:
+            return None
+        if key == "":
+            return {}
+        if key not in granted:
+            return None
+        return {"uri": granted[key]}
 
     def send(self, method: str, params: Json) -> Any:
         """Queue a notification. Returns its outbox, which the caller must flush."""
@@ -7782,16 +7834,15 @@ class ServerEndpoint(Endpoint):
                 message = self._result_message(each.request, result)
                 connection.cancel_request(each.request, message)
 
-    def notify(self, change: Change, uri: str | None = None) -> None:
-        """Send the notification of a change to each subscription that wants it."""
-        key = uri and uri_key(uri)
+    def notify(self, change: Change, key: str = "") -> None:
+        """Notify the subscribers of a change: see Subscription.params_of()."""
         for each in list(self._subscriptions.values()):
-            if each.wants(change, key):
-                params = {"uri": each.granted[change.member][key]} if key else {}
+            params = each.params_of(change, key)
+            if params is not None:
                 each.send(change.method, params).flush_soon()
 
     def notify_list_changed(self, kind: str) -> None:
-        """Notify subscribers that a list has changed."""
+        """Notify the subscribers that a list has changed."""
         self.notify(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
@@ -7866,7 +7917,7 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = self._failure_message(connection, request, error)
+            message = self._failure_message(ctx, error)
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
@@ -7889,10 +7940,9 @@ class ServerEndpoint(Endpoint):
 
         return self.middleware[place](ctx, ctx._request.method, params, call_next)
 
-    def _failure_message(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> Json:
+    def _failure_message(self, ctx: Context, error: BaseException) -> Json:
         """Make the answer to a request whose handler raised an exception."""
+        request = ctx._request
         if isinstance(error, ToolError) and request.row.fails_readably:
             # Middleware or visible() raised it; _tools_call() handles a ToolError of
             # the function.
@@ -7908,26 +7958,25 @@ class ServerEndpoint(Endpoint):
         elif request.outbox.ask_scope(error):
             error = InvalidRequest("insufficient_scope")
         elif not isinstance(error, McpError):
-            error = InternalError(self._report(connection, request, error))
+            error = InternalError(self._report(ctx, error))
         message = error_message(request.id, error)
         if request.modern:
             message["error"]["code"] = RETIRED_CODES.get(error.code, error.code)
         return message
 
-    def _report(
-        self, connection: Connection, request: Request, error: BaseException
-    ) -> str:
+    def _report(self, ctx: Context, error: BaseException) -> str:
         """Log an unexpected exception, which may be a SystemExit, and return the text
         for the client."""
+        about = ctx._request.about
         # A handler that stops because it was cancelled has not failed.
-        if not (isinstance(error, Cancelled) and request.cancelled):
-            log_line(WARNING, f"{request.about} failed", error)
+        if not (isinstance(error, Cancelled) and ctx.cancelled):
+            log_line(WARNING, f"{about} failed", error)
         is_masked = self._mask_errors
         if is_masked is None:
-            is_masked = connection.is_remote
+            is_masked = ctx._connection.is_remote
         if is_masked:
-            return f"{request.about} failed; see the server's log"
-        return f"{request.about}: {error_text(error)}"
+            return f"{about} failed; see the server's log"
+        return f"{about}: {error_text(error)}"
 
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
@@ -7989,13 +8038,14 @@ class ServerEndpoint(Endpoint):
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        end = int(place[1]) + self._page_size
+        begin = int(place[1])
+        end = begin + self._page_size
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
             if self._may_see(ctx, registration)
         ]
-        result: Json = {row.paged: seen[int(place[1]) : end]}
+        result: Json = {row.paged: seen[begin:end]}
         if end < len(seen):
             result["nextCursor"] = f"{row.name}:{end}"
         return result
@@ -8022,11 +8072,12 @@ class ServerEndpoint(Endpoint):
         except BaseException as error:
             # An error or Cancelled that the function got from another server does not
             # describe this request: it is the tool's failure.
-            is_error = isinstance(error, McpError) and not error.is_received
-            is_error = is_error or ctx._request.outbox.ask_scope(error)
-            if is_error or (isinstance(error, Cancelled) and ctx.cancelled):
+            is_answer = isinstance(error, McpError) and not error.is_received
+            is_end = isinstance(error, Cancelled) and ctx.cancelled
+            needs_scope = ctx._request.outbox.ask_scope(error)
+            if is_answer or is_end or needs_scope:
                 raise
-            return tool_failure(self._report(ctx._connection, ctx._request, error))
+            return tool_failure(self._report(ctx, error))
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -8046,7 +8097,7 @@ class ServerEndpoint(Endpoint):
         self._find_resource(ctx, params["uri"])
         subscribed = ctx._connection.protocol.subscribed
         if len(subscribed) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} resources are subscribed to")
+            raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         subscribed[uri_key(params["uri"])] = params["uri"]
         return {}
 
@@ -8067,7 +8118,7 @@ class ServerEndpoint(Endpoint):
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         argument = params["argument"]
-        check_members(_ARGUMENT, argument, "argument.")
+        check_members({"name": str, "value": str}, argument, "argument.")
         name = argument["name"]
         text = argument["value"]
         ref = params["ref"]
@@ -8078,7 +8129,7 @@ class ServerEndpoint(Endpoint):
             allowed = registration.signature.completions(name)
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
-            others = (params.get("context") or {}).get("arguments") or {}
+            others = member_at(params, ["context", "arguments"]) or {}
             given = (text, others)[: len(read_parameters(completer).parameters)]
             complete = partial(completer, *given)
             values = list(map(str, run_job(ctx, complete, registration.run_on)))
@@ -8093,7 +8144,10 @@ class ServerEndpoint(Endpoint):
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
         result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
-        return {} if ctx._request.is_notification else result
+        if ctx._request.is_notification:
+            # Whatever the function returns, a notification gets no answer.
+            return {}
+        return result
 
     # Handlers: subscriptions
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
@@ -8105,7 +8159,7 @@ class ServerEndpoint(Endpoint):
             isinstance(each, Request) for each in list(self._subscriptions)
         )
         if open_streams >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
+            raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         granted = self._grant(ctx, params["notifications"])
         uris = granted.get(RESOURCE_UPDATE.member, ())
         by_key = {uri_key(uri): uri for uri in uris}
@@ -8125,23 +8179,22 @@ class ServerEndpoint(Endpoint):
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
         declared = self._declare(ctx)
-        granted: Json = {
-            change.member: True
-            for change in LIST_CHANGES.values()
-            if wanted.get(change.member) is True
-            and has_capability(declared, change.capability)
-        }
-        uris = wanted.get("resourceSubscriptions") or []
+        granted: Json = {}
+        for change in LIST_CHANGES.values():
+            is_wanted = wanted.get(change.member) is True
+            if is_wanted and has_capability(declared, change.capability):
+                granted[change.member] = True
+        uris = wanted.get(RESOURCE_UPDATE.member) or []
         if not _is_names(uris) or len(uris) > MAX_LISTENERS:
             raise InvalidParams(
-                f"resourceSubscriptions: not URIs, or too many: {show(uris)}"
+                f"{RESOURCE_UPDATE.member}: not URIs, or too many: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
-            granted["resourceSubscriptions"] = []
+            known = granted[RESOURCE_UPDATE.member] = []
             for uri in uris:
                 with suppress(NotFound):
                     self._find_resource(ctx, uri)
-                    granted["resourceSubscriptions"].append(uri)
+                    known.append(uri)
         return granted
 
     # Calling registered functions
@@ -8155,9 +8208,13 @@ class ServerEndpoint(Endpoint):
         if registration.timeout is not None:
             why = f"timed out after {registration.timeout:g} seconds"
             late = tool_failure(f"{ctx._request.about}: {why}")
-            answer = self._result_message(ctx._request, late)
-            cancel = partial(ctx._connection.cancel_request, ctx._request, answer)
-            limit = partial(time_limit, registration.timeout, cancel)
+            limit = partial(
+                time_limit,
+                registration.timeout,
+                ctx._connection.cancel_request,
+                ctx._request,
+                self._result_message(ctx._request, late),
+            )
         try:
             return run_job(ctx, job, registration.run_on, limit)
         except BaseException as error:
@@ -8168,16 +8225,15 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
         Returns whether there is such a MainThread."""
-        kinds = self.registered.values()
-        places = [each.run_on for kind in kinds for each in list(kind.values())]
-        mains = [
-            each
-            for each in {self._run_on, *places}
-            if isinstance(each, MainThread) and each.is_current()
-        ]
-        for main in mains:
-            main.post_by(post)
-        return bool(mains)
+        places = {self._run_on}
+        for kind in self.registered.values():
+            places.update(each.run_on for each in list(kind.values()))
+        has_main = False
+        for place in places:
+            if isinstance(place, MainThread) and place.is_current():
+                place.post_by(post)
+                has_main = True
+        return has_main
 
 
 # The public face: registering, changing, running.
@@ -8413,7 +8469,11 @@ class Server:
                 check_uri("resource", uri.replace(" ", ""))
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind, member = URI_KINDS[bool(template.names)]
+            kind = "resources"
+            member = "uri"
+            if template.names:
+                kind = "resourceTemplates"
+                member = "uriTemplate"
             wire = add_given(
                 {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
                 title=title,
@@ -8588,8 +8648,10 @@ class Server:
 
         uri: the URI or template that was registered; KeyError for an unknown one
         """
-        is_fixed = uri in self._endpoint.registered["resources"]
-        self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
+        kind = "resourceTemplates"
+        if uri in self._endpoint.registered["resources"]:
+            kind = "resources"
+        self._endpoint.remove(kind, uri)
 
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
@@ -8600,7 +8662,7 @@ class Server:
 
         uri: the URI of the resource; for a template, the URI that clients read
         """
-        self._endpoint.notify(RESOURCE_UPDATE, uri)
+        self._endpoint.notify(RESOURCE_UPDATE, uri_key(uri))
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -8640,25 +8702,22 @@ class Server:
         grace: float = GRACE_SECONDS,
         **options: Any,
     ) -> None:
-        ends = stop_signals(signals)
-        options["port"] = port
-        with ends, lenient_stdout(), self._open_http(options) as http:
-            notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
-            is_public = options.get("host") in ("", "0.0.0.0", "::")
-            if is_public and not options.get("verify"):
-                notice += "; without verify=, any host on the network may call it"
-            print_to_stderr(printable(notice))
-            self._endpoint.post_jobs(signals.put)
-            http.serve_until(signals, grace)
-
-    def _open_http(self, options: Json) -> HttpServer:
-        try:
-            return self.start_http(**options)
-        except OSError as error:
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            # Report a busy port in one line on stderr, without a traceback.
-            sys.exit(printable(f"{self.name}: {error}"))
+        with stop_signals(signals), lenient_stdout():
+            try:
+                http = self.start_http(port=port, **options)
+            except OSError as error:
+                if threading.current_thread() is not threading.main_thread():
+                    raise
+                # Report a busy port in one line on stderr, without a traceback.
+                sys.exit(printable(f"{self.name}: {error}"))
+            with http:
+                notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                is_public = options.get("host") in ("", "0.0.0.0", "::")
+                if is_public and not options.get("verify"):
+                    notice += "; without verify=, any host on the network may call it"
+                print_to_stderr(printable(notice))
+                self._endpoint.post_jobs(signals.put)
+                http.serve_until(signals, grace)
 
     def start_http(
         self,
@@ -8782,11 +8841,13 @@ class Server:
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            read: Job = partial(read_plainly, connection, signals)
             # A thread that runs the jobs of a MainThread cannot be a deputy as well.
-            if not self._endpoint.post_jobs(signals.put):
-                read = Deputy(connection, signals).wait
-            serve_stream(connection, signals, read)
+            has_main = self._endpoint.post_jobs(signals.put)
+            if has_main:
+                signal = read_plainly(connection, signals)
+            else:
+                signal = Deputy(connection, signals).wait()
+            end_stream(connection, signals, signal)
         finally:
             self.disconnect(connection)
 
@@ -8851,20 +8912,24 @@ class Server:
         connection.act(event, outbox)
         self.disconnect(connection)
         # Return a copy: a caller may change its answer, but not what is offered.
-        copies: list[Json] = json.loads(encode_json(outbox.answers))
-        return copies[0] if copies else None
+        if not outbox.answers:
+            return None
+        copy: Json = json.loads(encode_json(outbox.answers[0]))
+        return copy
 
 
 def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered:
     """Register a function, and return it. Without one, return a decorator that does.
     register(function, name) receives the name that was given instead of a function."""
-    name = fn if isinstance(fn, str) else None
+    if fn is not None and not isinstance(fn, str):
+        register(fn, None)
+        return fn  # type: ignore
 
     def decorate(function: Any) -> Any:
-        register(function, name)
+        register(function, fn)
         return function
 
-    return decorate if fn is None or name else decorate(fn)  # type: ignore
+    return decorate  # type: ignore
 
 
 ###############################################################################

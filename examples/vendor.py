@@ -80,7 +80,7 @@ NEEDS = (
     ),
     ("http", "Context.close_stream header_parameters"),
     ("http", "ServerEndpoint.header_parameters ClientEndpoint.header_parameters"),
-    ("stdio", "StreamTransport Deputy read_plainly serve_stream wait_for LineOutbox"),
+    ("stdio", "StreamTransport Deputy read_plainly end_stream wait_for LineOutbox"),
     ("stdio", "LineFramer private_wire Child inherited_environment"),
     ("stdio", "Server.connect Server.serve Server._serve"),
     ("stdio", "Connection.read_all Connection.read Connection.feed"),
