@@ -239,7 +239,7 @@ import re
 import sys
 import threading
 import time
-from collections import ChainMap, deque, namedtuple
+from collections import ChainMap, Counter, deque, namedtuple
 from collections.abc import (
     Callable,
     Collection,
@@ -1422,6 +1422,8 @@ class Request:
     headers: dict[str, str] = {}
     # The thread that has a slot of the server's for it: see ServerEndpoint.lent_slot().
     thread: int | None = None
+    # The name of the registered function that runs for it, for ServerEndpoint.load().
+    runs = ""
     # In a client, the id of the call whose stream it came on, where that is known.
     subject: RequestId | None = None
     # Where all that is about it goes: where its connection's messages go, the stream
@@ -1753,6 +1755,8 @@ class Protocol:
 #     Child._has_ended(), join()     the end of a child        that; a deadline, then
 #                                                              SIGTERM, SIGKILL
 #  14 ServerEndpoint._slots          max_workers               a function that returns
+#     ServerEndpoint._door           turn: one waits for a     the same
+#                                    slot, so all have order
 #  15 Call._waiting                  turn: one answers         the end of its result();
 #                                                              `timeout`
 #     Call: NOT_YET_SECONDS          "ask again later"         its time
@@ -2037,10 +2041,15 @@ def print_to_stderr(text: str) -> None:
 
 
 def log_line(
-    level: int, text: str, error: BaseException | None = None, logger: str = "mcp_lite"
+    level: int,
+    text: str,
+    error: BaseException | None = None,
+    logger: str = "mcp_lite",
+    columns: Json | None = None,
 ) -> None:
-    """Pass a line to one of Python's loggers, with the traceback of an error. Where the
-    program has no handler for it, print warnings and errors to stderr."""
+    """Pass a line to one of Python's loggers, with the traceback of an error, and
+    `columns` as attributes of the record. Where the program has no handler for it,
+    print warnings and errors to stderr."""
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2059,7 +2068,9 @@ def log_line(
         lines = logging.Formatter().formatException(raised)
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
     if has_handlers:
-        record = log.makeRecord(logger, level, __file__, 0, "%s", (text,), raised)
+        record = log.makeRecord(
+            logger, level, __file__, 0, "%s", (text,), raised, extra=columns
+        )
         record.exc_text = traced
         log.handle(record)
     else:
@@ -2545,8 +2556,8 @@ class Connection:
         self.tidiers = tidiers
         # Rule 2: whether a message may be sent, and its queueing, are one step.
         self._lock = threading.Lock()
-        # Lines from a server that are no messages.
-        self._strays = BurstLog()
+        # Lines from a server that are no messages. A client's connections share it.
+        self.strays = BurstLog()
         # The threads that have the user asked now. What they say of a request tells
         # whether its time-out is suspended.
         self._answerers: dict[int, Callable[[PendingRequest], bool]] = {}
@@ -2613,12 +2624,12 @@ class Connection:
             self.protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
-            self._strays.add(f"{why}: {line[:200]!r}")
+            self.strays.add(f"{why}: {line[:200]!r}")
         self.act(event)
 
     def details(self) -> str:
         """Return what is known about the other end, for the text of a Timeout."""
-        strays = self._strays.count
+        strays = self.strays.count
         hint = f"; {strays} lines were no messages; does the server print?"
         return (hint if strays else "") + self.transport.details()
 
@@ -7404,6 +7415,8 @@ class Child(StreamTransport):
 
     # The seconds that the child has to end by itself: EXIT_SECONDS once it has written.
     _patience = STARTING_SECONDS
+    # The first bytes that it has written.
+    _head = b""
 
     def __init__(self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any):
         """Start the child. Raises ConnectionClosed if the system cannot start it.
@@ -7441,6 +7454,8 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
+        # Set when all that it has written was read.
+        self._is_read = threading.Event()
         try:
             self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
         except RuntimeError:
@@ -7452,7 +7467,9 @@ class Child(StreamTransport):
         data = super().read()
         if data:
             self._patience = EXIT_SECONDS
+            self._head = self._head or data[:MAX_TRACE]
         else:
+            self._is_read.set()
             # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
         return data
@@ -7480,12 +7497,15 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
+        """See Transport. Waits up to 2 s for the exit code and the rest of its output."""
         self._has_ended(1.0)
         self._stderr_thread.join(0.5)
+        self._is_read.wait(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
+        elif self._head and b"{" not in self._head:
+            why = f"it printed what is no message, and ended: {self._head!r}"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
     def _has_ended(self, seconds: float) -> bool:
@@ -7546,6 +7566,7 @@ MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
 # within the ten seconds that `docker stop` allows.
 GRACE_SECONDS = 5.0
+LATE_SECONDS = 5.0  # wait for a worker before logging what keeps them busy
 
 # Marks a registration without a run_on of its own: the server's `run_on` applies.
 AS_SERVER: Any = object()
@@ -7651,6 +7672,14 @@ class ServerEndpoint(Endpoint):
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(self.max_workers):
             self._slots.put(None)
+        # Held by the request that gets the next slot.
+        self._door = threading.Lock()
+        # The requests that have a slot, or wait for one -> the name of what runs, or ""
+        # while they wait; and the conversations in whose queue more may wait. Each
+        # access is one operation on a dict, as above.
+        self._at_work: dict[Request, str] = {}
+        self.pooled: dict[Connection, None] = {}
+        self._crowds = BurstLog()
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
@@ -7768,14 +7797,35 @@ class ServerEndpoint(Endpoint):
             # for middleware around a handshake.
             self._serve(connection, request)
             return
-        self._slots.get()
+        self._take_slot(request)
         try:
             # The request may have been cancelled while it waited.
             if not request.cancelled:
                 request.thread = threading.get_ident()
                 self._serve(connection, request)
         finally:
+            del self._at_work[request]
             self._slots.put(None)
+
+    def _take_slot(self, request: Request) -> None:
+        """Block until fewer than max_workers functions run. A long wait is logged."""
+        self._at_work[request] = ""
+        with self._door:
+            try:
+                get_within(self._slots, LATE_SECONDS)
+            except Empty:
+                running = self.load()["running"].items()
+                names = ", ".join([f"{name} x {count}" for name, count in running])
+                self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
+                get_within(self._slots)
+        self._at_work[request] = request.runs or request.method
+
+    def load(self) -> Json:
+        """Return what Server.load() does."""
+        queued = [len(each.begin) for each in list(self.pooled)]
+        running = Counter(list(self._at_work.values()))
+        waiting = running.pop("", 0) + sum(queued)
+        return {"running": dict(running.most_common()), "waiting": waiting}
 
     @contextmanager
     def lent_slot(
@@ -7789,11 +7839,12 @@ class ServerEndpoint(Endpoint):
             yield
             return
         with connection.workers.lent():
+            del self._at_work[request]
             self._slots.put(None)
             try:
                 yield
             finally:
-                self._slots.get()
+                self._take_slot(request)
 
     def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request)
@@ -8091,6 +8142,7 @@ class ServerEndpoint(Endpoint):
     def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
         """Call a registered function where run_on says, within its timeout."""
         signature = registration.signature
+        ctx._request.runs = self._at_work[ctx._request] = registration.wire["name"]
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
@@ -8538,6 +8590,18 @@ class Server:
         """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("prompts", name)
 
+    def load(self) -> Json:
+        """Return how busy this server is, for metrics and health checks:
+
+            {"running": {"forecast": 31, "report": 1}, "waiting": 7}
+
+        running: how many functions run, by the name of the tool, resource or prompt;
+            by method for what has none. A function that waits for its client does not
+            count, nor does it for max_workers
+        waiting: how many requests wait for a worker
+        """
+        return self._endpoint.load()
+
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource that it has changed.
 
@@ -8747,11 +8811,13 @@ class Server:
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            Workers("mcp-worker", endpoint.max_workers),
+            # One more than may run: it waits for a slot, and logs that.
+            Workers("mcp-worker", endpoint.max_workers + 1),
             transport=transport,
             trace=endpoint.trace,
         )
         connection.loop = EventLoop()
+        endpoint.pooled[connection] = None
         return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
@@ -8762,6 +8828,7 @@ class Server:
         """
         connection.close(ConnectionClosed("the client closed the connection"), seconds)
         self._endpoint.disconnected(connection)
+        self._endpoint.pooled.pop(connection, None)
         connection.loop.close()
 
     def handle(self, message: Json) -> Json | None:
@@ -9191,6 +9258,7 @@ class ClientEndpoint(Endpoint):
         self.tools: dict[str, Json] | None = None
         # Name of a tool -> its compiled outputSchema.
         self.schemas: dict[str, Schema] = {}
+        self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
         """Prepare for a new connection."""
@@ -9198,6 +9266,7 @@ class ClientEndpoint(Endpoint):
         self.hearers = Workers("mcp-callbacks", 1)
         # The calls that wait for that thread. Each of its jobs makes the oldest call.
         self._heard = Inbox("notifications")
+        connection.strays = self._strays
         self.tools = None
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
@@ -10608,6 +10677,9 @@ class MessageQueue(Outbox):
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
                 self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
+            is_failure = request is not None and answer.get("result", {}).get("isError")
+            if is_failure and self.exchange is not None:
+                self.exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()
@@ -10898,6 +10970,8 @@ class Exchange:
 
 
 ACCESS_LOGGER = "mcp_lite.http"
+# The names of the columns, as attributes of a record.
+_COLUMNS = "client http_method path status ms mcp_method mcp_name caller".split()
 
 
 def log_access(exchange: Exchange) -> None:
@@ -10909,20 +10983,25 @@ def log_access(exchange: Exchange) -> None:
     The columns are the client's address, the HTTP method, the path, the status, the
     milliseconds, the method and the name in the message, and the caller, which is the
     claim `sub` of the token. A missing part is "-": the status if the client left
-    before the response, or method and path if the head is malformed. The level is INFO,
-    or WARNING for a status from 400 on. The line shows no query, no token, and nothing
-    else of the body. Without a handler for that logger, nothing is logged.
+    before the response, or method and path if the head is malformed. The reason for an
+    error follows, or that the tool failed. _COLUMNS and `reason` are also attributes of
+    the record, with numbers for `status` and `ms`.
+
+    The level is INFO, or WARNING for a status from 400 on. The line shows no query, no
+    token, and nothing else of the body. Without a handler for that logger, nothing is
+    logged.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
+    ms = round((time.monotonic() - exchange.began) * 1000, 1)
     columns = [
         # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
         exchange.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
         exchange.status,
-        f"{(time.monotonic() - exchange.began) * 1000:.1f}",
+        f"{ms}",
         exchange.mirrored.get("Mcp-Method"),
         # The query and the fragment of a URI may be secret.
         re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0][
@@ -10931,10 +11010,14 @@ def log_access(exchange: Exchange) -> None:
         str((exchange.auth or {}).get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # Replace spaces and line ends, so that a peer cannot add a column, or a line.
-    line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
+    texts = [re.sub("[^!-~]", "?", str(each or "-")) for each in columns]
+    line = " ".join(texts)
     if exchange.reason:
         line += ": " + exchange.reason
-    log_line(WARNING if exchange.status >= 400 else INFO, line, logger=ACCESS_LOGGER)
+    attributes: Json = dict(zip(_COLUMNS, texts))
+    attributes.update(status=exchange.status, ms=ms, reason=exchange.reason)
+    level = WARNING if exchange.status >= 400 else INFO
+    log_line(level, line, logger=ACCESS_LOGGER, columns=attributes)
 
 
 # A lone answer with one of these errors has the error's HTTP status. The specification
@@ -13932,6 +14015,7 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
   --schema                list: with the tools' schemas
   --format NAME           list: the tools as an API takes them: openai, anthropic
   --input JSON            call: arguments beside NAME=VALUE; - reads stdin
+  --output FOLDER         call, read: write images, sounds and other bytes there
   --http [HOST:]PORT      run: serve at a URL, not on stdio
 
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
@@ -13939,7 +14023,13 @@ request, or the tool failed; 130 Ctrl-C.
 """
 # The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
-_DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
+_DEFAULTS = {
+    "--timeout": 60.0,
+    "--protocol": "auto",
+    "--input": "{}",
+    "--output": "",
+    "--http": "",
+}
 # The exit code for an exception is that of the first row that matches.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -13983,6 +14073,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
+    if "attempted relative import" in text:
+        text += "; write package.module:object for a file of a package"
     shown = f"mcp_lite: {text}"
     if "--json" in argv:
         code = getattr(error, "code", None)
@@ -14183,6 +14275,22 @@ def _write(options: Any, result: Any, shown: Any) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _save(folder: str, blocks: list[Json]) -> None:
+    """Write the bytes in blocks, or in contents, to new files of this folder, and put
+    their paths in the place of the bytes."""
+    import tempfile
+
+    os.makedirs(folder, exist_ok=True)
+    for block in blocks:
+        part = block.get("resource", block)
+        for member in {"data", "blob"} & part.keys():
+            # image/svg+xml ends in .svg.
+            ending = re.sub(r".*/(x-)?|\W.*", "", str(part.get("mimeType")))
+            number, part["file"] = tempfile.mkstemp(f".{ending}", dir=folder)
+            with open(number, "wb") as file:
+                file.write(parse_any_base64(part.pop(member)))
+
+
 # The commands. Their parameters are the words of the command line.
 def _list(options: Any, target: Any) -> None:
     """Describe a server and everything that it offers."""
@@ -14238,13 +14346,18 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
                 raise ValueError(f"{tool}: {name}: unknown; {suggest(name, known)}")
             given[name] = _coerce(name, words[name], schema)
         result = client.call_tool(tool, given)
+    if options.output:
+        _save(options.output, result["content"])
     _write(options, result, value_of(result))
 
 
 def _read(options: Any, target: Any, uri: str) -> None:
     """Read a resource."""
     with _client(options, target) as client:
-        result: Any = client.read_resource(uri) if options.json else client.read(uri)
+        is_whole = options.json or options.output
+        result: Any = client.read_resource(uri) if is_whole else client.read(uri)
+    if options.output:
+        _save(options.output, result["contents"])
     _write(options, result, result)
 
 
