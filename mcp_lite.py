@@ -240,7 +240,7 @@ import re
 import sys
 import threading
 import time
-from collections import ChainMap, deque, namedtuple
+from collections import ChainMap, Counter, deque, namedtuple
 from collections.abc import (
     Callable,
     Collection,
@@ -1451,6 +1451,8 @@ class Request:
     headers: dict[str, str] = {}
     # The thread that occupies a slot of the server for it: ServerEndpoint.lent_slot().
     thread: int | None = None
+    # The name of the registered function that runs for it, for ServerEndpoint.load().
+    runs = ""
     # In a client, the id of the call on whose stream it came, where that is known.
     subject: RequestId | None = None
     # The outbox of every message about it: that of its connection, the stream that
@@ -1790,6 +1792,8 @@ class Protocol:
 #     Child._wait(), join()          the end of a child        that; a deadline, then
 #                                                              SIGTERM, SIGKILL
 #  14 ServerEndpoint._slots          max_workers               a function that returns
+#     ServerEndpoint._door           turn: one waits for a     the same
+#                                    slot, so all have order
 #  15 Call._waiting                  turn: one answers         the end of its result();
 #                                                              `timeout`
 #     Call: NOT_YET_SECONDS          "ask again later"         its time
@@ -2077,10 +2081,15 @@ def print_to_stderr(text: str) -> None:
 
 
 def log_line(
-    level: int, text: str, error: BaseException | None = None, logger: str = "mcp_lite"
+    level: int,
+    text: str,
+    error: BaseException | None = None,
+    logger: str = "mcp_lite",
+    columns: Json | None = None,
 ) -> None:
-    """Log a line, with the traceback of an error. If the program has no handler for the
-    logger, print warnings and errors to stderr."""
+    """Log a line, with the traceback of an error, and `columns` as attributes of the
+    record. If the program has no handler for the logger, print warnings and errors to
+    stderr."""
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2099,7 +2108,9 @@ def log_line(
         lines = logging.Formatter().formatException(raised)
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
     if has_handlers:
-        record = log.makeRecord(logger, level, __file__, 0, "%s", (text,), raised)
+        record = log.makeRecord(
+            logger, level, __file__, 0, "%s", (text,), raised, extra=columns
+        )
         record.exc_text = traced
         log.handle(record)
     else:
@@ -2593,8 +2604,8 @@ class Connection:
         self.tidiers = tidiers
         # Rule 2: checking that a message may be sent, and queueing it, are one step.
         self._lock = threading.Lock()
-        # Lines from a server that are not messages.
-        self._strays = BurstLog()
+        # Lines from a server that are not messages. A client's connections share it.
+        self.strays = BurstLog()
         # The threads that are answering a question of the peer's. Each has a function
         # that returns whether the time-out of a request is suspended meanwhile.
         self._answerers: dict[int, Callable[[PendingRequest], bool]] = {}
@@ -2662,13 +2673,13 @@ class Connection:
             self.protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
             why = f"not a message, skipped (does the server print?): {event.why}"
-            self._strays.add(f"{why}: {line[:200]!r}")
+            self.strays.add(f"{why}: {line[:200]!r}")
         self.act(event)
 
     def details(self) -> str:
         """Describe the other end, for the text of a Timeout."""
         details = self.transport.details()
-        if strays := self._strays.count:
+        if strays := self.strays.count:
             hint = f"; {strays} lines were not messages; does the server print?"
             details = hint + details
         return details
@@ -7509,6 +7520,8 @@ class Child(StreamTransport):
 
     # The seconds that the child has to end by itself: EXIT_SECONDS once it has written.
     _patience = STARTING_SECONDS
+    # The first bytes that it has written.
+    _head = b""
 
     def __init__(self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any):
         """Start the child. Raises ConnectionClosed if the system cannot start it.
@@ -7546,6 +7559,8 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
+        # Set when all that it has written was read.
+        self._is_read = threading.Event()
         try:
             self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
         except RuntimeError:
@@ -7557,7 +7572,9 @@ class Child(StreamTransport):
         data = super().read()
         if data:
             self._patience = EXIT_SECONDS
+            self._head = self._head or data[:MAX_TRACE]
         else:
+            self._is_read.set()
             # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
         return data
@@ -7585,12 +7602,15 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
+        """See Transport. Waits up to 2 s for the exit code and the rest of its output."""
         self._wait(1.0)
         self._stderr_thread.join(0.5)
+        self._is_read.wait(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
+        elif self._head and b"{" not in self._head:
+            why = f"it printed what is no message, and ended: {self._head!r}"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
     def _wait(self, seconds: float) -> None:
@@ -7651,6 +7671,7 @@ MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
 # How long requests in flight over HTTP may take after SIGTERM. The whole shutdown stays
 # within the ten seconds that `docker stop` allows.
 GRACE_SECONDS = 5.0
+LATE_SECONDS = 5.0  # wait for a worker before logging what keeps them busy
 
 # Marks a registration without a run_on of its own: the server's `run_on` applies.
 AS_SERVER: Any = object()
@@ -7760,6 +7781,14 @@ class ServerEndpoint(Endpoint):
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(self.max_workers):
             self._slots.put(None)
+        # Held by the request that gets the next slot.
+        self._door = threading.Lock()
+        # The requests that have a slot, or wait for one -> the name of what runs, or ""
+        # while they wait; and the conversations in whose queue more may wait. Each
+        # access is one operation on a dict, as above.
+        self._at_work: dict[Request, str] = {}
+        self.pooled: dict[Connection, None] = {}
+        self._crowds = BurstLog()
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
@@ -7876,14 +7905,35 @@ class ServerEndpoint(Endpoint):
             # for middleware around a handshake.
             self._serve(connection, request)
             return
-        self._slots.get()
+        self._take_slot(request)
         try:
             # The request may have been cancelled while it waited.
             if not request.cancelled:
                 request.thread = threading.get_ident()
                 self._serve(connection, request)
         finally:
+            del self._at_work[request]
             self._slots.put(None)
+
+    def _take_slot(self, request: Request) -> None:
+        """Block until fewer than max_workers functions run. A long wait is logged."""
+        self._at_work[request] = ""
+        with self._door:
+            try:
+                get_within(self._slots, LATE_SECONDS)
+            except Empty:
+                running = self.load()["running"].items()
+                names = ", ".join([f"{name} x {count}" for name, count in running])
+                self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
+                get_within(self._slots)
+        self._at_work[request] = request.runs or request.method
+
+    def load(self) -> Json:
+        """Return what Server.load() does."""
+        queued = [len(each.begin) for each in list(self.pooled)]
+        running = Counter(list(self._at_work.values()))
+        waiting = running.pop("", 0) + sum(queued)
+        return {"running": dict(running.most_common()), "waiting": waiting}
 
     @contextmanager
     def lent_slot(
@@ -7897,11 +7947,12 @@ class ServerEndpoint(Endpoint):
             yield
             return
         with connection.workers.lent():
+            del self._at_work[request]
             self._slots.put(None)
             try:
                 yield
             finally:
-                self._slots.get()
+                self._take_slot(request)
 
     def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request)
@@ -8201,6 +8252,7 @@ class ServerEndpoint(Endpoint):
     def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
         """Call a registered function where run_on says, within its timeout."""
         signature = registration.signature
+        ctx._request.runs = self._at_work[ctx._request] = registration.wire["name"]
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
@@ -8657,6 +8709,18 @@ class Server:
         """Stop offering a prompt, and notify clients. KeyError for an unknown name."""
         self._endpoint.remove("prompts", name)
 
+    def load(self) -> Json:
+        """Return how busy this server is, for metrics and health checks:
+
+            {"running": {"forecast": 31, "report": 1}, "waiting": 7}
+
+        running: how many functions run, by the name of the tool, resource or prompt;
+            by method for what has none. A function that waits for its client does not
+            count, nor does it for max_workers
+        waiting: how many requests wait for a worker
+        """
+        return self._endpoint.load()
+
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource that it has changed.
 
@@ -8865,11 +8929,13 @@ class Server:
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            Workers("mcp-worker", endpoint.max_workers),
+            # One more than may run: it waits for a slot, and logs that.
+            Workers("mcp-worker", endpoint.max_workers + 1),
             transport=transport,
             trace=endpoint.trace,
         )
         connection.loop = EventLoop()
+        endpoint.pooled[connection] = None
         return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
@@ -8880,6 +8946,7 @@ class Server:
         """
         connection.close(ConnectionClosed("the client closed the connection"), seconds)
         self._endpoint.disconnected(connection)
+        self._endpoint.pooled.pop(connection, None)
         connection.loop.close()
 
     def handle(self, message: Json) -> Json | None:
@@ -9313,6 +9380,7 @@ class ClientEndpoint(Endpoint):
         self.tools: dict[str, Json] | None = None
         # Name of a tool -> its compiled outputSchema.
         self.schemas: dict[str, Schema] = {}
+        self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
         """Prepare for a new connection."""
@@ -9320,6 +9388,7 @@ class ClientEndpoint(Endpoint):
         self.hearers = Workers("mcp-callbacks", 1)
         # The calls that wait for that thread. Each of its jobs makes the oldest call.
         self._heard = Inbox("notifications")
+        connection.strays = self._strays
         self.tools = None
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
@@ -10737,6 +10806,8 @@ class MessageQueue(Outbox):
             if request is not None and request.modern and "error" in answer:
                 code = answer["error"]["code"]
                 self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
+            if request is not None and answer.get("result", {}).get("isError"):
+                self.exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()
@@ -11035,6 +11106,8 @@ class Exchange:
 
 
 ACCESS_LOGGER = "mcp_lite.http"
+# The names of the columns, as attributes of a record.
+_COLUMNS = "client http_method path status ms mcp_method mcp_name caller".split()
 
 
 def log_access(exchange: Exchange) -> None:
@@ -11046,16 +11119,19 @@ def log_access(exchange: Exchange) -> None:
     The columns are the client's address, the HTTP method, the path, the status, the
     milliseconds, the method and the name in the message, and the caller, which is the
     claim `sub` of the token. A missing part is "-": the status if the client left
-    before the response, or method and path if the head is malformed. The level is INFO,
-    or WARNING for a status from 400 on. The line shows no query, no token, and nothing
-    else of the body. If that logger has no handler, nothing is logged.
+    before the response, or method and path if the head is malformed. The reason for an
+    error follows, or that the tool failed. _COLUMNS and `reason` are also attributes of
+    the record, with numbers for `status` and `ms`.
+
+    The level is INFO, or WARNING for a status from 400 on. The line shows no query, no
+    token, and nothing else of the body. If that logger has no handler, nothing is logged.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
     # A socket for IPv4 and IPv6 shows an IPv4 address as ::ffff:192.0.2.1.
     address = exchange.peer.rpartition("::ffff:")[2]
-    milliseconds = (time.monotonic() - exchange.began) * 1000
+    ms = round((time.monotonic() - exchange.began) * 1000, 1)
     # The query and the fragment of a URI may be secret.
     name = re.split("[?#]", str(exchange.mirrored.get("Mcp-Name") or ""))[0]
     claims = exchange.auth or {}
@@ -11064,17 +11140,20 @@ def log_access(exchange: Exchange) -> None:
         exchange.method,
         exchange.path,
         exchange.status,
-        f"{milliseconds:.1f}",
+        str(ms),
         exchange.mirrored.get("Mcp-Method"),
         name[:MAX_SHOWN_NAME],
         str(claims.get("sub", ""))[:MAX_SHOWN_NAME],
     ]
     # Replace spaces and line ends, so that a peer cannot add a column, or a line.
-    line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
+    texts = [re.sub("[^!-~]", "?", str(each or "-")) for each in columns]
+    line = " ".join(texts)
     if exchange.reason:
         line += ": " + exchange.reason
+    attributes: Json = dict(zip(_COLUMNS, texts))
+    attributes.update(status=exchange.status, ms=ms, reason=exchange.reason)
     level = WARNING if exchange.status >= 400 else INFO
-    log_line(level, line, logger=ACCESS_LOGGER)
+    log_line(level, line, logger=ACCESS_LOGGER, columns=attributes)
 
 
 class HttpConnection(Connection):
@@ -14119,6 +14198,7 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
   --schema                list: with the tools' schemas
   --format NAME           list: the tools as an API takes them: openai, anthropic
   --input JSON            call: arguments beside NAME=VALUE; - reads stdin
+  --output FOLDER         call, read: write images, sounds and other bytes there
   --http [HOST:]PORT      run: serve at a URL, not on stdio
 
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
@@ -14126,7 +14206,13 @@ request, or the tool failed; 130 Ctrl-C.
 """
 # The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
-_DEFAULTS = {"--timeout": 60.0, "--protocol": "auto", "--input": "{}", "--http": ""}
+_DEFAULTS = {
+    "--timeout": 60.0,
+    "--protocol": "auto",
+    "--input": "{}",
+    "--output": "",
+    "--http": "",
+}
 # The first row that matches an exception has its exit code.
 _EXIT_CODES = (
     (AuthorizationError, 3),
@@ -14172,6 +14258,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
+    if "attempted relative import" in text:
+        text += "; write package.module:object for a file of a package"
     shown = f"mcp_lite: {text}"
     if "--json" in argv:
         code = getattr(error, "code", None)
@@ -14393,6 +14481,22 @@ def _write(options: Any, result: Any, shown: Any) -> None:
         os.dup2(null, 1)
 
 
+def _save(folder: str, blocks: list[Json]) -> None:
+    """Write the bytes in blocks, or in contents, to new files of this folder, and put
+    their paths in the place of the bytes."""
+    import tempfile
+
+    os.makedirs(folder, exist_ok=True)
+    for block in blocks:
+        part = block.get("resource", block)
+        for member in {"data", "blob"} & part.keys():
+            # image/svg+xml ends in .svg.
+            ending = re.sub(r".*/(x-)?|\W.*", "", str(part.get("mimeType")))
+            number, part["file"] = tempfile.mkstemp(f".{ending}", dir=folder)
+            with open(number, "wb") as file:
+                file.write(parse_any_base64(part.pop(member)))
+
+
 # The commands. Their parameters are the words of the command line.
 def _list(options: Any, target: Any) -> None:
     """Describe a server and everything that it offers."""
@@ -14452,14 +14556,18 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
                 raise ValueError(f"{tool}: {name}: unknown; {suggest(name, known)}")
             given[name] = _coerce(name, words[name], schema)
         result = client.call_tool(tool, given)
+    if options.output:
+        _save(options.output, result["content"])
     _write(options, result, value_of(result))
 
 
 def _read(options: Any, target: Any, uri: str) -> None:
     """Read a resource."""
     with _client(options, target) as client:
-        read = client.read_resource if options.json else client.read
-        result = read(uri)
+        is_whole = options.json or options.output
+        result: Any = client.read_resource(uri) if is_whole else client.read(uri)
+    if options.output:
+        _save(options.output, result["contents"])
     _write(options, result, result)
 
 

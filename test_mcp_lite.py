@@ -74,6 +74,7 @@ uses. What each promises:
     TestLambda            lambda_app.py: events of AWS as requests
     TestStubs             stubs.py: any server as a typed module
     TestInstall           install.py: a server in the config of a desktop program
+    TestReload            reload.py: a server that changes under its client
     TestApps              apps.py: tools with pages
     TestSkills            skills.py: folders of instructions
     TestServerCard        server_card.py: a server that is found by its domain
@@ -7392,6 +7393,20 @@ class TestEveryday:
         warned = [each for each in caplog.messages if "does the server print?" in each]
         assert len(warned) == 1 and "log: 0" in warned[0]
 
+    def test_a_command_that_is_no_server(self, caplog):
+        """One that prints and ends is one line of log, and an error that shows what it
+        has printed, whether it reads its input or not."""
+        for code in ("print('hello')", "print('hello', flush=True); input()"):
+            with pytest.raises(ConnectionClosed) as caught:
+                Client([*PYTHON, "-c", code], protocol_version="auto").connect()
+            why = "it printed what is no message, and ended: b'hello"
+            assert str(caught.value).startswith(why), caught.value
+            assert caught.value.exit_code == 0
+            warned = [each for each in caplog.messages if "is no message" in each]
+            warned += [each for each in caplog.messages if "not a message" in each]
+            assert len(warned) == 1
+            caplog.clear()
+
     @pytest.mark.parametrize("over_http", [False, True])
     def test_generators(self, over_http):
         """What an iterator gives is a list. The body of a generator runs where its
@@ -13477,6 +13492,46 @@ class TestHttpServer:
             ]
         assert {each.levelname for each in caplog.records} == {"WARNING"}
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_columns_of_a_record(self, server, caplog, version):
+        """The columns are attributes, for logs in JSON, with numbers where they are some;
+        a failed tool shows."""
+        server.add_tool(lambda: "well", name="fits")
+        log = self.access_log(server, caplog, verify={"t": {"sub": "ada b"}})
+        names = "client http_method path status ms mcp_method mcp_name caller reason"
+        with log as (http, _):
+            options = {"headers": {"Authorization": "Bearer t"}}
+            with Client(http.url, protocol_version=version, **options) as client:
+                client.call("fits")
+                assert client.call_tool("fail", {"how": "tool"})["isError"]
+            Web(http).post(call_tool("fits"))
+
+            def lines():
+                return [
+                    each
+                    for each in caplog.records
+                    if each.mcp_method == "tools/call" or each.status == 401
+                ]
+
+            eventually(lambda: len(lines()) == 3)
+            fits, fails, refused = lines()
+        found = [
+            {name: getattr(each, name) for name in names.split()}
+            for each in (fits, fails, refused)
+        ]
+        times = [each.pop("ms") for each in found]
+        assert [type(each) for each in times] == [float] * 3
+        call = {
+            **{"client": "127.0.0.1", "http_method": "POST", "path": "/mcp"},
+            **{"status": 200, "mcp_method": "tools/call", "caller": "ada?b"},
+        }
+        assert found[0] == {**call, "mcp_name": "fits", "reason": ""}
+        assert found[1] == {**call, "mcp_name": "fail", "reason": "the tool failed"}
+        assert found[2]["status"] == 401 and found[2]["reason"].endswith("is needed")
+        assert fits.getMessage().endswith(f" {times[0]} tools/call fits ada?b")
+        assert fails.getMessage().endswith(" fail ada?b: the tool failed")
+        assert fails.levelname == "INFO"
+
     def test_a_line_of_the_access_log_is_one(self, server, caplog):
         """Nothing that a peer says passes for other columns, or another line."""
         environ = {"REQUEST_METHOD": "GET", "HTTP_HOST": "localhost"}
@@ -17021,6 +17076,116 @@ class TestInProduction:
                 next(events)
             assert client.list_tools()
 
+    @pytest.mark.parametrize("over", ["stdio", "http"])
+    def test_how_busy_a_server_is(self, over, monkeypatch, caplog):
+        """load() counts what runs, by name, and what waits for a worker. A wait that is
+        long is logged once a burst, with what keeps the workers busy. A function that
+        waits for its client does not count."""
+        monkeypatch.setattr(mcp_lite, "LATE_SECONDS", 0.01)
+        monkeypatch.setattr(mcp_lite, "BURST_SECONDS", SECONDS)
+        server = Server("busy", max_workers=3)
+        free = threading.Event()
+        asked = threading.Event()
+
+        @server.tool(name="hang")
+        @server.resource("config://app", name="setup")
+        def hang() -> str:
+            free.wait(SECONDS)
+            return "free"
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("Who?", FORM)["action"]
+
+        def answer(params):
+            asked.set()
+            free.wait(SECONDS)
+            return {"action": "decline"}
+
+        def lines():
+            return [each for each in caplog.messages if "workers are busy" in each]
+
+        busy = {"running": {"hang": 2, "setup": 1}, "waiting": 4}
+        with contextlib.ExitStack() as stack:
+            stack.callback(free.set)
+            target = server
+            if over == "http":
+                target = stack.enter_context(server.start_http()).url
+            options = {"protocol_version": "2025-11-25", "on_elicit": answer}
+            client = stack.enter_context(Client(target, **options))
+            assert server.load() == {"running": {}, "waiting": 0}
+            question = client.start_call("ask")
+            assert asked.wait(SECONDS)
+            eventually(lambda: server.load() == {"running": {}, "waiting": 0})
+            calls = [client.start_call("hang") for _ in range(2)]
+            eventually(lambda: server.load()["running"] == {"hang": 2})
+            reading = started(client.read, "config://app")
+            eventually(lambda: server.load()["running"] == busy["running"])
+            calls += [client.start_call("hang") for _ in range(4)]
+            eventually(lambda: server.load() == busy, "the load")
+            eventually(lines, "a line of log")
+            free.set()
+            assert {call.value(timeout=SECONDS) for call in calls} == {"free"}
+            assert question.value(timeout=SECONDS) == "decline"
+            reading.join(SECONDS)
+            eventually(lambda: server.load() == {"running": {}, "waiting": 0})
+        assert lines() == ["all 3 workers are busy: hang x 2, setup x 1"]
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_calls_that_wait_keep_their_order(self, workers):
+        """The first that has come gets the next worker, on stdio."""
+        server = Server("queue", max_workers=workers)
+        begun = []
+        free = threading.Semaphore(0)
+
+        @server.tool
+        def work(n: int) -> None:
+            begun.append(n)
+            free.acquire(timeout=SECONDS)
+
+        with Client(server) as client:
+            client.list_tools()
+            calls = []
+            for n in range(12):
+                calls.append(client.start_call("work", {"n": n}))
+                waits = max(0, n + 1 - workers)
+                eventually(lambda waits=waits: server.load()["waiting"] == waits)
+            for n in range(workers, 12):
+                free.release()
+                eventually(lambda n=n: len(begun) > n)
+                assert sorted(begun) == list(range(n + 1))
+            free.release(workers)
+            for call in calls:
+                call.result(timeout=SECONDS)
+
+    def test_a_balancer_is_sent_elsewhere(self):
+        """The handbook's routes: 503 while calls wait; figures that Prometheus reads."""
+        text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        (block,) = re.findall(r"```python\n([^`]*?def ready.*?)\nroutes", text, re.S)
+        names = {}
+        exec(block, names)
+        server = names["server"]
+        free = threading.Event()
+        server.add_tool(lambda: free.wait(SECONDS), name="forecast")
+        routes = {"/ready": names["ready"], "/metrics": names["metrics"]}
+        with server.start_http(public_routes=routes) as http:
+            web = Web(http)
+
+            def get(path):
+                status, _, body = web.send("GET", path=path, Host="any.example")
+                return status, body
+
+            with Client(http.url) as client:
+                assert get("/ready")[0] == 200
+                calls = [client.start_call("forecast") for _ in range(33)]
+                eventually(lambda: server.load()["waiting"] == 1)
+                assert get("/ready")[0] == 503
+                wanted = 'mcp_waiting 1\nmcp_running{name="forecast"} 32\n'
+                assert get("/metrics") == (200, wanted.encode())
+                free.set()
+                assert all(call.value(timeout=SECONDS) for call in calls)
+                assert get("/ready")[0] == 200
+
     def test_what_is_deprecated_says_so(self):
         """In its docstring, and in the handbook's table."""
         text = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
@@ -17470,6 +17635,77 @@ server.run()
             *self.COMMAND, "list", "shop.none:x", cwd=tmp_path, env=env, code=4
         )
         assert "No module named" in why
+
+    def test_a_script_of_a_package(self, tmp_path):
+        """A script with relative imports cannot be run by its path: the error says what
+        can."""
+        (tmp_path / "other.py").write_text("WORD = 'hi'")
+        path = tmp_path / "served.py"
+        path.write_text("from .other import WORD")
+        for command, code in (("run", 1), ("list", 4)):
+            exit_code, told, why = self.run(command, str(path))
+            assert (exit_code, told) == (code, b"")
+            last = why.splitlines()[-1]
+            assert last.endswith(
+                "; write package.module:object for a file of a package"
+            )
+
+    def test_files(self, tmp_path):
+        """--output writes images, sounds and other bytes to new files, whatever type a
+        server gives them, and shows their paths."""
+        script = program(
+            tmp_path,
+            r"""
+            server = Server("s")
+
+            @server.tool
+            def media() -> list:
+                \"\"\"Everything.\"\"\"
+                return [
+                    "text",
+                    Image(b"one", mime_type="image/svg+xml"),
+                    Audio(b"two", mime_type="audio/x-wav"),
+                    EmbeddedResource("x://y", b"three", mime_type="../../etc/a b"),
+                    EmbeddedResource("x://z", "inside"),
+                    Image(b"four", mime_type="image/png; q=1"),
+                ]
+
+            @server.tool
+            def lone() -> Image:
+                return Image(b"lone", mime_type="image/png")
+
+            @server.resource("x://bytes", mime_type="application/pdf")
+            def pdf() -> bytes:
+                return b"%PDF"
+
+            server.run()
+            """.replace("\\", ""),
+        )[-1]
+        folder = tmp_path / "a" / "b"
+        output = ["--output", str(folder)]
+        shown = json.loads(self.prints("call", script, "media", *output))
+        assert [each["type"] for each in shown][:3] == ["text", "image", "audio"]
+        files = [each.get("resource", each).get("file") for each in shown]
+        assert files[0] is files[4] is None
+        kept = [pathlib.Path(each) for each in files if each]
+        assert [each.read_bytes() for each in kept] == [
+            b"one",
+            b"two",
+            b"three",
+            b"four",
+        ]
+        assert [each.suffix for each in kept] == [".svg", ".wav", ".a", ".png"]
+        assert {each.parent for each in kept} == {folder}
+        assert shown[4]["resource"]["text"] == "inside"
+        lone = json.loads(self.prints("call", script, "lone", *output))
+        assert pathlib.Path(lone["file"]).read_bytes() == b"lone" and "data" not in lone
+        result = json.loads(self.prints("read", script, "x://bytes", *output))
+        (read,) = result["contents"]
+        assert read["file"].endswith(".pdf")
+        assert pathlib.Path(read["file"]).read_bytes() == b"%PDF"
+        whole = json.loads(self.prints("call", script, "lone", "--json", *output))
+        assert pathlib.Path(whole["content"][0]["file"]).read_bytes() == b"lone"
+        assert len(list(folder.iterdir())) == 7
 
     def test_a_reader_that_has_enough(self, tmp_path):
         """`| head -1` ends a command without a word."""
@@ -22675,6 +22911,143 @@ class TestInstall:
         ):
             _, told = self.install(path, *words, code=1)
             assert why in told and len(told.splitlines()) == 1
+
+
+class TestReload:
+    """examples/reload.py: the server is another one, the conversation the same."""
+
+    SERVER = """
+        server = Server("changing")
+
+        @server.tool
+        def word() -> str:
+            return "ONE"
+
+        @server.tool
+        def level(ctx: Context) -> None:
+            ctx.info("heard")
+
+        @server.tool
+        def slow(ctx: Context) -> str:
+            print("begun", file=sys.stderr, flush=True)
+            while not os.path.exists("go"):
+                ctx.sleep(0.01)
+            return "slow"
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("who?", {"type": "object", "properties": {}})["action"]
+
+        @server.resource("x://y")
+        def resource() -> str:
+            server.resource_updated("x://y")
+            return "ONE"
+
+        if "BROKEN":
+            server.run()
+    """
+
+    def write(self, folder, word="ONE", broken="BROKEN"):
+        """Write the server's file in one step."""
+        text = self.SERVER.replace("ONE", word).replace("BROKEN", broken)
+        (folder / "new").mkdir(exist_ok=True)
+        command = program(folder / "new", text)
+        path = folder / "program.py"
+        os.replace(command[-1], path)
+        return [*PYTHON, os.path.join(HERE, "examples", "reload.py"), str(path)]
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_a_change(self, tmp_path, version):
+        """The client stays connected: it is notified that lists may have changed, and the
+        new server serves it, with its log level and its subscriptions. What the old one
+        has received, it answers."""
+        logs = queue.Queue()
+        told = queue.Queue()
+        options = {
+            "protocol_version": version,
+            "on_log": lambda *each: logs.put(each),
+            "stderr": told.put,
+            "cwd": str(tmp_path),
+        }
+        with Client(self.write(tmp_path), **options) as client:
+            with client.listen(uris=["x://y"]) as changes:
+                client.set_log_level("info")
+                assert client.call("word") == "ONE"
+                slow = client.start_call("slow")
+                while "begun" not in told.get(timeout=SECONDS):
+                    pass
+                self.write(tmp_path, "TWO")
+                kinds = {next(changes)["method"] for _ in range(2)}
+                assert kinds == {
+                    "notifications/tools/list_changed",
+                    "notifications/resources/list_changed",
+                }
+                assert client.call("word") == "TWO"
+                (tmp_path / "go").touch()
+                assert slow.value(timeout=SECONDS) == "slow"
+                client.call("level")
+                assert logs.get(timeout=SECONDS)[1] == "heard"
+                assert client.read("x://y") == "TWO"
+                assert next(changes)["method"] == "notifications/resources/updated"
+                for number in range(3):
+                    self.write(tmp_path, f"number {number}")
+                    assert next(changes)["method"].endswith("list_changed")
+                    assert next(changes)["method"].endswith("list_changed")
+                    assert client.call("word") == f"number {number}"
+
+    @pytest.mark.skipif(os.name == "nt", reason="a child is killed there")
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_a_server_that_fails(self, tmp_path, version):
+        """Requests are refused until the next change; stderr says why."""
+        told = []
+        options = {"protocol_version": version, "stderr": told.append}
+        with Client(self.write(tmp_path), **options) as client:
+            with client.listen() as changes:
+                assert client.call("word") == "ONE"
+                self.write(tmp_path, broken='" + 1/0 + "')
+                refused = "the server has ended; it starts again when its file changes"
+                eventually(lambda: "ZeroDivisionError" in str(told))
+
+                def answer():
+                    try:
+                        return client.call("word")
+                    except InternalError as error:
+                        return error.message
+
+                eventually(lambda: answer() == refused)
+                self.write(tmp_path, "TWO")
+                assert next(changes)["method"].endswith("list_changed")
+                assert answer() == "TWO"
+
+    def test_a_question_of_the_old_server(self, tmp_path):
+        """It is withdrawn, and its answer does not reach the new server."""
+        command = self.write(tmp_path)
+        with Wire(command) as wire:
+            wire.open("2025-11-25", capabilities={"elicitation": {}})
+            wire.send(call_legacy("ask", id=7))
+            question = wire.read()
+            assert question["method"] == "elicitation/create"
+            self.write(tmp_path, "TWO")
+            seen = [wire.read() for _ in range(4)]
+            assert {each.get("method") for each in seen} == {
+                "notifications/cancelled",
+                "notifications/tools/list_changed",
+                "notifications/resources/list_changed",
+                None,
+            }
+            (answer,) = [each for each in seen if "method" not in each]
+            assert answer["id"] == 7
+            late = {"action": "accept", "content": {}}
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": late})
+            wire.send(request("ping", id=8))
+            assert wire.read()["id"] == 8
+
+    def test_how_it_is_called(self):
+        """Without a file it says how it is run."""
+        path = os.path.join(HERE, "examples", "reload.py")
+        for words in ([], ["no.py"]):
+            _, why = run(sys.executable, path, *words, code=1)
+            assert "Run: python3 reload.py server.py" in why
 
 
 class TestSmallServers:
