@@ -65,6 +65,7 @@ uses. What each promises:
     TestSmallServers      raw_server.py, small_server.py: without mcp_lite
     TestExamplesAndStrangers   what the examples do with what others send
     TestExamplesAreSafe   what is copied holds under load, and with hostile peers
+    TestExamplesAreAlike  their command lines: options, help, exit codes, errors
     TestWheel             setup.cfg: a package with a command
     TestHandbook          examples/README.md: what it says of the file is so
     TestInProduction      its recipes, with the real libraries, where threads count
@@ -22573,8 +22574,8 @@ class TestSmallServers:
 
     def test_they_stand_alone(self):
         """Neither imports anything but the standard library, nor is longer than it
-        says: 40 statements, and 280."""
-        for path, most in ((self.RAW, 40), (self.SMALL, 280)):
+        says: 40 statements, and 295."""
+        for path, most in ((self.RAW, 40), (self.SMALL, 295)):
             tree = ast.parse(pathlib.Path(path).read_text("utf-8"))
             nodes = [each for each in ast.walk(tree) if isinstance(each, ast.stmt)]
             docs = [each for each in nodes if isinstance(each, ast.Expr)]
@@ -24029,6 +24030,92 @@ class TestExamplesAreSafe:
             assert client.call("search", text="(q+" + ")+$") == []
             blank = client.call_tool("search", {"text": " "})
             assert text_of(blank) == "text: expected more than spaces"
+
+
+class TestExamplesAreAlike:
+    """The command lines of the examples: options, help, exit codes, errors."""
+
+    EXAMPLES = pathlib.Path(HERE, "examples")
+    # Without options: read as text, and started by other programs.
+    PLAIN = {"quickstart.py", "quickstart_server.py", "raw_server.py", "wsgi_app.py"}
+
+    def test_help_says_what_the_docstring_says(self):
+        """Whole, of each example; those that only have to be read have no options."""
+        names = {path.name for path in self.EXAMPLES.glob("*.py")} - self.PLAIN
+        assert len(names) > 20
+
+        def ask_for_help(name):
+            path = self.EXAMPLES / name
+            doc = ast.get_docstring(ast.parse(path.read_text("utf-8")), clean=False)
+            told, _ = run(sys.executable, path, "--help")
+            assert doc.strip().splitlines()[0] in told, name
+            is_whole = doc.strip() in told
+            assert is_whole or name in ("install.py", "stubs.py"), name
+
+        at_once(ask_for_help, [(name,) for name in sorted(names)])
+
+    @pytest.mark.parametrize(
+        "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
+    )
+    @pytest.mark.parametrize(
+        "name", ["small_server", "small_conformance", "small_extensions"]
+    )
+    def test_where_the_suites_servers_serve(self, name, words):
+        """At [HOST:]PORT, behind --http; or alone, as the suite's runner has it."""
+        command = [sys.executable, str(self.EXAMPLES / f"{name}.py"), *words]
+        with subprocess.Popen(command, stderr=PIPE, encoding="utf-8") as server:
+            try:
+                url = re.search(
+                    r"http://127\.0\.0\.1:\d+/mcp", server.stderr.readline()
+                )
+                with Client(url[0]) as client:
+                    assert client.list_tools()
+            finally:
+                server.kill()
+
+    def test_a_place_that_is_none(self):
+        """Is wrong usage, in one line behind the usage; so is an unknown option."""
+        names = "apps bridge everything_server host_app oauth_server openapi replay"
+        names += " server_card skills small_conformance small_extensions small_server"
+
+        def try_out(name, *words):
+            _, told = run(sys.executable, self.EXAMPLES / f"{name}.py", *words, code=2)
+            assert told.startswith("usage: ") and "Traceback" not in told
+            return told
+
+        rows = [(name, "--http", "here", "x") for name in f"{names} tasks".split()]
+        for told in at_once(try_out, rows):
+            assert "--http: invalid address value: 'here'" in told
+        assert "unrecognized arguments: --wrong" in try_out("small_server", "--wrong")
+
+    def test_the_exit_code_of_each_failure(self, tmp_path):
+        """examples/explain.py: that of the command line, and one safe line."""
+        explain = [sys.executable, self.EXAMPLES / "explain.py"]
+        hostile = program(tmp_path, TestExamplesAreSafe.HOSTILE)
+        # The name of a tool that its list does not have is refused before it is called.
+        raw = self.EXAMPLES / "raw_server.py"
+
+        def refuse(seen, sock):
+            return 401, {}, b"\x1b[2J"
+
+        with web_server(refuse) as (url, _), socket.create_server(
+            ("127.0.0.1", 0)
+        ) as busy:
+            nobody = f"http://127.0.0.1:{busy.getsockname()[1]}/mcp"
+            busy.close()
+            for code, words in (
+                (3, [url]),
+                (4, [nobody]),
+                (4, [tmp_path / "no_such.py"]),
+                (5, [raw, "subtract"]),
+                (5, [raw, "add", '{"a": "one"}']),
+                (5, [" ".join(hostile), "odd"]),
+                (1, [raw, "add", "no JSON"]),
+            ):
+                _, told = run(*explain, *words, code=code)
+                *_, last = told.splitlines()
+                assert last.startswith("explain: "), (words, told)
+                assert "\x1b" not in told and "Traceback" not in told
 
 
 class TestWheel:

@@ -26,7 +26,17 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import ERRORS, METHODS, Client, McpError, ToolError  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    ERRORS,
+    METHODS,
+    AuthorizationError,
+    Client,
+    McpError,
+    Timeout,
+    ToolError,
+    UnsupportedVersion,
+    printable,
+)
 
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
@@ -290,6 +300,13 @@ HTTP = {
     "HTTP 403": "The token does not allow this, or the Host or Origin is a wrong one.",
     "HTTP 404": "There is no such session, or nothing at this path.",
 }
+# The exit code for an exception is that of the first row that matches.
+EXIT_CODES = (
+    (AuthorizationError, 3),
+    ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    ((McpError, ToolError), 5),
+    (Exception, 1),
+)
 
 
 def place_of(page, version):
@@ -502,7 +519,8 @@ def main():
             if options.tool:
                 each.call(options.tool, arguments)
     except (McpError, ToolError, OSError, ValueError) as error:
-        sys.exit(f"explain: {error}")
+        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        parser.exit(code, printable(f"explain: {error}") + "\n")
 
 
 if __name__ == "__main__":

@@ -938,7 +938,7 @@ def header(text):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main():
