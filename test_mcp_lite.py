@@ -23230,6 +23230,21 @@ class TestExamplesAreSafe:
                 assert [each["path"] for each in seen] == ([wanted] if wanted else [])
                 assert bool(result.get("isError")) == (wanted is None)
 
+    def test_a_whole_number_is_sent_as_one(self, capsys):
+        """examples/openapi.py: to JSON Schema 5.0 is an integer, to an API it is none."""
+        number = {"type": "integer", "format": "int64"}
+        places = [
+            {"name": "id", "in": "path", "schema": number},
+            {"name": "n", "in": "query", "schema": {"type": "number"}},
+            {"name": "each", "in": "query", "schema": {"items": number}},
+        ]
+        paths = {"/{id}": {"get": {"operationId": "a", "parameters": places}}}
+        with self.api(paths, capsys) as (client, seen, _):
+            client.call("a", id=5.0, n=0.25, each=[1.0, 2])
+            client.call("a", id=-0.0, n=1e16)
+        sent = [each["path"] for each in seen]
+        assert sent == ["/5?n=0.25&each=1&each=2", "/0?n=10000000000000000"]
+
     def test_a_value_stays_one_value(self, capsys):
         """examples/openapi.py: no argument adds a segment, a parameter or a header;
         what would is refused. null says that there is no value."""
@@ -23966,6 +23981,8 @@ class TestExamplesAreSafe:
             ({"$schema": "x"}, "Gemini's `parameters` refuses $schema"),
             ({"properties": {"a": {"type": ["string", "null"]}}}, "a list of types"),
             ({"properties": {"a b": {}}}, "keys of the form"),
+            ({"properties": {"a": {"format": "uri"}}}, "Gemini's `parameters` refuses"),
+            ({"items": {"format": "byte"}}, "strict mode refuses the format byte"),
         ],
     )
     def test_what_providers_refuse(self, schema, warned):

@@ -493,7 +493,10 @@ class Operation:
 def text_of(value):
     """Return a text, a number or a truth value as requests have it."""
     if isinstance(value, (list, dict)):
-        raise ToolError("a list or an object inside of it cannot be sent")
+        raise ToolError("a list or an object inside it cannot be sent")
+    if isinstance(value, float) and value.is_integer():
+        # To JSON Schema, 5.0 is an integer. An API that reads a text wants 5.
+        value = int(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
