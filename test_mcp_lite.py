@@ -20825,12 +20825,15 @@ class TestLessons:
             *** Timeout: rest: no answer within 0.5 seconds""",
         "06_question.py": """
             Legacy, 2025-06-18: a question to the user
+            --> client's 2 tools/call book
             *** the function begins
-            <-- 1 elicitation/create
+            <-- server's 1 elicitation/create
             *** the user is asked
+            --> server's 1 elicitation/create: {"action": "accept"
             *** the function goes on
+            <-- client's 2 tools/call: {"content"
             *** value: number 7: Oslo, Friday
-            <-- 2 sampling/createMessage
+            <-- server's 2 sampling/createMessage
             *** the model is asked: Praise Oslo
             *** value: Fjords, waffles.
             Modern, 2026-07-28: a question to the user
@@ -20839,7 +20842,7 @@ class TestLessons:
             "requestState":
             This is a question in place of a result
             *** the user is asked
-            --> 3 tools/call book
+            --> client's 3 tools/call book
             *** the function begins
             *** the function goes on
             *** value: number 7: Oslo, Friday
@@ -21330,7 +21333,7 @@ class TestExplain:
         search = ["examples/quickstart_server.py", "search", '{"text": "def"}']
         for words, code, shown in (
             (search, 0, "tools/call"),
-            (["/no/such/server.py"], 1, "\nexplain: "),
+            (["/no/such/server.py"], 4, "\nexplain: "),
         ):
             words = [sys.executable, "examples/explain.py", *words]
             told, _ = run(*words, code=code, stderr=subprocess.STDOUT)

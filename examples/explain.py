@@ -348,13 +348,16 @@ class Explainer:
         on the thread that sends or receives, one call at a time.
     without: methods that are passed over, with their answers; and members, such as
         "progressToken", that are not explained
+    with_sides: each id is shown with the side that chose it. Both sides begin at 1 or
+        so, and an answer has the id of its request.
     """
 
     is_silent = False
 
-    def __init__(self, write=None, without=()):
+    def __init__(self, write=None, without=(), with_sides=False):
         self.write = write or sys.stderr.write
         self.without = without
+        self.with_sides = with_sides
         self.lock = threading.Lock()
         # Texts that were given already.
         self.told = set()
@@ -442,8 +445,12 @@ class Explainer:
         if self.is_silent:
             return
         request_id = (message or {}).get("id")
-        number = "" if request_id is None else f"{shorten(request_id)} "
-        line = f"{direction} {number}{text}".replace("  ", " ")
+        if request_id is not None:
+            text = f"{shorten(request_id)} {text}"
+            if self.with_sides:
+                is_clients = (direction == "-->") == ("method" in message)
+                text = ("client's " if is_clients else "server's ") + text
+        line = f"{direction} {text}".replace("  ", " ")
         self.write(textwrap.fill(line, WIDTH, subsequent_indent="    ") + "\n")
 
     def note(self, text, page, value=""):
