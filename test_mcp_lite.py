@@ -20899,7 +20899,220 @@ class TestLessons:
             arguments: expected object
             cursor: not from this list
             exit code 0""",
+        "11_desktop.py": """
+            The entry installed: {"command":
+            --> {"jsonrpc": "2.0", "method": "initialize"
+            *** the user sees the tools: count_lines, search
+            *** the model reads: {}
+            *** the server ended with 0
+            *** in the log file: print() is safe here
+            The entry by hand: {"command":
+            "args": ["quickstart_server.py"]}
+            *** the user sees: "Server disconnected"
+            *** the server ended with 2
+            *** in the log file:
+            can't open file""",
     }
+
+    # A solution of each exercise that can be checked: in the lesson, what stands in the
+    # place of what.
+    SOLUTIONS = {
+        "1.1": [
+            (
+                'print(json.dumps({"jsonrpc"',
+                'print("debug", file=sys.stderr); print(json.dumps({"jsonrpc"',
+            )
+        ],
+        "1.2": [
+            (
+                'send("hello?")\n    read()\n',
+                'send("hello?")\n    read()\n'
+                '    send(\'{"id": 4,\\n"method": "add", "params": [1]}\')\n'
+                "    read()\n    read()\n",
+            )
+        ],
+        "2.1": [('protocolVersion": "2025-06-18"', 'protocolVersion": "1999-12-31"')],
+        "2.2": [('    "io.modelcontextprotocol/clientCapabilities": {},', "    ")],
+        "3.1": [
+            (
+                "elif not isinstance(value,",
+                "elif errors_of_type(value, member) or (not",
+            ),
+            (' python_types[member["type"]]):', " True):"),
+            (
+                "\ndef call(function",
+                "\ndef errors_of_type(value, member):\n"
+                "    if type(value) is bool:\n"
+                '        return member["type"] != "boolean"\n'
+                '    kinds = {"integer": int, "number": (int, float), "string": str}\n'
+                '    return not isinstance(value, kinds[member["type"]])\n\n\n'
+                "def call(function",
+            ),
+        ],
+        "3.2": [
+            ("days: int = 3)", 'days: int = 3, unit: typing.Literal["C", "F"] = "C")'),
+            (
+                'members[name] = {"type": TYPES[hints[name]]}',
+                'members[name] = {"enum": list(typing.get_args(hints[name]))}\n'
+                "        if hints[name] in TYPES:\n"
+                '            members[name] = {"type": TYPES[hints[name]]}',
+            ),
+            (
+                "elif not isinstance(",
+                'elif "enum" in member:\n'
+                '            if value not in member["enum"]:\n'
+                '                yield f"{name}: not one of those"\n'
+                "        elif not isinstance(",
+            ),
+        ],
+        "4.1": [('version="1")', 'version="1", mask_errors=True)')],
+        "4.2": [
+            (
+                "\ndef call(what",
+                '\n@server.resource("shop://hours")\ndef hours() -> str:\n    return ""\n\n\n'
+                "def look_up():\n    try:\n        client.read('no://where')\n"
+                "    except NotFound:\n        pass\n\n\ndef call(what",
+            ),
+            ("import Client,", "import NotFound, Client,"),
+            ("    client.list_tools()", "    look_up(); client.list_tools()"),
+            ('    call("... but', '    look_up(); call("... but'),
+        ],
+        "5.1": [
+            ("ctx.sleep(3600)", "time.sleep(3)"),
+            ("import threading", "import time, threading"),
+        ],
+        "5.2": [
+            (
+                "\n\ndef hear(",
+                "\n\n@server.tool\ndef go_on(ctx: Context) -> None:\n"
+                "    for n in range(10**6):\n"
+                "        ctx.progress(n)\n        ctx.sleep(0.01)\n\n\ndef hear(",
+            ),
+            (
+                "\n# Exercises",
+                "\nwith Client(server, timeout=0.5, total_timeout=1) as client:\n"
+                "    client.call_tool('go_on', on_progress=lambda *told: None)\n"
+                "\n# Exercises",
+            ),
+        ],
+        "6.1": [('ctx.once("number", reserve)', "reserve()")],
+        "6.2": [
+            (
+                "\n# Exercises",
+                "\nwith Client(server, **callbacks) as client:\n"
+                "    arguments = {'city': 'Oslo'}\n"
+                "    params = {'name': 'book', 'arguments': arguments}\n"
+                "    params['requestState'] = 'x'\n"
+                "    client.request('tools/call', params)\n"
+                "\n# Exercises",
+            )
+        ],
+        "7.1": [
+            (
+                "\n# Exercises",
+                "\nwith Client(server) as client, client.listen() as changes:\n"
+                "    server.add_resource('note://new', lambda: 'new')\n"
+                "    print(next(changes)['method'])\n"
+                "\n# Exercises",
+            )
+        ],
+        "8.1": [
+            (
+                '    print("\\nHeaders that contradict',
+                '    evil = {**headers, "Origin": "http://evil.example"}\n'
+                '    ask("POST", evil, id=7, **tools)\n'
+                '    print("\\nHeaders that contradict',
+            )
+        ],
+        "8.2": [
+            ("    go_on.wait(10)", "    go_on.wait(1); print(ctx.cancelled)"),
+            (
+                '    print("\\nPART 2',
+                '    params = {"name": "count", "_meta": {**meta, "progressToken": 1}}\n'
+                '    headers.update({"Mcp-Method": "tools/call", "Mcp-Name": "count"})\n'
+                '    response = ask("POST", headers, id=8, method="tools/call",\n'
+                "        params=params)\n"
+                "    response.readline()\n"
+                "    response.close()\n"
+                "    go_on.wait(2)\n"
+                '    print("\\nPART 2',
+            ),
+        ],
+        "9.1": [
+            ('state_key="the same in both: keep it secret"', "state_key=name * 16")
+        ],
+        "9.2": [
+            ("start_http(stateless=True)", "start_http()"),
+            (
+                '    print("The tool begins in',
+                "    def post(port, method, params={}, **headers):\n"
+                '        web = http.client.HTTPConnection("127.0.0.1", port)\n'
+                '        headers = {**HEADERS, **headers, "Mcp-Method": method}\n'
+                '        headers["MCP-Protocol-Version"] = "2025-06-18"\n'
+                '        message = {"jsonrpc": "2.0", "id": 1, "method": method}\n'
+                '        message["params"] = params\n'
+                "        del headers['Mcp-Name']\n"
+                '        web.request("POST", "/mcp", json.dumps(message), headers)\n'
+                "        answer = web.getresponse()\n"
+                "        print(answer.status, answer.read().decode())\n"
+                '        return {"Mcp-Session-Id": answer.headers["Mcp-Session-Id"]}\n\n'
+                '    opening = {"protocolVersion": "2025-06-18", "capabilities": {}}\n'
+                '    opening["clientInfo"] = {"name": "x", "version": "1"}\n'
+                '    session = post(first, "initialize", opening)\n'
+                '    post(second, "tools/list", **session)\n'
+                '    print("The tool begins in',
+            ),
+        ],
+        "11.1": [('"args": ["quickstart_server.py"]}', '"args": [SERVER]}')],
+        "11.2": [
+            ('EXAMPLES, "quickstart_server.py"', 'EXAMPLES, "mine.py"'),
+            ('"--file", path]', '"--file", path, "--env", f"NOTES={EXAMPLES}"]'),
+        ],
+    }
+
+    @pytest.fixture(scope="class")
+    def copy(self, tmp_path_factory):
+        """A copy of the lessons, with what they import and start."""
+        folder = tmp_path_factory.mktemp("copy")
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(folder))
+        shutil.copytree(os.path.join(HERE, "examples"), str(folder / "examples"))
+        server = (folder / "examples" / "quickstart_server.py").read_text("utf-8")
+        mine = server.replace("os.getcwd()", 'os.environ.get("NOTES", ".")')
+        (folder / "examples" / "mine.py").write_text(mine, "utf-8")
+        return folder / "examples" / "lessons"
+
+    def test_the_checker_of_exercises(self, copy):
+        """Of a lesson as it stands, no exercise is done, and each says what is missing.
+        With a solution, that one is done, and README's solution follows."""
+        texts = {
+            name[:2].lstrip("0"): (self.FOLDER / name).read_text("utf-8")
+            for name in self.SHOWS
+        }
+        assert set(texts) == {str(number) for number in range(1, 12)}
+        # Those of lesson 10 are only to be thought about.
+        rows = [(number, None) for number in texts if number != "10"]
+        rows += [(each.partition(".")[0], each) for each in self.SOLUTIONS]
+
+        def check(number, exercise):
+            text = texts[number]
+            for old, new in self.SOLUTIONS.get(exercise, ()):
+                assert old in text, (exercise, old)
+                text = text.replace(old, new, 1)
+            path = copy / f"solution_{exercise or number}.py"
+            path.write_text(text, "utf-8")
+            command = [sys.executable, copy / "check.py", number, path]
+            # The other exercise of lesson 7 has nothing to run.
+            told, why = run(*command, code=0 if exercise == "7.1" else 1)
+            done = re.findall(r"^(\d+\.\d) done\. Compare: \S", told, re.M)
+            assert done == ([exercise] if exercise else []), (told, why)
+            assert len(re.findall(r"^\d+\.\d ", told, re.M)) == 2
+
+        at_once(check, rows)
+        told, _ = run(sys.executable, copy / "check.py", "10")
+        assert told.count("think about it") == 2
+        text = (self.FOLDER / "README.md").read_text("utf-8")
+        solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
+        assert solved == [f"{n}.{part}" for n in range(1, 12) for part in (1, 2)]
 
     def test_each_lesson(self):
         """It begins with what it teaches, shows it in lines that fit on a screen, and
@@ -20932,7 +21145,7 @@ class TestLessons:
         """Its table has every lesson, and the rooms that it names are there."""
         text = (self.FOLDER / "README.md").read_text("utf-8")
         rows = re.findall(r"^\| `(\S+\.py)` \|.*\| ([^|]*) \|$", text, re.M)
-        lessons = {name for name in os.listdir(self.FOLDER) if name.endswith(".py")}
+        lessons = {path.name for path in self.FOLDER.glob("[0-9]*.py")}
         assert [name for name, _ in rows] == sorted(lessons) == sorted(self.SHOWS)
         rooms = re.findall(r"^    [ \d]\d\. (\S.*?)  ", mcp_lite.__doc__, re.M)
         for _, named in rows:
