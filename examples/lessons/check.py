@@ -22,9 +22,9 @@ import textwrap
 from collections import namedtuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SECONDS = 60.0  # for a lesson to end: an exercise may make it last for ever
-# What the output of a lesson must show, in this order, and what it must not show. The
-# lines of stderr come behind those of stdout and this line:
+SECONDS = 60.0  # for a lesson to end, as an exercise may make it run for ever
+# What the output of a lesson must show in this order, what it must not show, and what is
+# said otherwise. The lines of stderr follow those of stdout, behind this line:
 STDERR = "=== stderr ==="
 Sign = namedtuple("Sign", "shown hidden hint")
 SIGNS = {
@@ -45,7 +45,7 @@ SIGNS = {
         "no request has the protocolVersion 1999-12-31",
     ),
     "2.2": Sign(
-        "-32602.*clientCapabilities.* is missing",
+        '-32602, "message": "[^"]*clientCapabilities',
         None,
         "no modern request lacks its clientCapabilities",
     ),
@@ -71,7 +71,7 @@ SIGNS = {
         "each era still reserves one place",
     ),
     "6.2": Sign(
-        "requestState: not from this server",
+        r"(InvalidParams|-32602)\W+(message\W+)?requestState: ",
         None,
         "no state was refused",
     ),
@@ -107,7 +107,7 @@ SIGNS = {
         "the entry that install.py has written has no NOTES, or its server finds nothing",
     ),
 }
-# Which exercises there are: two a lesson.
+# Each has two exercises.
 LESSONS = range(1, 12)
 
 
