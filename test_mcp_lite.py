@@ -22027,10 +22027,13 @@ class TestBenchmark:
     """examples/benchmark.py: it measures and prints."""
 
     def test_it_prints_every_row(self, tmp_path):
-        """Each row has a figure for each server, and so has the picture."""
+        """Each row has a figure for each server, and so has the table of a page. The
+        picture is no taller than a screen, and is the same when drawn from the table."""
         program = os.path.join(HERE, "examples", "benchmark.py")
         picture = os.path.join(tmp_path, "figures.svg")
-        options = ["0.01", "--rounds", "1", "--svg", picture]
+        page = tmp_path / "page.md"
+        page.write_text("before\n\n| measured | x |\n|---|---|\n| old | 1 |\n\nafter\n")
+        options = ["0.01", "--rounds", "1", "--svg", picture, "--table", page]
         printed, _ = run(sys.executable, program, *options)
         for row in (
             "one call at a time",
@@ -22045,12 +22048,42 @@ class TestBenchmark:
         with open(picture, encoding="utf-8") as file:
             drawn = xml.etree.ElementTree.fromstring(file.read())
         texts = [each.text for each in drawn.iter() if each.text]
-        for row in ("64 calls in flight", "HTTP, connections: 8", "MiB, idle", "lines"):
-            assert texts[texts.index(row) + 1] == "bare"
+        assert "shorter is better" in " ".join(texts)
+        for title in (
+            "On stdio, 64 calls in flight",
+            "Over HTTP, 8 connections",
+            "From the start to the first answer",
+        ):
+            assert texts[texts.index(title) + 1] == "bare loop"
         bars = [each for each in drawn.iter() if each.tag.endswith("rect")]
-        # Nine rows, two servers.
-        assert len(bars) == 18
-        assert max(float(each.get("width")) for each in bars) == 480
+        # Four rows, two servers.
+        assert len(bars) == 8
+        assert max(float(each.get("width")) for each in bars) == 400
+        height = int(drawn.get("height"))
+        # Five servers have three bars more in each row.
+        assert height + 4 * 3 * 18 < 600
+        written = page.read_text("utf-8")
+        assert re.match(r"before\n\n\| measured \| bare \| mcp_lite \|\n", written)
+        assert written.endswith(" |\n\nafter\n") and "| old |" not in written
+        rows = ("HTTP, connections: 32", "8 MiB echoed", "MiB, idle", "lines")
+        for row in rows:
+            assert re.search(rf"^\| {row} \| [\d.,]+ \| [\d.,]+ \|$", written, re.M)
+        again = os.path.join(tmp_path, "again.svg")
+        run(sys.executable, program, "--redraw", page, "--svg", again)
+        with open(again, encoding="utf-8") as file:
+            redrawn = xml.etree.ElementTree.fromstring(file.read())
+        assert [each.text for each in redrawn.iter() if each.text] == texts
+        assert pathlib.Path(again).stat().st_size > 1000
+
+    def test_the_picture_is_that_of_the_table(self, tmp_path):
+        """The front page shows what the handbook's table says, for each library."""
+        examples = os.path.join(HERE, "examples")
+        drawn = os.path.join(tmp_path, "drawn.svg")
+        words = ["--redraw", os.path.join(examples, "README.md"), "--svg", drawn]
+        run(sys.executable, os.path.join(examples, "benchmark.py"), *words)
+        kept = pathlib.Path(examples, "benchmark.svg").read_text("utf-8")
+        assert pathlib.Path(drawn).read_text("utf-8") == kept
+        assert int(re.search(r'height="(\d+)"', kept)[1]) <= 600
 
 
 class TestVendor:
