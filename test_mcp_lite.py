@@ -65,6 +65,7 @@ uses. What each promises:
     TestSmallServers      raw_server.py, small_server.py: without mcp_lite
     TestExamplesAndStrangers   what the examples do with what others send
     TestExamplesAreSafe   what is copied holds under load, and with hostile peers
+    TestExamplesAreAlike  their command lines: options, help, exit codes, errors
     TestWheel             setup.cfg: a package with a command
     TestHandbook          examples/README.md: what it says of the file is so
     TestInProduction      its recipes, with the real libraries, where threads count
@@ -21188,12 +21189,15 @@ class TestLessons:
             *** Timeout: rest: no answer within 0.5 seconds""",
         "06_question.py": """
             Legacy, 2025-06-18: a question to the user
+            --> client's 2 tools/call book
             *** the function begins
-            <-- 1 elicitation/create
+            <-- server's 1 elicitation/create
             *** the user is asked
+            --> server's 1 elicitation/create: {"action": "accept"
             *** the function goes on
+            <-- client's 2 tools/call: {"content"
             *** value: number 7: Oslo, Friday
-            <-- 2 sampling/createMessage
+            <-- server's 2 sampling/createMessage
             *** the model is asked: Praise Oslo
             *** value: Fjords, waffles.
             Modern, 2026-07-28: a question to the user
@@ -21202,7 +21206,7 @@ class TestLessons:
             "requestState":
             This is a question in place of a result
             *** the user is asked
-            --> 3 tools/call book
+            --> client's 3 tools/call book
             *** the function begins
             *** the function goes on
             *** value: number 7: Oslo, Friday
@@ -21259,7 +21263,220 @@ class TestLessons:
             arguments: expected object
             cursor: not from this list
             exit code 0""",
+        "11_desktop.py": """
+            The entry installed: {"command":
+            --> {"jsonrpc": "2.0", "method": "initialize"
+            *** the user sees the tools: count_lines, search
+            *** the model reads: {}
+            *** the server ended with 0
+            *** in the log file: print() is safe here
+            The entry by hand: {"command":
+            "args": ["quickstart_server.py"]}
+            *** the user sees: "Server disconnected"
+            *** the server ended with 2
+            *** in the log file:
+            can't open file""",
     }
+
+    # A solution of each exercise that can be checked: in the lesson, what stands in the
+    # place of what.
+    SOLUTIONS = {
+        "1.1": [
+            (
+                'print(json.dumps({"jsonrpc"',
+                'print("debug", file=sys.stderr); print(json.dumps({"jsonrpc"',
+            )
+        ],
+        "1.2": [
+            (
+                'send("hello?")\n    read()\n',
+                'send("hello?")\n    read()\n'
+                '    send(\'{"id": 4,\\n"method": "add", "params": [1]}\')\n'
+                "    read()\n    read()\n",
+            )
+        ],
+        "2.1": [('protocolVersion": "2025-06-18"', 'protocolVersion": "1999-12-31"')],
+        "2.2": [('    "io.modelcontextprotocol/clientCapabilities": {},', "    ")],
+        "3.1": [
+            (
+                "elif not isinstance(value,",
+                "elif errors_of_type(value, member) or (not",
+            ),
+            (' python_types[member["type"]]):', " True):"),
+            (
+                "\ndef call(function",
+                "\ndef errors_of_type(value, member):\n"
+                "    if type(value) is bool:\n"
+                '        return member["type"] != "boolean"\n'
+                '    kinds = {"integer": int, "number": (int, float), "string": str}\n'
+                '    return not isinstance(value, kinds[member["type"]])\n\n\n'
+                "def call(function",
+            ),
+        ],
+        "3.2": [
+            ("days: int = 3)", 'days: int = 3, unit: typing.Literal["C", "F"] = "C")'),
+            (
+                'members[name] = {"type": TYPES[hints[name]]}',
+                'members[name] = {"enum": list(typing.get_args(hints[name]))}\n'
+                "        if hints[name] in TYPES:\n"
+                '            members[name] = {"type": TYPES[hints[name]]}',
+            ),
+            (
+                "elif not isinstance(",
+                'elif "enum" in member:\n'
+                '            if value not in member["enum"]:\n'
+                '                yield f"{name}: not one of those"\n'
+                "        elif not isinstance(",
+            ),
+        ],
+        "4.1": [('version="1")', 'version="1", mask_errors=True)')],
+        "4.2": [
+            (
+                "\ndef call(what",
+                '\n@server.resource("shop://hours")\ndef hours() -> str:\n    return ""\n\n\n'
+                "def look_up():\n    try:\n        client.read('no://where')\n"
+                "    except NotFound:\n        pass\n\n\ndef call(what",
+            ),
+            ("import Client,", "import NotFound, Client,"),
+            ("    client.list_tools()", "    look_up(); client.list_tools()"),
+            ('    call("... but', '    look_up(); call("... but'),
+        ],
+        "5.1": [
+            ("ctx.sleep(3600)", "time.sleep(3)"),
+            ("import threading", "import time, threading"),
+        ],
+        "5.2": [
+            (
+                "\n\ndef hear(",
+                "\n\n@server.tool\ndef go_on(ctx: Context) -> None:\n"
+                "    for n in range(10**6):\n"
+                "        ctx.progress(n)\n        ctx.sleep(0.01)\n\n\ndef hear(",
+            ),
+            (
+                "\n# Exercises",
+                "\nwith Client(server, timeout=0.5, total_timeout=1) as client:\n"
+                "    client.call_tool('go_on', on_progress=lambda *told: None)\n"
+                "\n# Exercises",
+            ),
+        ],
+        "6.1": [('ctx.once("number", reserve)', "reserve()")],
+        "6.2": [
+            (
+                "\n# Exercises",
+                "\nwith Client(server, **callbacks) as client:\n"
+                "    arguments = {'city': 'Oslo'}\n"
+                "    params = {'name': 'book', 'arguments': arguments}\n"
+                "    params['requestState'] = 'x'\n"
+                "    client.request('tools/call', params)\n"
+                "\n# Exercises",
+            )
+        ],
+        "7.1": [
+            (
+                "\n# Exercises",
+                "\nwith Client(server) as client, client.listen() as changes:\n"
+                "    server.add_resource('note://new', lambda: 'new')\n"
+                "    print(next(changes)['method'])\n"
+                "\n# Exercises",
+            )
+        ],
+        "8.1": [
+            (
+                '    print("\\nHeaders that contradict',
+                '    evil = {**headers, "Origin": "http://evil.example"}\n'
+                '    ask("POST", evil, id=7, **tools)\n'
+                '    print("\\nHeaders that contradict',
+            )
+        ],
+        "8.2": [
+            ("    go_on.wait(10)", "    go_on.wait(1); print(ctx.cancelled)"),
+            (
+                '    print("\\nPART 2',
+                '    params = {"name": "count", "_meta": {**meta, "progressToken": 1}}\n'
+                '    headers.update({"Mcp-Method": "tools/call", "Mcp-Name": "count"})\n'
+                '    response = ask("POST", headers, id=8, method="tools/call",\n'
+                "        params=params)\n"
+                "    response.readline()\n"
+                "    response.close()\n"
+                "    go_on.wait(2)\n"
+                '    print("\\nPART 2',
+            ),
+        ],
+        "9.1": [
+            ('state_key="the same in both: keep it secret"', "state_key=name * 16")
+        ],
+        "9.2": [
+            ("start_http(stateless=True)", "start_http()"),
+            (
+                '    print("The tool begins in',
+                "    def post(port, method, params={}, **headers):\n"
+                '        web = http.client.HTTPConnection("127.0.0.1", port)\n'
+                '        headers = {**HEADERS, **headers, "Mcp-Method": method}\n'
+                '        headers["MCP-Protocol-Version"] = "2025-06-18"\n'
+                '        message = {"jsonrpc": "2.0", "id": 1, "method": method}\n'
+                '        message["params"] = params\n'
+                "        del headers['Mcp-Name']\n"
+                '        web.request("POST", "/mcp", json.dumps(message), headers)\n'
+                "        answer = web.getresponse()\n"
+                "        print(answer.status, answer.read().decode())\n"
+                '        return {"Mcp-Session-Id": answer.headers["Mcp-Session-Id"]}\n\n'
+                '    opening = {"protocolVersion": "2025-06-18", "capabilities": {}}\n'
+                '    opening["clientInfo"] = {"name": "x", "version": "1"}\n'
+                '    session = post(first, "initialize", opening)\n'
+                '    post(second, "tools/list", **session)\n'
+                '    print("The tool begins in',
+            ),
+        ],
+        "11.1": [('"args": ["quickstart_server.py"]}', '"args": [SERVER]}')],
+        "11.2": [
+            ('EXAMPLES, "quickstart_server.py"', 'EXAMPLES, "mine.py"'),
+            ('"--file", path]', '"--file", path, "--env", f"NOTES={EXAMPLES}"]'),
+        ],
+    }
+
+    @pytest.fixture(scope="class")
+    def copy(self, tmp_path_factory):
+        """A copy of the lessons, with what they import and start."""
+        folder = tmp_path_factory.mktemp("copy")
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(folder))
+        shutil.copytree(os.path.join(HERE, "examples"), str(folder / "examples"))
+        server = (folder / "examples" / "quickstart_server.py").read_text("utf-8")
+        mine = server.replace("os.getcwd()", 'os.environ.get("NOTES", ".")')
+        (folder / "examples" / "mine.py").write_text(mine, "utf-8")
+        return folder / "examples" / "lessons"
+
+    def test_the_checker_of_exercises(self, copy):
+        """Of a lesson as it stands, no exercise is done, and each says what is missing.
+        With a solution, that one is done, and README's solution follows."""
+        texts = {
+            name[:2].lstrip("0"): (self.FOLDER / name).read_text("utf-8")
+            for name in self.SHOWS
+        }
+        assert set(texts) == {str(number) for number in range(1, 12)}
+        # Those of lesson 10 are only to be thought about.
+        rows = [(number, None) for number in texts if number != "10"]
+        rows += [(each.partition(".")[0], each) for each in self.SOLUTIONS]
+
+        def check(number, exercise):
+            text = texts[number]
+            for old, new in self.SOLUTIONS.get(exercise, ()):
+                assert old in text, (exercise, old)
+                text = text.replace(old, new, 1)
+            path = copy / f"solution_{exercise or number}.py"
+            path.write_text(text, "utf-8")
+            command = [sys.executable, copy / "check.py", number, path]
+            # The other exercise of lesson 7 has nothing to run.
+            told, why = run(*command, code=0 if exercise == "7.1" else 1)
+            done = re.findall(r"^(\d+\.\d) done\. Compare: \S", told, re.M)
+            assert done == ([exercise] if exercise else []), (told, why)
+            assert len(re.findall(r"^\d+\.\d ", told, re.M)) == 2
+
+        at_once(check, rows)
+        told, _ = run(sys.executable, copy / "check.py", "10")
+        assert told.count("think about it") == 2
+        text = (self.FOLDER / "README.md").read_text("utf-8")
+        solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
+        assert solved == [f"{n}.{part}" for n in range(1, 12) for part in (1, 2)]
 
     def test_each_lesson(self):
         """It begins with what it teaches, shows it in lines that fit on a screen, and
@@ -21292,7 +21509,7 @@ class TestLessons:
         """Its table has every lesson, and the rooms that it names are there."""
         text = (self.FOLDER / "README.md").read_text("utf-8")
         rows = re.findall(r"^\| `(\S+\.py)` \|.*\| ([^|]*) \|$", text, re.M)
-        lessons = {name for name in os.listdir(self.FOLDER) if name.endswith(".py")}
+        lessons = {path.name for path in self.FOLDER.glob("[0-9]*.py")}
         assert [name for name, _ in rows] == sorted(lessons) == sorted(self.SHOWS)
         rooms = re.findall(r"^    [ \d]\d\. (\S.*?)  ", mcp_lite.__doc__, re.M)
         for _, named in rows:
@@ -21693,7 +21910,7 @@ class TestExplain:
         search = ["examples/quickstart_server.py", "search", '{"text": "def"}']
         for words, code, shown in (
             (search, 0, "tools/call"),
-            (["/no/such/server.py"], 1, "\nexplain: "),
+            (["/no/such/server.py"], 4, "\nexplain: "),
         ):
             words = [sys.executable, "examples/explain.py", *words]
             told, _ = run(*words, code=code, stderr=subprocess.STDOUT)
@@ -22174,10 +22391,13 @@ class TestBenchmark:
     """examples/benchmark.py: it measures and prints."""
 
     def test_it_prints_every_row(self, tmp_path):
-        """Each row has a figure for each server, and so has the picture."""
+        """Each row has a figure for each server, and so has the table of a page. The
+        picture is no taller than a screen, and is the same when drawn from the table."""
         program = os.path.join(HERE, "examples", "benchmark.py")
         picture = os.path.join(tmp_path, "figures.svg")
-        options = ["0.01", "--rounds", "1", "--svg", picture]
+        page = tmp_path / "page.md"
+        page.write_text("before\n\n| measured | x |\n|---|---|\n| old | 1 |\n\nafter\n")
+        options = ["0.01", "--rounds", "1", "--svg", picture, "--table", page]
         printed, _ = run(sys.executable, program, *options)
         for row in (
             "one call at a time",
@@ -22192,12 +22412,42 @@ class TestBenchmark:
         with open(picture, encoding="utf-8") as file:
             drawn = xml.etree.ElementTree.fromstring(file.read())
         texts = [each.text for each in drawn.iter() if each.text]
-        for row in ("64 calls in flight", "HTTP, connections: 8", "MiB, idle", "lines"):
-            assert texts[texts.index(row) + 1] == "bare"
+        assert "shorter is better" in " ".join(texts)
+        for title in (
+            "On stdio, 64 calls in flight",
+            "Over HTTP, 8 connections",
+            "From the start to the first answer",
+        ):
+            assert texts[texts.index(title) + 1] == "bare loop"
         bars = [each for each in drawn.iter() if each.tag.endswith("rect")]
-        # Nine rows, two servers.
-        assert len(bars) == 18
-        assert max(float(each.get("width")) for each in bars) == 480
+        # Four rows, two servers.
+        assert len(bars) == 8
+        assert max(float(each.get("width")) for each in bars) == 400
+        height = int(drawn.get("height"))
+        # Five servers have three bars more in each row.
+        assert height + 4 * 3 * 18 < 600
+        written = page.read_text("utf-8")
+        assert re.match(r"before\n\n\| measured \| bare \| mcp_lite \|\n", written)
+        assert written.endswith(" |\n\nafter\n") and "| old |" not in written
+        rows = ("HTTP, connections: 32", "8 MiB echoed", "MiB, idle", "lines")
+        for row in rows:
+            assert re.search(rf"^\| {row} \| [\d.,]+ \| [\d.,]+ \|$", written, re.M)
+        again = os.path.join(tmp_path, "again.svg")
+        run(sys.executable, program, "--redraw", page, "--svg", again)
+        with open(again, encoding="utf-8") as file:
+            redrawn = xml.etree.ElementTree.fromstring(file.read())
+        assert [each.text for each in redrawn.iter() if each.text] == texts
+        assert pathlib.Path(again).stat().st_size > 1000
+
+    def test_the_picture_is_that_of_the_table(self, tmp_path):
+        """The front page shows what the handbook's table says, for each library."""
+        examples = os.path.join(HERE, "examples")
+        drawn = os.path.join(tmp_path, "drawn.svg")
+        words = ["--redraw", os.path.join(examples, "README.md"), "--svg", drawn]
+        run(sys.executable, os.path.join(examples, "benchmark.py"), *words)
+        kept = pathlib.Path(examples, "benchmark.svg").read_text("utf-8")
+        assert pathlib.Path(drawn).read_text("utf-8") == kept
+        assert int(re.search(r'height="(\d+)"', kept)[1]) <= 600
 
 
 class TestVendor:
@@ -23074,8 +23324,8 @@ class TestSmallServers:
 
     def test_they_stand_alone(self):
         """Neither imports anything but the standard library, nor is longer than it
-        says: 40 statements, and 280."""
-        for path, most in ((self.RAW, 40), (self.SMALL, 280)):
+        says: 40 statements, and 295."""
+        for path, most in ((self.RAW, 40), (self.SMALL, 295)):
             tree = ast.parse(pathlib.Path(path).read_text("utf-8"))
             nodes = [each for each in ast.walk(tree) if isinstance(each, ast.stmt)]
             docs = [each for each in nodes if isinstance(each, ast.Expr)]
@@ -23729,6 +23979,21 @@ class TestExamplesAreSafe:
                 result = client.call_tool("a", {"c": value})
                 assert [each["path"] for each in seen] == ([wanted] if wanted else [])
                 assert bool(result.get("isError")) == (wanted is None)
+
+    def test_a_whole_number_is_sent_as_one(self, capsys):
+        """examples/openapi.py: to JSON Schema 5.0 is an integer, to an API it is none."""
+        number = {"type": "integer", "format": "int64"}
+        places = [
+            {"name": "id", "in": "path", "schema": number},
+            {"name": "n", "in": "query", "schema": {"type": "number"}},
+            {"name": "each", "in": "query", "schema": {"items": number}},
+        ]
+        paths = {"/{id}": {"get": {"operationId": "a", "parameters": places}}}
+        with self.api(paths, capsys) as (client, seen, _):
+            client.call("a", id=5.0, n=0.25, each=[1.0, 2])
+            client.call("a", id=-0.0, n=1e16)
+        sent = [each["path"] for each in seen]
+        assert sent == ["/5?n=0.25&each=1&each=2", "/0?n=10000000000000000"]
 
     def test_a_value_stays_one_value(self, capsys):
         """examples/openapi.py: no argument adds a segment, a parameter or a header;
@@ -24466,6 +24731,8 @@ class TestExamplesAreSafe:
             ({"$schema": "x"}, "Gemini's `parameters` refuses $schema"),
             ({"properties": {"a": {"type": ["string", "null"]}}}, "a list of types"),
             ({"properties": {"a b": {}}}, "keys of the form"),
+            ({"properties": {"a": {"format": "uri"}}}, "Gemini's `parameters` refuses"),
+            ({"items": {"format": "byte"}}, "strict mode refuses the format byte"),
         ],
     )
     def test_what_providers_refuse(self, schema, warned):
@@ -24530,6 +24797,92 @@ class TestExamplesAreSafe:
             assert client.call("search", text="(q+" + ")+$") == []
             blank = client.call_tool("search", {"text": " "})
             assert text_of(blank) == "text: expected more than spaces"
+
+
+class TestExamplesAreAlike:
+    """The command lines of the examples: options, help, exit codes, errors."""
+
+    EXAMPLES = pathlib.Path(HERE, "examples")
+    # Without options: read as text, and started by other programs.
+    PLAIN = {"quickstart.py", "quickstart_server.py", "raw_server.py", "wsgi_app.py"}
+
+    def test_help_says_what_the_docstring_says(self):
+        """Whole, of each example; those that only have to be read have no options."""
+        names = {path.name for path in self.EXAMPLES.glob("*.py")} - self.PLAIN
+        assert len(names) > 20
+
+        def ask_for_help(name):
+            path = self.EXAMPLES / name
+            doc = ast.get_docstring(ast.parse(path.read_text("utf-8")), clean=False)
+            told, _ = run(sys.executable, path, "--help")
+            assert doc.strip().splitlines()[0] in told, name
+            is_whole = doc.strip() in told
+            assert is_whole or name in ("install.py", "stubs.py"), name
+
+        at_once(ask_for_help, [(name,) for name in sorted(names)])
+
+    @pytest.mark.parametrize(
+        "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
+    )
+    @pytest.mark.parametrize(
+        "name", ["small_server", "small_conformance", "small_extensions"]
+    )
+    def test_where_the_suites_servers_serve(self, name, words):
+        """At [HOST:]PORT, behind --http; or alone, as the suite's runner has it."""
+        command = [sys.executable, str(self.EXAMPLES / f"{name}.py"), *words]
+        with subprocess.Popen(command, stderr=PIPE, encoding="utf-8") as server:
+            try:
+                url = re.search(
+                    r"http://127\.0\.0\.1:\d+/mcp", server.stderr.readline()
+                )
+                with Client(url[0]) as client:
+                    assert client.list_tools()
+            finally:
+                server.kill()
+
+    def test_a_place_that_is_none(self):
+        """Is wrong usage, in one line behind the usage; so is an unknown option."""
+        names = "apps bridge everything_server host_app oauth_server openapi replay"
+        names += " server_card skills small_conformance small_extensions small_server"
+
+        def try_out(name, *words):
+            _, told = run(sys.executable, self.EXAMPLES / f"{name}.py", *words, code=2)
+            assert told.startswith("usage: ") and "Traceback" not in told
+            return told
+
+        rows = [(name, "--http", "here", "x") for name in f"{names} tasks".split()]
+        for told in at_once(try_out, rows):
+            assert "--http: invalid address value: 'here'" in told
+        assert "unrecognized arguments: --wrong" in try_out("small_server", "--wrong")
+
+    def test_the_exit_code_of_each_failure(self, tmp_path):
+        """examples/explain.py: that of the command line, and one safe line."""
+        explain = [sys.executable, self.EXAMPLES / "explain.py"]
+        hostile = program(tmp_path, TestExamplesAreSafe.HOSTILE)
+        # The name of a tool that its list does not have is refused before it is called.
+        raw = self.EXAMPLES / "raw_server.py"
+
+        def refuse(seen, sock):
+            return 401, {}, b"\x1b[2J"
+
+        with web_server(refuse) as (url, _), socket.create_server(
+            ("127.0.0.1", 0)
+        ) as busy:
+            nobody = f"http://127.0.0.1:{busy.getsockname()[1]}/mcp"
+            busy.close()
+            for code, words in (
+                (3, [url]),
+                (4, [nobody]),
+                (4, [tmp_path / "no_such.py"]),
+                (5, [raw, "subtract"]),
+                (5, [raw, "add", '{"a": "one"}']),
+                (5, [" ".join(hostile), "odd"]),
+                (1, [raw, "add", "no JSON"]),
+            ):
+                _, told = run(*explain, *words, code=code)
+                *_, last = told.splitlines()
+                assert last.startswith("explain: "), (words, told)
+                assert "\x1b" not in told and "Traceback" not in told
 
 
 class TestWheel:

@@ -462,10 +462,13 @@ def main():
             answer = run_agent(model, Toolbox(group, ask_user), options.question)
         except urllib.error.HTTPError as error:
             text = error.read(2000).decode("utf-8", "replace")
-            sys.exit(printable(f"agent: {error.url}: {error}: {text}"))
+            code = 3 if error.code in (401, 403) else 4
+            parser.exit(code, printable(f"agent: {error.url}: {error}: {text}") + "\n")
         except (OSError, ValueError, LookupError, TypeError) as error:
-            # A provider that is out of reach, or has a form of its own.
-            sys.exit(printable(f"agent: {type(error).__name__}: {error}"))
+            # A provider that is out of reach, or has a format of its own.
+            code = 4 if isinstance(error, OSError) else 5
+            text = printable(f"agent: {type(error).__name__}: {error}")
+            parser.exit(code, f"{text}\n")
         if answer is None:
             sys.exit("agent: stopped: too many rounds")
         print(printable(answer, keep_lines=True))

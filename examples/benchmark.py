@@ -10,12 +10,15 @@ time that an answer costs the server. Each stands beside its ratio to the bare s
 The CPU time has the least noise of all: compare two versions of the library by that.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--rounds NUMBER]
-         [--library FOLDER] [--peer NAME=PYTHON] [--svg FILE]
+         [--library FOLDER] [--peer NAME=PYTHON] [--svg FILE] [--table FILE]
+     python3 examples/benchmark.py --redraw PAGE --svg FILE
 
 --library is a folder with another version of mcp_lite.py.
 A peer is another library, run by the Python of a venv that has it; its NAME is mcpatom,
 zeromcp, mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
---svg draws what a call costs in CPU time, the start, the memory and the lines.
+--svg draws what a call costs in CPU time, and the start. --table puts all figures into
+the table of a page, examples/README.md; --redraw takes them from there, and measures
+nothing.
 """
 
 import argparse
@@ -25,6 +28,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import selectors
 import socket
 import statistics
@@ -35,6 +39,20 @@ import time
 
 # What was measured: {row: {server: figure}}, of calls the CPU time.
 MEASURED = {}
+# The rows that are drawn: how each is headed, and its unit.
+PICTURE = {
+    "one call at a time": ("On stdio, one call at a time", "µs"),
+    "64 calls in flight": ("On stdio, 64 calls in flight", "µs"),
+    "HTTP, connections: 8": ("Over HTTP, 8 connections", "µs"),
+    "ms, start to the first answer": ("From the start to the first answer", "ms"),
+}
+CAPTION = (
+    "A bar shows the CPU time that one call costs the server, or the time from its start",
+    "to its first answer; shorter is better. The bare loop does nothing but answer.",
+)
+NAMES = {"bare": "bare loop", "mcp": "official SDK", "fastmcp": "FastMCP"}
+# The table of a page that has all rows.
+TABLE = re.compile(r"^\| measured \|.*\n(\|.*\n)+", re.MULTILINE)
 
 # The servers. Each is called with a port, or 0 for stdio, and has one tool, which gives
 # back its text. #######################################################################
@@ -435,51 +453,74 @@ def start_up(server, rounds):
     print_row("lines", server[0], int(subprocess.check_output(command)))
 
 
+# The picture and the table. ###########################################################
+
+
 def draw(path):
-    """Write what was measured as a picture: a bar for each figure; less is better."""
-    lines = ["<text>Of calls: microseconds of CPU time. Less is better.</text>"]
-    for title, figures in MEASURED.items():
-        lines.append(f'<text font-weight="bold">{title}</text>')
+    """Draw the rows of PICTURE: a bar for each figure, beside the longest of its row."""
+    y = 0
+    texts = []
+
+    def add(text, height=18):
+        nonlocal y
+        y += height
+        texts.append(f'<g transform="translate(8 {y})">{text}</g>')
+
+    for line in CAPTION:
+        add(f"<text>{line}</text>")
+    for row, (title, unit) in PICTURE.items():
+        figures = MEASURED[row]
+        add(f'<text font-weight="bold">{title}</text>', height=28)
         for name, value in figures.items():
-            width = 480 * value / max(figures.values())
-            lines.append(
-                f'<text x="70" text-anchor="end">{name}</text>'
-                f'<rect x="80" y="-10" width="{width:.0f}" height="12" class="{name}"/>'
-                f'<text x="{86 + width:.0f}">{value:,.{int(value < 100)}f}</text>'
+            width = 400 * value / max(figures.values())
+            add(
+                f'<text x="90" text-anchor="end">{NAMES.get(name, name)}</text>'
+                f'<rect x="100" y="-10" width="{width:.0f}" height="12" class="{name}"/>'
+                f'<text x="{106 + width:.0f}">{shown(value)} {unit}</text>'
             )
-    placed = "\n".join(
-        f'<g transform="translate(0 {20 + 18 * n})">{line}</g>'
-        for n, line in enumerate(lines)
-    )
     with open(path, "w", encoding="utf-8") as file:
         file.write(
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="640" '
-            f'height="{20 + 18 * len(lines)}" font-family="sans-serif" font-size="12" '
-            f'fill="#57606a">'
-            f"<style>rect {{fill: #afb8c1}} .mcp_lite {{fill: #0a58ca}}</style>\n{placed}\n</svg>\n"
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{y + 12}" '
+            'font-family="sans-serif" font-size="12" fill="#57606a">\n'
+            "<style>rect {fill: #afb8c1} .mcp_lite {fill: #0a58ca}</style>\n"
         )
+        file.write("\n".join([*texts, "</svg>\n"]))
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("seconds", nargs="?", type=float, default=4.0)
-    parser.add_argument("--rounds", type=int, default=7, help="7 if not given")
-    parser.add_argument(
-        "--library",
-        default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-        metavar="FOLDER",
-    )
-    parser.add_argument("--svg", metavar="FILE", help="draw the figures, too")
-    parser.add_argument(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="NAME=PYTHON",
-        help=", ".join(CODE),
-    )
-    options = parser.parse_args()
+def shown(value):
+    """Return a figure as a reader likes it: with one decimal below 100."""
+    value = round(value, 1)
+    return f"{value:,.{int(0 < value < 100)}f}"
+
+
+def write_table(path):
+    """Put what was measured into the table of a page, in the place of what it had."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    servers = list(MEASURED["one call at a time"])
+    rows = [["measured", *servers], ["---"] * (1 + len(servers))]
+    for row, figures in MEASURED.items():
+        # A few rows are about no server.
+        if figures.keys() == set(servers):
+            rows.append([row, *(shown(figures[name]) for name in servers)])
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(TABLE.sub(lambda _: table, text))
+
+
+def read_table(path):
+    """Take the figures from the table of a page, as if they had been measured."""
+    with open(path, encoding="utf-8") as file:
+        head, _, *lines = TABLE.search(file.read())[0].splitlines()
+    _, *servers = head.strip("| ").split(" | ")
+    for line in lines:
+        row, *cells = line.strip("| ").split(" | ")
+        figures = [float(cell.replace(",", "")) for cell in cells]
+        MEASURED[row] = dict(zip(servers, figures))
+
+
+def measure_all(options):
+    """Measure all rows, and print them."""
     folder = os.path.abspath(options.library)
     chosen = [f"bare={sys.executable}", f"mcp_lite={sys.executable}", *options.peer]
     servers = [(*each.split("=", 1), folder) for each in chosen]
@@ -495,8 +536,6 @@ def main():
         compare(name, kind, measure, options, servers)
     for server in servers:
         start_up(server, options.rounds)
-    if options.svg:
-        draw(options.svg)
     # No compiled file is found or left.
     unseen = "pycache_prefix=" + os.path.join(folder, "none")
     code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
@@ -506,6 +545,38 @@ def main():
     ):
         start = functools.partial(subprocess.check_call, [sys.executable, *words])
         print_row(name, "", median_ms(start, options.rounds))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("seconds", nargs="?", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=7, help="7 if not given")
+    parser.add_argument(
+        "--library",
+        default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        metavar="FOLDER",
+    )
+    parser.add_argument("--svg", metavar="FILE", help="draw some of the figures")
+    parser.add_argument("--table", metavar="FILE", help="write all into this page")
+    parser.add_argument("--redraw", metavar="FILE", help="draw what this page has")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help=", ".join(CODE),
+    )
+    options = parser.parse_args()
+    if options.redraw:
+        read_table(options.redraw)
+    else:
+        measure_all(options)
+    if options.svg:
+        draw(options.svg)
+    if options.table:
+        write_table(options.table)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import argparse
 import fnmatch
 import os
 import queue
-import re
 import sys
 import threading
 import time
@@ -539,7 +538,7 @@ class Bridge:
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main():

@@ -57,6 +57,14 @@ REFUSED = {
         "|[$].*"
     ),
 }
+# The formats that are taken. A format of numbers, such as int32, does no harm.
+FORMATS = {
+    "OpenAI's strict mode": re.compile(
+        "date-time|date|time|duration|email|hostname|ipv4|ipv6|uuid|int32|int64|float"
+        "|double"
+    ),
+    "Gemini's `parameters`": re.compile("date-time|enum|int32|int64|float|double"),
+}
 # Those that are refused of the schema as a whole.
 REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
 EXIT_CODES = (
@@ -208,6 +216,10 @@ def warn_of_values(place, key, value):
         yield f"{place}: OpenAI's strict mode refuses a schema in additionalProperties"
     if key == "type" and isinstance(value, list):
         yield f"{place}: Gemini's `parameters` refuses a list of types"
+    if key == "format" and isinstance(value, str):
+        for provider, taken in FORMATS.items():
+            if not taken.fullmatch(value):
+                yield f"{place}: {provider} refuses the format {value}"
     if key == "properties" and isinstance(value, list):
         for each in value:
             if not KEY.fullmatch(each):

@@ -9,6 +9,7 @@ Run by the suite: python3 examples/conformance_client.py URL
 with the name of the scenario in the environment variable MCP_CONFORMANCE_SCENARIO.
 """
 
+import argparse
 import base64
 import hashlib
 import json
@@ -24,7 +25,7 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import AuthorizationError, Client, McpError, OAuth  # noqa: E402
+from mcp_lite import AuthorizationError, Client, McpError, OAuth, printable  # noqa: E402
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
@@ -292,7 +293,11 @@ LESSONS = {
 
 
 def main():
-    url = sys.argv[-1]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("url")
+    url = parser.parse_args().url
     lesson = LESSONS.get(SCENARIO, call_every_tool)
     version = max(REVISION, "2025-11-25")
     # One scenario's server speaks another revision than the scenario is for:
@@ -321,4 +326,4 @@ if __name__ == "__main__":
     try:
         main()
     except (McpError, AuthorizationError) as error:
-        sys.exit(f"{SCENARIO}: {error}")
+        sys.exit(printable(f"{SCENARIO}: {error}"))

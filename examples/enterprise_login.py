@@ -12,6 +12,7 @@ plays all parts: the identity provider, the authorization server, the server, th
 For a program of yours, copy EnterpriseOAuth; the rest stands for the world around it.
 """
 
+import argparse
 import base64
 import hashlib
 import hmac
@@ -217,6 +218,9 @@ class World(http.server.BaseHTTPRequestHandler):
 
 
 def main():
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     world = http.server.ThreadingHTTPServer(("127.0.0.1", 0), World)
     threading.Thread(target=world.serve_forever, daemon=True).start()
     issuer = f"http://127.0.0.1:{world.server_port}"

@@ -26,7 +26,17 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import ERRORS, METHODS, Client, McpError, ToolError  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    ERRORS,
+    METHODS,
+    AuthorizationError,
+    Client,
+    McpError,
+    Timeout,
+    ToolError,
+    UnsupportedVersion,
+    printable,
+)
 
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
@@ -290,6 +300,13 @@ HTTP = {
     "HTTP 403": "The token does not allow this, or the Host or Origin is a wrong one.",
     "HTTP 404": "There is no such session, or nothing at this path.",
 }
+# The exit code for an exception is that of the first row that matches.
+EXIT_CODES = (
+    (AuthorizationError, 3),
+    ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    ((McpError, ToolError), 5),
+    (Exception, 1),
+)
 
 
 def place_of(page, version):
@@ -331,13 +348,16 @@ class Explainer:
         on the thread that sends or receives, one call at a time.
     without: methods that are passed over, with their answers; and members, such as
         "progressToken", that are not explained
+    with_sides: each id is shown with the side that chose it. Both sides begin at 1 or
+        so, and an answer has the id of its request.
     """
 
     is_silent = False
 
-    def __init__(self, write=None, without=()):
+    def __init__(self, write=None, without=(), with_sides=False):
         self.write = write or sys.stderr.write
         self.without = without
+        self.with_sides = with_sides
         self.lock = threading.Lock()
         # Texts that were given already.
         self.told = set()
@@ -425,8 +445,12 @@ class Explainer:
         if self.is_silent:
             return
         request_id = (message or {}).get("id")
-        number = "" if request_id is None else f"{shorten(request_id)} "
-        line = f"{direction} {number}{text}".replace("  ", " ")
+        if request_id is not None:
+            text = f"{shorten(request_id)} {text}"
+            if self.with_sides:
+                is_clients = (direction == "-->") == ("method" in message)
+                text = ("client's " if is_clients else "server's ") + text
+        line = f"{direction} {text}".replace("  ", " ")
         self.write(textwrap.fill(line, WIDTH, subsequent_indent="    ") + "\n")
 
     def note(self, text, page, value=""):
@@ -502,7 +526,8 @@ def main():
             if options.tool:
                 each.call(options.tool, arguments)
     except (McpError, ToolError, OSError, ValueError) as error:
-        sys.exit(f"explain: {error}")
+        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        parser.exit(code, printable(f"explain: {error}") + "\n")
 
 
 if __name__ == "__main__":

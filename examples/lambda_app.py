@@ -10,6 +10,7 @@ environment: questions and their answers may reach different instances. To try i
 an event as AWS sends them: python3 examples/lambda_app.py < event.json
 """
 
+import argparse
 import base64
 import io
 import json
@@ -81,6 +82,9 @@ def handler(event, context):
 
 
 def main():
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     print(json.dumps(handler(json.load(sys.stdin), None)))
 
 

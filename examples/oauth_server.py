@@ -32,7 +32,7 @@ from mcp_lite import Context, Server, ToolError  # noqa: E402
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return host or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 parser = argparse.ArgumentParser(

@@ -493,7 +493,10 @@ class Operation:
 def text_of(value):
     """Return a text, a number or a truth value as requests have it."""
     if isinstance(value, (list, dict)):
-        raise ToolError("a list or an object inside of it cannot be sent")
+        raise ToolError("a list or an object inside it cannot be sent")
+    if isinstance(value, float) and value.is_integer():
+        # To JSON Schema, 5.0 is an integer. An API that reads a text wants 5.
+        value = int(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -938,7 +941,7 @@ def header(text):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main():

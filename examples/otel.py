@@ -12,6 +12,7 @@ them; without it, each is printed as a line. For a program of yours, copy all bu
 main().
 """
 
+import argparse
 import contextlib
 import os
 import re
@@ -126,6 +127,9 @@ else:
 
 
 def main():
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     shop = Server("shop")
     shop.middleware(trace_request)
 

@@ -174,9 +174,9 @@ def connect(card, **options):
 
 
 def address(text):
-    """Return HOST:PORT of [HOST:]PORT. Raises ValueError."""
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return f"{host or '127.0.0.1'}:{int(port)}"
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main():
@@ -187,11 +187,11 @@ def main():
     options = parser.parse_args()
     server = Server("weather", version="1.0")
     server.add_tool(lambda: "sun", name="forecast")
-    # It stands in the card, so it must be known before the server serves.
-    site = f"http://{options.http}"
+    host, port = options.http
+    # The card has it, so it must be known before the server serves.
+    site = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     routes = card_routes(server, site, "org.acme/weather", "Forecasts.")
-    host, _, port = options.http.rpartition(":")
-    with server.start_http(host=host, port=int(port), public_routes=routes):
+    with server.start_http(host=host, port=port, public_routes=routes):
         (card,) = find_servers(site)
         with connect(card) as client:
             print(client.call("forecast"))

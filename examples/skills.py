@@ -463,7 +463,7 @@ def check_entry(uri, entry):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    return re.sub(r"[\[\]]", "", host) or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def ask_user(label, entry):

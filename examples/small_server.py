@@ -17,6 +17,7 @@ Read raw_server.py before this file, and mcp_lite.py after it. This one leaves o
     limits on what a stranger may send or keep open
 """
 
+import argparse
 import base64
 import hashlib
 import hmac
@@ -580,13 +581,31 @@ def review(code: str):
     return f"Please review this code:\n{code}"
 
 
-if __name__ == "__main__":
-    if sys.argv[1:]:
-        # The port, behind --http or alone.
-        server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", int(sys.argv[-1])), Handler
-        )
-        print(f"http://127.0.0.1:{server.server_port}/mcp", file=sys.stderr, flush=True)
-        server.serve_forever()
-    else:
+def address(text):
+    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
+def main(about=__doc__):
+    """Serve as the command line says."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
+    # The conformance suite's runner gives the port alone.
+    parser.add_argument("port", nargs="?", type=address, help="the same")
+    options = parser.parse_args()
+    place = options.http or options.port
+    if place is None:
         serve_stdio()
+        return
+    with http.server.ThreadingHTTPServer(place, Handler) as server:
+        url = f"http://{place[0]}:{server.server_port}/mcp"
+        print(url, file=sys.stderr, flush=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

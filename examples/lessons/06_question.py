@@ -23,7 +23,7 @@ from mcp_lite import Client, Context, Server  # noqa: E402
 
 # Lesson 2 has shown these.
 OPENING = ("initialize", "notifications/initialized", "server/discover")
-explainer = Explainer(without=(*OPENING, "progressToken"))
+explainer = Explainer(without=(*OPENING, "progressToken"), with_sides=True)
 server = Server("travel", version="1")
 FORM = {
     "type": "object",
