@@ -3766,7 +3766,7 @@ class SteppedModule:
     def find(self, name, *given):
         return STEPPED_MODULES.get(name) or __import__(name, *given)
 
-    def log_line(self, level, text, error=None, logger=""):
+    def log_line(self, level, text, error=None, logger="", columns=None):
         if level >= logging.ERROR:
             STEPS.end(f"logged by {STEPS.current.name}: {text}: {error!r}")
 
