@@ -8019,8 +8019,9 @@ class ServerEndpoint(Endpoint):
         """Log an unexpected exception, which may be a SystemExit, and return the text
         for the client."""
         about = ctx._request.about
-        # A handler that stops because it was cancelled has not failed.
-        if not (isinstance(error, Cancelled) and ctx.cancelled):
+        # A handler that stops because its request is over has not failed.
+        is_open = ctx._connection.is_in_flight(ctx._request)
+        if is_open or not isinstance(error, Cancelled):
             log_line(WARNING, f"{about} failed", error)
         is_masked = self._mask_errors
         if is_masked is None:

@@ -467,6 +467,7 @@ import json  # noqa: E402
 import linecache  # noqa: E402
 import logging  # noqa: E402
 import math  # noqa: E402
+import operator  # noqa: E402
 import pathlib  # noqa: E402
 import pickle  # noqa: E402
 import queue  # noqa: E402
@@ -18960,6 +18961,149 @@ class TestBadLines:
         assert set(accounts.runs.values()) == {1}
 
 
+# What stays as it is until version 2: names, the order of parameters, and defaults.
+# "..." is a default that has no short form. Whoever changes a line breaks a promise.
+PROMISED = """
+Server(name, version='0', *, title=None, page_size=100, cache_ttl_ms=0,
+    description=None, instructions=None, state_key=None, website_url=None, icons=None,
+    run_on=None, max_workers=32, mask_errors=None, extensions=None, trace=None)
+Server.tool(fn=None, *, name=None, title=None, description=None, annotations=None,
+    icons=None, input_schema=None, output_schema=None, meta=None, structured=None,
+    timeout=None, visible=None, run_on=...)
+Server.resource(uri, fn=None, *, name=None, title=None, description=None,
+    mime_type=None, icons=None, annotations=None, size=None, meta=None, visible=None)
+Server.prompt(fn=None, *, name=None, description=None, title=None, icons=None,
+    meta=None, visible=None)
+Server.completion(ref, argument)
+Server.add_tool(fn=None, *, name=None, title=None, description=None, annotations=None,
+    icons=None, input_schema=None, output_schema=None, meta=None, structured=None,
+    timeout=None, visible=None, run_on=...)
+Server.add_resource(uri, fn=None, *, name=None, title=None, description=None,
+    mime_type=None, icons=None, annotations=None, size=None, meta=None, visible=None)
+Server.add_prompt(fn=None, *, name=None, description=None, title=None, icons=None,
+    meta=None, visible=None)
+Server.remove_tool(name)
+Server.remove_resource(uri)
+Server.remove_prompt(name)
+Server.resource_updated(uri)
+Server.method(name, *, extension=None)
+Server.middleware(fn)
+Server.load()
+Server.run(transport='stdio', **options)
+Server.start_http(*, host='127.0.0.1', port=0, path='/mcp', sock=None, verify=None,
+    resource_metadata=None, allowed_hosts=None, allowed_origins=None, stateless=False,
+    health=None, routes=None, public_routes=None, max_connections=256,
+    max_body=4194304, ssl_context=None)
+Server.wsgi_app(*, path=None, verify=None, resource_metadata=None, allowed_hosts=None,
+    allowed_origins=None, health=None, routes=None, public_routes=None,
+    max_body=4194304)
+Server.handle(message)
+Server.serve(reader, writer)
+HttpServer.close(grace=2.5, stop=None)
+Context.progress(done, total=None, message=None)
+Context.log(level, data, logger=None)
+Context.debug(data, logger=None)
+Context.info(data, logger=None)
+Context.warning(data, logger=None)
+Context.error(data, logger=None)
+Context.elicit(message, schema, key=None)
+Context.elicit_url(message, url, key=None)
+Context.sample(messages, max_tokens=1000, key=None, **params)
+Context.roots(key=None)
+Context.ask(questions)
+Context.once(key, fn)
+Context.check_cancelled()
+Context.sleep(seconds)
+Context.on_cancel(fn)
+Context.close_stream(retry_ms=None)
+Context.detach(on_progress, on_ask)
+Client(target, *, timeout=60.0, total_timeout=None, headers=None, auth=None, env=None,
+    cwd=None, protocol_version='auto', name='mcp_lite', version=...,
+    roots=None, on_elicit=None, on_elicit_url=None, on_sample=None,
+    sampling_tools=False, on_log=None, on_progress=None, on_notification=None,
+    validate=True, trace=None, stderr=True, ssl_context=None, extensions=None,
+    result_types=None)
+Client.connect()
+Client.close()
+Client.call(name, given=None, /, **arguments)
+Client.call_tool(name, arguments=None, timeout=None, on_progress=None, meta=None,
+    **misplaced)
+Client.start_call(name, arguments=None, *, on_progress=None, meta=None, **misplaced)
+Client.list_tools()
+Client.list_resources()
+Client.list_resource_templates()
+Client.list_prompts()
+Client.read_resource(uri)
+Client.read(uri)
+Client.get_prompt(name, arguments=None, **misplaced)
+Client.complete(ref, argument, value, context=None)
+Client.ping(timeout=None)
+Client.set_log_level(level)
+Client.subscribe(uri)
+Client.unsubscribe(uri)
+Client.listen(tools=True, prompts=True, resources=True, uris=())
+Client.request(method, params=None, timeout=None)
+Client.notify(method, params=None)
+Call.result(timeout=None)
+Call.value(timeout=None)
+Call.cancel(reason=None)
+Call.done()
+Listening.close()
+Image(data=..., *, path=None, mime_type=None, annotations=None, meta=None)
+Audio(data=..., *, path=None, mime_type=None, annotations=None, meta=None)
+EmbeddedResource(uri, text_or_bytes, *, mime_type=None, annotations=None, meta=None)
+ResourceLink(uri, name, *, title=None, description=None, mime_type=None, size=None,
+    meta=None, annotations=None, icons=None)
+Message(content, role='user')
+Param(description=None, *, ge=None, gt=None, le=None, lt=None, min_length=None,
+    max_length=None, pattern=None, examples=None, header=None, default=...)
+OAuth(*, client_name='mcp_lite', scopes=None, client_id=None, client_secret=None,
+    client_metadata_url=None, issuer=None, store=None, redirect=None,
+    redirect_uri=None, grant='authorization_code', send_resource=True,
+    may_log_in=True, timeout=300.0, ssl_context=None)
+OAuth.login(url)
+OAuth.logout(url)
+MainThread(post=None)
+MainThread.run_pending(max_seconds=0.01, wait=0.0)
+MainThread.call(fn)
+MainThread.close()
+MainThread.is_current()
+McpError(code, message, data=None)
+ToolError(message, content=None)
+Timeout(message, details='')
+ConnectionClosed(message, exit_code=None, command=None, stderr='')
+HttpFailure(message, url='', http_status=None, challenge=None, retry_after=None)
+NotFound(message, data=None)
+InvalidParams(message, data=None)
+InvalidResponse(message, data=None)
+validate(value, schema)
+"""
+# The attributes of objects that programs are given.
+PROMISED_ATTRIBUTES = {
+    "Client": "instructions protocol_version server_capabilities server_info",
+    "ConnectionClosed": "command exit_code stderr",
+    "Context": "auth cancelled client_capabilities client_info headers meta "
+    "protocol_version request_id session_id",
+    "HttpFailure": "challenge http_status retry_after url",
+    "HttpServer": "port url",
+    "InvalidResponse": "code data message",
+    "Server": "name version wsgi",
+    "ToolError": "content",
+}
+
+
+def written_parameters(fn):
+    """The parameters of a function as its callers write them, without hints."""
+    shown = []
+    for each in inspect.signature(fn).parameters.values():
+        plain = (int, float, str, tuple, type(None))
+        if each.default is not each.empty and not isinstance(each.default, plain):
+            each = each.replace(default=...)
+        if each.name != "self":
+            shown.append(each.replace(annotation=each.empty))
+    return str(inspect.Signature(shown)).replace("Ellipsis", "...")
+
+
 class TestContract:
     """Sentences of the contract that no other class holds, and what mutants survived."""
 
@@ -18971,6 +19115,35 @@ class TestContract:
         assert sorted(classes) == sorted(re.findall(r"^class (Test\w+)", source, re.M))
 
     # Calls
+    def test_the_promised_names(self):
+        """Each can be called as before."""
+        lines = re.sub(r"\n +", " ", PROMISED.strip()).splitlines()
+        for line in lines:
+            name = line.partition("(")[0]
+            value = operator.attrgetter(name)(mcp_lite)
+            fn = value.__init__ if inspect.isclass(value) else value
+            written = written_parameters(fn).replace(repr(mcp_lite.__version__), "...")
+            assert name + written == line
+
+    def test_the_promised_attributes(self):
+        """Each object that a program is given has them."""
+        server = Server("s")
+        seen = [server, mcp_lite.HttpFailure("x"), mcp_lite.ConnectionClosed("x")]
+        seen += [InvalidResponse("x"), ToolError("x")]
+
+        @server.tool
+        def see(ctx: Context) -> None:
+            seen.append(ctx)
+
+        with server.start_http() as http, Client(http.url) as client:
+            client.call("see")
+            seen += [http, client]
+            found = {type(each).__name__: each for each in seen}
+            found["HttpServer"] = http
+            for name, attributes in PROMISED_ATTRIBUTES.items():
+                for each in attributes.split():
+                    assert hasattr(found[name], each), f"{name}.{each}"
+
     def test_an_answer_is_not_sent_after_cancel(self):
         """cancel() while the user thinks about a question: the call ends, and the
         server gets no answer."""
