@@ -8577,7 +8577,7 @@ class TestHints:
             client.get_prompt("ask", {"day": day, "count": 3})
             assert got == [values, [day, 3]]
             for wrong, said in (
-                ({"price": float("nan")}, "note: price: nan is no number"),
+                ({"price": float("nan")}, "note: price: nan is not a number"),
                 ({"who": [{"name": socket}]}, r"note: who\[0\].name: a value of class"),
             ):
                 with pytest.raises(ToolError, match=said):
@@ -8858,7 +8858,7 @@ class TestServerInProcess:
             (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
             (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
             (tool, lambda: {"a": [object()]}, r"it: TypeError: a\[0\]: a value of cl"),
-            (tool, lambda: [float("nan")], r"it: ValueError: \[0\]: nan is no number"),
+            (tool, lambda: [float("nan")], r"it: ValueError: \[0\]: nan is not a number"),
             (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
             (resource, lambda: object(), "x://it: TypeError: a value of class object"),
             (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
