@@ -2749,11 +2749,12 @@ class Connection:
     def _submit(self, job: Job, *requests: Request) -> bool:
         """Submit a job that serves these requests. If that fails, or too many jobs
         wait, refuse the requests, and return False."""
-        error = InternalError("too many requests wait")
+        why = "too many requests wait"
         if len(self.begin) < MAX_BACKLOG:
             if self.begin.submit(job):
                 return True
-            error = InternalError("the server is closing, or cannot start a thread")
+            why = "the server is closing, or cannot start a thread"
+        error = InternalError(why)
         for request in requests:
             self.cancel_request(request, error_message(request.id, error))
         return False
