@@ -922,32 +922,6 @@ def own_id(value: Any) -> Any:
     return value
 
 
-def mend(message: Json) -> Json:
-    """Return a copy of a message in which the oddities of some programs, whose meaning
-    is clear, are corrected.
-
-    Programs send null for an absent member, such as the id of a notification, or for an
-    empty object; PHP sends an empty array for an empty object. Answers repeat the
-    method, or have our id as a text.
-    """
-    mended: Json = {}
-    for name, value in message.items():
-        if value == []:
-            mended[name] = {}
-        elif value is not None or name == "id":
-            mended[name] = value
-    if "result" in mended or "error" in mended:
-        mended.pop("method", None)
-        mended["id"] = own_id(mended.get("id"))
-    elif "method" not in mended and "result" in message:
-        mended["result"] = {}
-    elif mended.get("id", 0) is None:
-        row = method_row(mended.get("method"))
-        if row.kind == "notification":
-            del mended["id"]
-    return mended
-
-
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
     """Look up an id that the peer has sent. Return None if there is no such entry."""
     if is_id(key):
@@ -1379,6 +1353,32 @@ LIST_CHANGES = {
 def method_row(name: object) -> Method:
     """Return the row of a method; UNKNOWN if no revision has it."""
     return METHODS.get(str(name), UNKNOWN)
+
+
+def mend(message: Json) -> Json:
+    """Return a copy of a message in which the oddities of some programs, whose meaning
+    is clear, are corrected.
+
+    Programs send null for an absent member, such as the id of a notification, or for an
+    empty object; PHP sends an empty array for an empty object. Answers repeat the
+    method, or have our id as a text.
+    """
+    mended: Json = {}
+    for name, value in message.items():
+        if value == []:
+            mended[name] = {}
+        elif value is not None or name == "id":
+            mended[name] = value
+    if "result" in mended or "error" in mended:
+        mended.pop("method", None)
+        mended["id"] = own_id(mended.get("id"))
+    elif "method" not in mended and "result" in message:
+        mended["result"] = {}
+    elif mended.get("id", 0) is None:
+        row = method_row(mended.get("method"))
+        if row.kind == "notification":
+            del mended["id"]
+    return mended
 
 
 def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> None:
