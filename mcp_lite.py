@@ -2986,10 +2986,10 @@ class Connection:
 
 # This section validates values against JSON Schema, draft 2020-12. Most schemas of the
 # older drafts 2019-09 and draft-07 work, too: the validator knows their keywords, and a
-# list in `items`, which is called `prefixItems` today. A Schema surveys its parts once;
-# a _Validator then checks one value, using one table of keywords. Schemas, patterns and
-# values may come from a stranger, so each step has a price. The _Validator adds up the
-# prices, and gives up beyond a limit. No schema is ever fetched.
+# list in `items`, which is called `prefixItems` today. A Schema surveys its parts once.
+# A _Validator then checks one value, by the rules in the table _KEYWORDS. Schemas,
+# patterns and values may come from a stranger, so each step has a price; the _Validator
+# adds up the prices, and gives up beyond a limit. No schema is ever fetched.
 
 MAX_STEPS = 1_000_000  # steps that any value may cost: less than a second of work
 STEPS_EACH = 4  # further steps for each character of a large value
@@ -3031,8 +3031,8 @@ class Schema:
     def __init__(self, schema: Any):
         self.root = schema
         # id() of each subschema -> (URI of its document, the Python types whose values
-        # all fit, its rules). A rule is a tuple for one keyword that checks something;
-        # _Validator.check() unpacks it.
+        # all fit, its rules). A rule is a tuple for one keyword that checks something:
+        # see _check_keywords().
         self.rules = dict(_BOOLEANS)
         # The target of each reference: (id() of the schema with the reference, its
         # text) -> schema
@@ -3074,8 +3074,11 @@ class Schema:
         rules = self._check_keywords(place, schema)
         base = self._name(schema, base)
         # The Python types whose values all fit, if no keyword but `type` checks any.
-        name = schema.get("type") if len(rules) == 1 else None
-        fitting = tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == name)
+        fitting = [
+            each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type")
+        ]
+        if len(rules) > 1:
+            fitting = []
         self.rules[id(schema)] = (base, fitting, rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys():
             self._references.append((schema, schema[keyword]))
@@ -3091,8 +3094,10 @@ class Schema:
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
             kind = _ARGUMENTS[row.argument]
-            is_type = isinstance(kind, (type, tuple))
-            fits = isinstance(argument, kind) if is_type else kind(argument)
+            if isinstance(kind, (type, tuple)):
+                fits = isinstance(argument, kind)
+            else:
+                fits = kind(argument)
             if not fits:
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
@@ -3140,8 +3145,10 @@ class Schema:
         try:
             target = self._named[base, anchor]
             for step in pointer:
-                step = step.replace("~1", "/").replace("~0", "~")
-                target = target[int(step) if isinstance(target, list) else step]
+                key: Any = step.replace("~1", "/").replace("~0", "~")
+                if isinstance(target, list):
+                    key = int(key)
+                target = target[key]
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
@@ -3271,7 +3278,9 @@ class _Validator(Meter):
         done = self.evaluated[self.start :]
         self.spend(len(done))
         seen = {key for owner, key in done if owner == id(value)}
-        keys = value if isinstance(value, dict) else range(len(value))
+        keys = value
+        if isinstance(value, list):
+            keys = range(len(value))
         for key in keys:
             if key not in seen:
                 yield from self.other(rest, value, key, schema, path)
@@ -3326,7 +3335,9 @@ class _Validator(Meter):
             yield _Failure(path, text, fitting)
 
     def if_(self, value: Any, condition: Any, schema: Json, path: Any) -> Failures:
-        branch = "else" if self.attempt(condition, value, path) else "then"
+        branch = "then"
+        if self.attempt(condition, value, path):
+            branch = "else"
         return self.check(schema.get(branch, True), value, path)
 
     # Numbers and texts.
@@ -3458,22 +3469,24 @@ def _expected(failure: _Failure) -> str:
 
 def steps(path: Any) -> list[Any]:
     """Return the keys of a path, the outermost first."""
-    keys: deque[Any] = deque()
+    keys = []
     while path:
-        path, key = path
-        keys.appendleft(key)
-    return list(keys)
+        keys.append(path[1])
+        path = path[0]
+    return keys[::-1]
 
 
 def at_place(path: Any) -> str:
     """Return the beginning of an error's text: `a.b[0]: `; nothing at the root."""
     place = ""
     for key in steps(path):
-        step = f"[{key}]"
         if isinstance(key, str):
-            step = "." + printable(key[:200])
-        place += step
-    return place and place[-MAX_PLACE:].lstrip(".") + ": "
+            place += "." + printable(key[:200])
+        else:
+            place += f"[{key}]"
+    if place:
+        place = place[-MAX_PLACE:].lstrip(".") + ": "
+    return place
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -3483,8 +3496,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     # Long names take long to compare.
     names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
-    for near in get_close_matches(name[:60], names, 1):
-        return f"did you mean {show(near)}?"
+    near = get_close_matches(name[:60], names, 1)
+    if near:
+        return f"did you mean {show(near[0])}?"
     return f"known: {show(names, 300)}"
 
 
@@ -3493,9 +3507,13 @@ def json_type(value: object) -> str:
     """Return the JSON type of a value; a whole float is an "integer", too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
-    return TYPE_NAMES.get(type(value)) or next(
-        (TYPE_NAMES[each] for each in TYPE_NAMES if isinstance(value, each)), ""
-    )
+    if type(value) in TYPE_NAMES:
+        return TYPE_NAMES[type(value)]
+    # A subclass, such as an IntEnum.
+    for kind, name in TYPE_NAMES.items():
+        if isinstance(value, kind):
+            return name
+    return ""
 
 
 def equality_key(value: Any) -> str:
@@ -3517,7 +3535,9 @@ def _size(value: object) -> int:
     """Estimate the work of one pass over a value, without the values inside it."""
     if isinstance(value, (list, dict)):
         return len(value)
-    return len(value) >> 6 if isinstance(value, str) else 0
+    if isinstance(value, str):
+        return len(value) >> 6
+    return 0
 
 
 def _has_type(run: Meter, value: object, names: Any) -> bool:
@@ -3591,9 +3611,10 @@ def _either(
     for sequence in sequences:
         behind = places
         for way in sequence:
-            # Even a part that no place reaches costs a step.
+            # A part costs a step even if no place reaches it.
             run.spend(1)
-            behind = way(text, behind, run) if behind else behind
+            if behind:
+                behind = way(text, behind, run)
         ends |= behind
     return ends
 
@@ -3701,18 +3722,6 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-def _limit(
-    compare: Callable[[Any, Any], bool], text: str, concerns: tuple[str, ...] = _NUMBERS
-) -> Any:
-    """Return the row of a keyword that limits a number, or the length of a value."""
-    kind = "a number" if concerns is _NUMBERS else "a count"
-
-    def check(run: object, value: Any, limit: Any) -> bool:
-        return compare(value if concerns is _NUMBERS else len(value), limit)
-
-    return _Keyword(kind, concerns, check, f"expected {text}")
-
-
 # `argument` is the kind of the keyword's argument. `concerns` lists the types of values
 # that the keyword checks. With a text in `expects`, `apply` is a function (run, value,
 # argument) that returns whether the value fits. Without one, `apply` is a method of
@@ -3722,11 +3731,28 @@ _Keyword = namedtuple(
 )
 
 
-def _counted(noun: str, concerns: tuple[str, ...], parts: str) -> dict[str, _Keyword]:
+def _limit(compare: Callable[[Any, Any], bool], text: str) -> Any:
+    """Return the row of a keyword that limits a number."""
+    return _Keyword(
+        "a number",
+        _NUMBERS,
+        lambda run, value, limit: compare(value, limit),
+        f"expected {text}",
+    )
+
+
+def _counted(noun: str, concerns: tuple[str, ...], parts: str) -> dict[str, Any]:
     """Return the rows of the two keywords that limit the length of a value."""
+    row = _Keyword("a count", concerns)
     return {
-        f"min{noun}": _limit(operator.ge, f"at least {{}} {parts}", concerns),
-        f"max{noun}": _limit(operator.le, f"at most {{}} {parts}", concerns),
+        f"min{noun}": row._replace(
+            apply=lambda run, value, least: len(value) >= least,
+            expects=f"expected at least {{}} {parts}",
+        ),
+        f"max{noun}": row._replace(
+            apply=lambda run, value, most: len(value) <= most,
+            expects=f"expected at most {{}} {parts}",
+        ),
     }
 
 
@@ -3811,21 +3837,10 @@ _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
 
 
 # The rules of the schemas True and False.
-_BOOLEANS: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {
-    id(True): ("", tuple(TYPE_NAMES), []),
-    id(False): (
-        "",
-        (),
-        [
-            (
-                _ALL,
-                lambda run, value, argument: False,
-                "nothing is allowed here",
-                None,
-                1,
-            )
-        ],
-    ),
+_REFUSED = (_ALL, lambda run, value, _: False, "nothing is allowed here", None, 1)
+_BOOLEANS: dict[int, Any] = {
+    id(True): ("", TYPE_NAMES, []),
+    id(False): ("", (), [_REFUSED]),
 }
 
 
