@@ -3002,8 +3002,9 @@ MAX_PATTERNS = 20_000  # characters of all patterns in a schema; each "[" costs 
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
 
 if TYPE_CHECKING:
-    # A part of a pattern: the places in a text where it may begin -> where it may end.
-    Way = Callable[[str, Set[int], "Meter"], Set[int]]
+    Places = Set[int]  # in a text
+    # A part of a pattern: the places where it may begin -> where it may end.
+    Way = Callable[[str, Places, "Meter"], Places]
     # convert(value, its place, the conversion as a whole) -> the Python value
     Conversion = Callable[[Any, Any, "_Run"], Any]
     # It describes a hint by its arguments, or a class.
@@ -3037,14 +3038,12 @@ class Schema:
         # The target of each reference: (id() of the schema with the reference, its
         # text) -> schema
         self.targets: dict[tuple[int, str], Any] = {}
-        # (URI, dynamic anchor) -> schema
-        self.dynamic: dict[tuple[str, str], Any] = {}
         # Pattern -> the function that it compiles to.
         self.patterns: dict[str, Way] = {}
         # Whether any part has `unevaluatedProperties` or `unevaluatedItems`.
         self.tracks = False
         # The named schemas: (URI, anchor) -> schema. The anchor "" names the document.
-        self._named = {
+        self.named = {
             ("", ""): schema,
             ("https://json-schema.org/draft/2020-12/schema", ""): {_IS_SCHEMA: True},
         }
@@ -3128,11 +3127,9 @@ class Schema:
             from urllib.parse import urljoin
 
             base = urljoin(base, schema["$id"].rstrip("#"))
-            self._named[base, ""] = schema
+            self.named[base, ""] = schema
         for keyword in {"$anchor", "$dynamicAnchor"} & schema.keys():
-            self._named[base, schema[keyword]] = schema
-        if "$dynamicAnchor" in schema:
-            self.dynamic[base, schema["$dynamicAnchor"]] = schema
+            self.named[base, schema[keyword]] = schema
         return base
 
     def _follow(self, source: Json, text: str) -> None:
@@ -3143,7 +3140,7 @@ class Schema:
         base = urljoin(self.rules[id(source)][0], uri)
         anchor, *pointer = unquote(fragment).split("/")
         try:
-            target = self._named[base, anchor]
+            target = self.named[base, anchor]
             for step in pointer:
                 key: Any = step.replace("~1", "/").replace("~0", "~")
                 if isinstance(target, list):
@@ -3314,7 +3311,9 @@ class _Validator(Meter):
         if object_or_empty(target).get("$dynamicAnchor") == anchor:
             # The outermost of the entered documents with this anchor decides.
             for uri in reversed(self.scope):
-                target = self.schema.dynamic.get((uri, anchor), target)
+                other = object_or_empty(self.schema.named.get((uri, anchor)))
+                if other.get("$dynamicAnchor") == anchor:
+                    target = other
         return self.check(target, value, path)
 
     def all_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
@@ -3583,10 +3582,12 @@ def _parse(tokens: Iterator[str]) -> Way:
             sequences.append([])
         elif repeat:
             least, comma, most = repeat.groups()
-            # `{2,}` has no upper limit; `{2}` means exactly twice.
-            most = most or (1 << 30 if comma else least)
-            repeated = sequence.pop()
-            sequence.append(partial(_repeat, repeated, int(least), int(most)))
+            if not comma:
+                # `{2}` means exactly twice.
+                most = least
+            # `{2,}` has no upper limit.
+            bounds = (int(least), int(most or 1 << 30))
+            sequence.append(partial(_repeat, sequence.pop(), *bounds))
         elif token in ("(", "(?:"):
             sequence.append(_parse(tokens))
         elif token in ("(?=", "(?!"):
@@ -3596,7 +3597,7 @@ def _parse(tokens: Iterator[str]) -> Way:
     return partial(_either, sequences)
 
 
-def _take(piece: re.Pattern[str], text: str, places: set[int], run: Meter) -> set[int]:
+def _take(piece: re.Pattern[str], text: str, places: Places, run: Meter) -> Places:
     """Return the places after one character or anchor."""
     # The call costs as much as two places.
     run.spend(2 + len(places))
@@ -3605,9 +3606,9 @@ def _take(piece: re.Pattern[str], text: str, places: set[int], run: Meter) -> se
 
 
 def _either(
-    sequences: list[list[Way]], text: str, places: set[int], run: Meter
-) -> set[int]:
-    ends: set[int] = set()
+    sequences: list[list[Way]], text: str, places: Places, run: Meter
+) -> Places:
+    ends: Places = set()
     for sequence in sequences:
         behind = places
         for way in sequence:
@@ -3620,9 +3621,11 @@ def _either(
 
 
 def _repeat(
-    way: Way, least: int, most: int, text: str, places: set[int], run: Meter
-) -> set[int]:
-    ends = set() if least else set(places)
+    way: Way, least: int, most: int, text: str, places: Places, run: Meter
+) -> Places:
+    ends = set(places)
+    if least:
+        ends = set()
     for count in range(1, most + 1):
         run.spend(1)
         # Fewer repeats reached the places in `ends`; they need no second visit.
@@ -3635,8 +3638,8 @@ def _repeat(
 
 
 def _look_ahead(
-    way: Way, wanted: bool, text: str, places: set[int], run: Meter
-) -> set[int]:
+    way: Way, wanted: bool, text: str, places: Places, run: Meter
+) -> Places:
     return {at for at in places if bool(way(text, {at}, run)) == wanted}
 
 
@@ -3962,11 +3965,10 @@ def _members(value: Any) -> Json | None:
     return None
 
 
-# The values of these classes are JSON already. So are floats below infinity, which NaN
-# is not.
+# The values of these classes are JSON already.
 _PLAIN = {str, int, bool, type(None)}
 BYTES = (bytes, bytearray, memoryview)
-# What becomes an array. Anything else that can be iterated may be more than its items.
+# Values of these classes become arrays. Any other iterable may be more than its items.
 _ARRAYS = (tuple, deque, range, list, KeysView, ValuesView, ItemsView, Iterator)
 
 
@@ -3978,17 +3980,18 @@ def to_plain(value: Any, path: Any = None) -> Any:
     has no form in JSON. `path` is the place of the value, as in a _Failure.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind is float and abs(value) < INFINITY):
+    if kind in _PLAIN:
         return value
     if kind is dict:
         plain = {}
         for key, item in value.items():
-            name = key if type(key) is str else str(to_plain(key, path))
+            name = str(to_plain(key, path))
             plain[name] = to_plain(item, (path, name))
         return plain
     if kind is list:
         kinds = set(map(type, value))
-        # A long list of numbers, or of texts, needs no further look.
+        # A long list of numbers, or of texts, needs no further look. With NaN, the sum
+        # is not below infinity.
         if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
@@ -4021,10 +4024,10 @@ def _simpler(value: Any, path: Any) -> Any:
         if row is not None:
             return row.encode(value)
     name = type(value).__name__
-    raise TypeError(
-        f"{at_place(path)}a value of class {name} has no JSON form"
-        + "; return its rows: df.to_dict('records')" * hasattr(value, "columns")
-    )
+    why = f"{at_place(path)}a value of class {name} has no JSON form"
+    if hasattr(value, "columns"):
+        why += "; return its rows: df.to_dict('records')"
+    raise TypeError(why)
 
 
 def hint_name(hint: Any) -> Any:
@@ -4401,7 +4404,9 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
         data = _base64(value)
     else:
         form = "text"
-        usual = "text/plain" if isinstance(value, str) else "application/json"
+        usual = "application/json"
+        if isinstance(value, str):
+            usual = "text/plain"
         data = encode_text(to_plain(value))
     return {"uri": uri, "mimeType": mime_type or usual, form: data}
 
@@ -4516,7 +4521,9 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
     is_decorated = hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")
     # PyPy's built-in functions have a code object, too, but of another type.
     if type(function) is type(read_parameters) and not is_decorated:
-        bound += function is not fn
+        if function is not fn:
+            # The method of an object has its first parameter already.
+            bound += 1
         read = _read_code(function, bound)
     else:
         read = _read_signature(fn, bound)
@@ -4526,10 +4533,10 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
             f"{first.name}: this method has no object or class yet; make one, and "
             "register its method"
         )
-    if read.is_open and not open_ended or None in read.parameters:
+    if None in read.parameters or (read.is_open and not open_ended):
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
-            "give each parameter a name (with an input_schema, **kwargs will do)"
+            "give each parameter a name (with an input_schema, **kwargs is allowed)"
         )
     return read
 
@@ -4557,13 +4564,13 @@ def _read_code(fn: Any, bound: int) -> Any:
 
 
 def _read_signature(fn: Any, bound: int) -> Any:
-    """Do the same for a callable that is no function, such as a partial(), or that
+    """Do the same for a callable that is not a function, such as a partial(), or that
     wraps another one, or has a __signature__."""
     import inspect
 
     # A partial() may name a function that it wraps, but has fewer parameters.
     signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
-    # The keywords of a partial() are settled; one may be a secret.
+    # The keywords of a partial() are not arguments; one may be a secret.
     settled = getattr(fn, "keywords", {})
     parameters: list[Any] = []
     kinds = set()
@@ -4571,7 +4578,9 @@ def _read_signature(fn: Any, bound: int) -> Any:
         if each.name in settled:
             continue
         kinds.add(each.kind)
-        default = REQUIRED if each.default is each.empty else each.default
+        default = each.default
+        if default is each.empty:
+            default = REQUIRED
         parameters.append(_Parameter(each.name, each.annotation, default))
     # The kind 0 is positional-only, 2 *args, 4 **kwargs.
     if 4 in kinds:
@@ -4583,8 +4592,8 @@ def _read_signature(fn: Any, bound: int) -> Any:
 
 
 def _names_in(module: str) -> Any:
-    """Return the names of a module. What is defined in code that exec() runs may have
-    no module, and no names."""
+    """Return the names of a module. Code that exec() runs may have no module; then
+    return {}."""
     return getattr(sys.modules.get(module), "__dict__", {})
 
 
@@ -4657,7 +4666,7 @@ class WireType(Json):
 
 
 class _Enough(Exception):
-    """MAX_ERRORS failures have been recorded: the rest of the value is not looked at."""
+    """MAX_ERRORS failures were recorded: skip the rest of the value."""
 
 
 class _Run(Meter):
@@ -4675,9 +4684,7 @@ class _Run(Meter):
 
     def convert(self, described: WireType, wire: Any, path: Any) -> Any:
         """Convert the value at `path`. If it fails, record why, and return None."""
-        self.left -= 1
-        if self.left < 0:
-            self.spend(0)
+        self.spend(1)
         if type(wire) in described.same:
             return wire
         try:
@@ -4687,12 +4694,12 @@ class _Run(Meter):
         if isinstance(wire, str) and not self.is_strict:
             decoded = parse_text(wire)
             has_parts = isinstance(decoded, (dict, list))
-            # To a model, a text is another value than the number in it.
+            # A model distinguishes a text from the number in it.
             if has_parts or not described.is_model:
                 try:
                     return self.fit(described, decoded, path)
                 except REFUSALS as error:
-                    # Otherwise the failure quotes the text, as it came.
+                    # Otherwise the failure quotes the text as it came.
                     if has_parts:
                         refusal = error
         self.refuse(refusal, path)
@@ -4710,7 +4717,7 @@ class _Run(Meter):
                 raise
             raise Misfit(described.expected, wire) from None
         for row, argument in described.limits:
-            # A limit for numbers does not concern a text, and none concerns null.
+            # A limit for numbers does not apply to a text, and none applies to null.
             kind = json_type(value)
             is_concerned = not kind or kind in row.concerns
             if is_concerned and not row.apply(self, value, argument):
@@ -4723,7 +4730,9 @@ class _Run(Meter):
             self.fail(path, error.args[0], value=error.args[1])
         elif callable(getattr(error, "errors", None)):  # of pydantic
             for each in error.errors():
-                place = reduce(lambda *steps: steps, each["loc"], path)
+                place = path
+                for key in each["loc"]:
+                    place = (place, key)
                 self.fail(place, each["msg"])
         else:
             self.fail(path, str(error))
@@ -4732,7 +4741,7 @@ class _Run(Meter):
         self.record([_Failure(path, text, **more)])
 
     def record(self, failures: list[_Failure]) -> None:
-        """Add failures. Raises _Enough if nobody will read more."""
+        """Add failures. Raises _Enough at MAX_ERRORS."""
         self.failures += failures
         if len(self.failures) >= MAX_ERRORS:
             raise _Enough
@@ -4740,8 +4749,8 @@ class _Run(Meter):
     def attempt(
         self, described: WireType, wire: Any, path: Any, is_strict: bool
     ) -> tuple[Any, list[_Failure]]:
-        """Convert a value that need not fit. Returns the Python value, and the failures
-        in place of recording them."""
+        """Convert a value that need not fit. Returns the Python value and the failures,
+        which are not recorded."""
         self.spend(STEPS_OF_ATTEMPT)
         outer = (self.failures, self.is_strict)
         self.failures = []
@@ -4785,10 +4794,12 @@ def drop_null(schema: Json) -> None:
     null is not changed: there, null differs from leaving the member out."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if others and schema.get("default") is None:
-        what = others[0] if len(others) == 1 else {"anyOf": others}
         schema.pop("default", None)
-        del schema["anyOf"]
-        schema.update({**what, **schema})
+        schema["anyOf"] = others
+        if len(others) == 1:
+            # The members beside `anyOf`, such as a description, count first.
+            del schema["anyOf"]
+            schema.update({**others[0], **schema})
 
 
 class ObjectType(WireType):
@@ -4798,7 +4809,7 @@ class ObjectType(WireType):
     types: name -> the WireType of the member
     fields: name -> the Param or Field that gives a missing member its default
     defaults: name -> the default of another member, which a Field may look at
-    make: make(**members) is the value
+    make: make(**members) returns the value
     """
 
     # The name of the member that was left out, if any: the Context.
@@ -4819,7 +4830,7 @@ class ObjectType(WireType):
         fields = [each for each in notes if hasattr(each, "is_required")]
         if default is REQUIRED and fields and not fields[-1].is_required():
             self.fields[name] = fields[-1]
-            # Of a default_factory, it is None: each call makes its own.
+            # This is None for a default_factory: each call makes its own.
             default = fields[-1].get_default()
         if default is REQUIRED:
             self.setdefault("required", []).append(name)
@@ -4947,7 +4958,10 @@ def add_notes(described: WireType, notes: Iterable[Any]) -> None:
     """Add notes to a schema, and to what is checked. A note is a text, a Param, or an
     object with attributes of the same names."""
     kinds = [each.get("type") for each in described.get("anyOf", [described])]
-    noun = next((_COUNTED[kind] for kind in _COUNTED if kind in kinds), "Length")
+    noun = "Length"
+    for kind in _COUNTED:
+        if kind in kinds:
+            noun = _COUNTED[kind]
     for part in note_parts(notes):
         for name, keyword in _NOTES.items():
             argument = getattr(part, name, None)
@@ -4956,13 +4970,14 @@ def add_notes(described: WireType, notes: Iterable[Any]) -> None:
 
 
 def needs_pydantic(part: Any) -> bool:
-    """Return whether only pydantic can do what a note says, such as AfterValidator or
-    Strict. Raises TypeError for a function, which nobody would call."""
+    """Return whether only pydantic can apply a note, such as AfterValidator or Strict.
+    Raises TypeError for a function, which would never be called."""
     if type(part) is type(needs_pydantic):
         raise TypeError(f"the note {part.__name__}: call it in the function")
+    if hasattr(part, "__get_pydantic_core_schema__"):
+        return True
     is_theirs = type(part).__module__.startswith(("pydantic", "annotated_types"))
-    is_known = type(part).__name__ in _KNOWN_NOTES.split()
-    return is_theirs and not is_known or hasattr(part, "__get_pydantic_core_schema__")
+    return is_theirs and type(part).__name__ not in _KNOWN_NOTES.split()
 
 
 # The notes of pydantic and annotated_types that add_notes() understands, but for those
@@ -5000,7 +5015,7 @@ class HintReader:
 
     def split(self, hint: Any) -> tuple[Any, list[Any]]:
         """Split Annotated[X, a, b] into X and [a, b]; any other hint has no notes. A
-        hint that is text is evaluated first. Raises TypeError if it cannot be."""
+        hint that is text is evaluated first. Raises TypeError if that fails."""
         text = getattr(hint, "__forward_arg__", hint)
         if isinstance(text, str):
             module = str(getattr(hint, "__forward_module__", ""))
@@ -5083,7 +5098,7 @@ class HintReader:
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         by_key = {equality_key(to_plain(member)): member for member in members}
-        values = [to_plain(member) for member in by_key.values()]
+        values = list(map(to_plain, by_key.values()))
         schema: Json = {"enum": values}
         kinds = set(map(json_type, values))
         if len(kinds) == 1:
@@ -5117,7 +5132,7 @@ class HintReader:
             lambda wire, path, run: tuple(
                 run.convert(items[at], each, (path, at)) for at, each in enumerate(wire)
             ),
-            # For those behind the last one.
+            # The error for an item after the last one.
             f"expected {len(items)} items",
         )
         described.limit("minItems", len(items))
@@ -5146,7 +5161,10 @@ class HintReader:
             """Convert to the first type that accepts the value as it is; or else, to
             the first that accepts it with decoded texts. For date | str, a text that is
             not a date stays a str."""
-            for is_strict in sorted({True, run.is_strict}, reverse=True):
+            modes = [True]
+            if not run.is_strict:
+                modes.append(False)
+            for is_strict in modes:
                 attempts = []
                 for each in types:
                     value, failures = run.attempt(each, wire, path, is_strict)
@@ -5176,7 +5194,7 @@ class HintReader:
 
     def _by_pydantic(self, hint: Any, notes: Any = ()) -> WireType:
         """Describe a pydantic dataclass, or a hint with notes of pydantic."""
-        # Whoever defined them has imported pydantic, and with it typing_extensions.
+        # Their module has imported pydantic, and with it typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
         if not hasattr(pydantic, "TypeAdapter"):
             raise TypeError(f"{show(notes)}: needs pydantic 2; check in the function")
@@ -5272,8 +5290,8 @@ def _evaluate(text: str, names: Any) -> Any:
 
 
 def _target_name(schema: Json) -> str:
-    """Return the name of the definition that a schema refers to; without "$ref", a text
-    that names no definition."""
+    """Return the name of the definition that a schema refers to, or if it has no
+    "$ref", a text that names none."""
     return str(schema.get("$ref")).rpartition("/")[2]
 
 
@@ -5298,8 +5316,9 @@ _STRICT_FORMATS = ("date-time", "time", "duration")
 # of a dataclass is missing in its instances, so it is not required.
 _MARKS = {"Required": REQUIRED, "NotRequired": None, "a InitVar": None}
 
-# JSON type -> the noun in the keyword for a length, as in minItems.
-_COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
+# JSON type -> the noun in the keyword for its size, as in minItems. If a hint allows
+# several of these types, its limit applies to the last one.
+_COUNTED = {"object": "Properties", "array": "Items", "string": "Length"}
 
 # The name of a hint's origin -> the class that is made of an array.
 _ARRAY_TYPES: dict[str, type] = {
@@ -5440,7 +5459,9 @@ def _take_entries(heading: str, text: str, names: Any, entries: dict[str, str]) 
         return ""
 
     rest = re.sub(_DOC_ENTRY, take, text)
-    return heading + rest if re.search(_DOC_ENTRY, rest) else rest
+    if re.search(_DOC_ENTRY, rest):
+        return heading + rest
+    return rest
 
 
 def describe_members(doc: str, members: Json, hidden: str = "") -> str | None:
@@ -5452,7 +5473,7 @@ def describe_members(doc: str, members: Json, hidden: str = "") -> str | None:
     return description
 
 
-# What a function without a schema may raise, or pydantic for it.
+# Reading a function's hints, some of them by pydantic, may raise these.
 _UNREADABLE = (TypeError, ValueError, RuntimeError, NameError)
 
 
@@ -5492,7 +5513,7 @@ class Signature:
             members = reader.members(read.parameters, context_type)
             if _Parameter("ctx", object, REQUIRED) in read.parameters:
                 raise TypeError(
-                    "ctx: without a hint it is one more argument; `ctx: Context` is "
+                    "ctx: without a hint this is an argument; write `ctx: Context` for "
                     "the request"
                 )
         except _UNREADABLE as error:
@@ -5506,7 +5527,7 @@ class Signature:
         self.schema: Json = reader.root(members)
         simplify(self.schema)
         self._type: WireType = members
-        # The names of the arguments; None if there may be any.
+        # The names of the arguments; None if all names are allowed.
         self._known: Any = members.types.keys()
         # Calls that need no conversion: name of an argument -> the classes of its
         # values, and the names that such a call must have.
@@ -5549,22 +5570,22 @@ class Signature:
         """Return the keyword arguments for a call's arguments. Raises InvalidParams,
         which names every argument that does not fit."""
         # Most calls need no conversion. This loop takes a third of from_wire()'s time.
+        is_ready_made = self._needed <= arguments.keys()
         for name, value in arguments.items():
             if type(value) not in self._same.get(name, ()):
-                break
-        else:
-            if self._needed <= arguments.keys():
-                return dict(arguments)
+                is_ready_made = False
+        if is_ready_made:
+            return dict(arguments)
         if self._known is not None and not arguments.keys() <= self._known:
             arguments = self._without_strangers(arguments)
         made: Json = from_wire(self._type, arguments)
         return made
 
     def _without_strangers(self, arguments: Json) -> Json:
-        """Return arguments without unknown ones: some hosts, such as n8n, add a few of
-        their own to each call. One that resembles a parameter without an argument is
-        probably meant for it. It stays, and is refused, and so are those after the
-        first MAX_KNOWN."""
+        """Drop unknown arguments: some hosts, such as n8n, add a few of their own to
+        each call. An argument that resembles a parameter that was left out is probably
+        a misspelling, so it is kept, and refused later. So are those after the first
+        MAX_KNOWN."""
         from difflib import get_close_matches
 
         missing = self._known - arguments.keys()
@@ -5621,7 +5642,7 @@ class Output:
     ):
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
-        self.structured = True if schema else structured
+        self.structured = bool(schema) or structured
         self._is_text = signature.returns in (str, "str")
         self._wraps = bool(schema and schema.get("type") != "object")
         if schema and self._wraps:
@@ -5649,8 +5670,9 @@ class Output:
             blocks = [to_any_block(item) for item in items if item is not None]
             return {"content": blocks}
         plain = to_plain(value)
-        is_wrapped = self._wraps or not isinstance(plain, dict)
-        structured = {"result": plain} if is_wrapped else plain
+        structured = plain
+        if self._wraps or not isinstance(plain, dict):
+            structured = {"result": plain}
         errors = self._check.errors(structured)
         if errors:
             raise ValueError(
@@ -5675,7 +5697,9 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     # Text is returned as text, and a list of anything may hold images.
     bare = dict(described)
     bare.pop("description", None)
-    return None if bare in _VAGUE and not structured else described
+    if bare in _VAGUE and not structured:
+        return None
+    return described
 
 
 _VAGUE = [
@@ -5798,9 +5822,10 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     names = set(template.names)
     parameters = set(signature.schema["properties"])
     missing = signature.required - (names - set(template.query))
-    for name in sorted(missing | (names - parameters)):
+    wrong = sorted(missing | (names - parameters))
+    if wrong:
         raise TypeError(
-            f"{signature.name}: {name}: the URI {show(template.template)} and the "
+            f"{signature.name}: {wrong[0]}: the URI {show(template.template)} and the "
             "parameters must have the same names; those of the query have defaults"
         )
 

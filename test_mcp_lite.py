@@ -6402,7 +6402,7 @@ class TestSignatures:
             (pictured, "pictured: x: Image has no JSON Schema"),
             (deep, "deep: x: socket has no JSON Schema; use a plain type"),
             (nowhere, "nowhere: x: cannot evaluate the hint"),
-            (lambda ctx: "", "ctx: .*`ctx: Context` is the request"),
+            (lambda ctx: "", "ctx: .*`ctx: Context` for the request"),
             (Thing.method, "self: .*register its method"),
             (len, "len: .*positional-only"),
         ]:
