@@ -3203,13 +3203,17 @@ class Meter:
             raise OverflowError("too much work")
 
 
+# A value that is being checked, its path, and the schema with the keyword that applies.
+_Place = namedtuple("_Place", "value path schema")
+
+
 class _Validator(Meter):
     """One validation: check() descends through the value and the subschemas.
 
     Most other methods implement one keyword each; where one expression is enough, the
     table _KEYWORDS has a lambda. A method of two arguments takes a value and the
-    keyword's argument, and returns whether the value fits. A method of four arguments
-    also takes the schema around the keyword and the value's path, and yields failures.
+    keyword's argument, and returns whether the value fits. A method that begins with a
+    _Place takes the keyword's argument, too, and yields failures.
     """
 
     def __init__(self, schema: Schema, value: object):
@@ -3237,7 +3241,7 @@ class _Validator(Meter):
             self.spend(price + size)
             self.start = start
             if not expects:
-                yield from apply(self, value, argument, schema, path)
+                yield from apply(self, _Place(value, path, schema), argument)
             elif not apply(self, value, argument):
                 yield _Failure(path, expects, argument, value)
         self.scope = scope
@@ -3253,34 +3257,32 @@ class _Validator(Meter):
             self.scope = scope
         return failures
 
-    def member(self, schema: Any, value: Any, key: Any, path: Any) -> Failures:
+    def member(self, schema: Any, at: _Place, key: Any) -> Failures:
         """Check one member of a value, and record that it has been evaluated."""
         if self.schema.tracks:
-            self.evaluated.append((id(value), key))
-        item = value[key]
+            self.evaluated.append((id(at.value), key))
+        item = at.value[key]
         if type(item) in self.schema.rules[id(schema)][1]:
             return iter(())
-        return self.check(schema, item, (path, key))
+        return self.check(schema, item, (at.path, key))
 
-    def other(
-        self, rest: Any, value: Any, key: Any, schema: Json, path: Any
-    ) -> Failures:
+    def other(self, rest: Any, at: _Place, key: Any) -> Failures:
         """Check a member to which no other keyword of the schema applies."""
-        if rest is False and isinstance(value, dict):
-            yield _Failure((path, key), _UNKNOWN, schema.get("properties", ()))
+        if rest is False and isinstance(at.value, dict):
+            yield _Failure((at.path, key), _UNKNOWN, at.schema.get("properties", ()))
         else:
-            yield from self.member(rest, value, key, path)
+            yield from self.member(rest, at, key)
 
-    def unevaluated(self, value: Any, rest: Any, schema: Json, path: Any) -> Failures:
+    def unevaluated(self, at: _Place, rest: Any) -> Failures:
         done = self.evaluated[self.start :]
         self.spend(len(done))
-        seen = {key for owner, key in done if owner == id(value)}
-        keys = value
-        if isinstance(value, list):
-            keys = range(len(value))
+        seen = {key for owner, key in done if owner == id(at.value)}
+        keys = at.value
+        if isinstance(keys, list):
+            keys = range(len(keys))
         for key in keys:
             if key not in seen:
-                yield from self.other(rest, value, key, schema, path)
+                yield from self.other(rest, at, key)
 
     # Any value.
     def key(self, value: Any) -> str:
@@ -3302,11 +3304,12 @@ class _Validator(Meter):
             return False
         return True
 
-    def ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
-        return self.check(self.schema.targets[id(schema), text], value, path)
+    def ref(self, at: _Place, text: str) -> Failures:
+        target = self.schema.targets[id(at.schema), text]
+        return self.check(target, at.value, at.path)
 
-    def dynamic_ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
-        target = self.schema.targets[id(schema), text]
+    def dynamic_ref(self, at: _Place, text: str) -> Failures:
+        target = self.schema.targets[id(at.schema), text]
         anchor = text.rpartition("#")[2]
         if object_or_empty(target).get("$dynamicAnchor") == anchor:
             # The outermost of the entered documents with this anchor decides.
@@ -3314,30 +3317,28 @@ class _Validator(Meter):
                 other = object_or_empty(self.schema.named.get((uri, anchor)))
                 if other.get("$dynamicAnchor") == anchor:
                     target = other
-        return self.check(target, value, path)
+        return self.check(target, at.value, at.path)
 
-    def all_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
+    def all_of(self, at: _Place, schemas: Any) -> Failures:
         for each in schemas:
-            yield from self.check(each, value, path)
+            yield from self.check(each, at.value, at.path)
 
-    def any_of(
-        self, value: Any, schemas: Any, schema: Json, path: Any, most: int = MAX_STEPS
-    ) -> Failures:
+    def any_of(self, at: _Place, schemas: Any, most: int = MAX_STEPS) -> Failures:
         """Check that at least one alternative fits, and at most `most`."""
-        attempts = [self.attempt(each, value, path) for each in schemas]
+        attempts = [self.attempt(each, at.value, at.path) for each in schemas]
         fitting = attempts.count([])
         if not fitting:
             self.spend(20 * len(attempts))
-            yield from nearest(attempts, path)
+            yield from nearest(attempts, at.path)
         if fitting > most:
             text = "matches {} alternatives of `oneOf`, must match one"
-            yield _Failure(path, text, fitting)
+            yield _Failure(at.path, text, fitting)
 
-    def if_(self, value: Any, condition: Any, schema: Json, path: Any) -> Failures:
+    def if_(self, at: _Place, condition: Any) -> Failures:
         branch = "then"
-        if self.attempt(condition, value, path):
+        if self.attempt(condition, at.value, at.path):
             branch = "else"
-        return self.check(schema.get(branch, True), value, path)
+        return self.check(at.schema.get(branch, True), at.value, at.path)
 
     # Numbers and texts.
     def is_multiple(self, value: Any, step: Any) -> bool:
@@ -3352,71 +3353,66 @@ class _Validator(Meter):
         return search_pattern(self.schema.patterns[pattern], self, text)
 
     # Arrays.
-    def prefix_items(self, value: Any, first: Any, schema: Json, path: Any) -> Failures:
-        for at, each in enumerate(first[: len(value)]):
-            yield from self.member(each, value, at, path)
+    def prefix_items(self, at: _Place, first: Any) -> Failures:
+        for index, each in enumerate(first[: len(at.value)]):
+            yield from self.member(each, at, index)
 
-    def items(self, value: Any, rest: Any, schema: Json, path: Any) -> Failures:
+    def items(self, at: _Place, rest: Any) -> Failures:
         # In older drafts, a list here has the meaning of `prefixItems`.
         if isinstance(rest, list):
-            yield from self.prefix_items(value, rest, schema, path)
+            yield from self.prefix_items(at, rest)
         else:
-            start = len(schema.get("prefixItems", ()))
-            for at in range(start, len(value)):
-                yield from self.member(rest, value, at, path)
+            start = len(at.schema.get("prefixItems", ()))
+            for index in range(start, len(at.value)):
+                yield from self.member(rest, at, index)
 
-    def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
-        fitting = [
-            at for at, each in enumerate(value) if not self.attempt(inner, each, path)
-        ]
-        if self.schema.tracks:
-            self.evaluated += [(id(value), at) for at in fitting]
-        least = schema.get("minContains", 1)
-        most = schema.get("maxContains", len(value))
-        if not least <= len(fitting) <= most:
-            yield _Failure(path, "expected another number of {}", inner, value)
+    def contains(self, at: _Place, inner: Any) -> Failures:
+        count = 0
+        for index, each in enumerate(at.value):
+            if not self.attempt(inner, each, at.path):
+                count += 1
+                if self.schema.tracks:
+                    self.evaluated.append((id(at.value), index))
+        least = at.schema.get("minContains", 1)
+        most = at.schema.get("maxContains", len(at.value))
+        if not least <= count <= most:
+            yield _Failure(at.path, "expected another number of {}", inner, at.value)
 
     # Objects.
-    def properties(self, value: Json, named: Json, schema: Json, path: Any) -> Failures:
-        for name in value:
+    def properties(self, at: _Place, named: Json) -> Failures:
+        for name in at.value:
             if name in named:
-                yield from self.member(named[name], value, name, path)
+                yield from self.member(named[name], at, name)
 
-    def pattern_properties(
-        self, value: Json, patterns: Json, schema: Json, path: Any
-    ) -> Failures:
+    def pattern_properties(self, at: _Place, patterns: Json) -> Failures:
         for pattern, inner in patterns.items():
-            for name in value:
+            for name in at.value:
                 if self.matches(name, pattern):
-                    yield from self.member(inner, value, name, path)
+                    yield from self.member(inner, at, name)
 
-    def additional_properties(
-        self, value: Json, rest: Any, schema: Json, path: Any
-    ) -> Failures:
-        known = schema.get("properties", ())
-        patterns = schema.get("patternProperties", ())
-        for name in value:
+    def additional_properties(self, at: _Place, rest: Any) -> Failures:
+        known = at.schema.get("properties", ())
+        patterns = at.schema.get("patternProperties", ())
+        for name in at.value:
             if name in known or any(self.matches(name, each) for each in patterns):
                 continue
-            yield from self.other(rest, value, name, schema, path)
+            yield from self.other(rest, at, name)
 
-    def property_names(
-        self, value: Json, inner: Any, schema: Json, path: Any
-    ) -> Failures:
-        for name in value:
-            yield from self.check(inner, name, (path, name))
+    def property_names(self, at: _Place, inner: Any) -> Failures:
+        for name in at.value:
+            yield from self.check(inner, name, (at.path, name))
 
-    def required(self, value: Json, names: Any, schema: Json, path: Any) -> Failures:
+    def required(self, at: _Place, names: Any) -> Failures:
         for name in names:
-            if name not in value:
-                yield _Failure((path, name), _MISSING)
+            if name not in at.value:
+                yield _Failure((at.path, name), _MISSING)
 
-    def depends(self, value: Json, rules: Json, schema: Json, path: Any) -> Failures:
+    def depends(self, at: _Place, rules: Json) -> Failures:
         for name, rule in rules.items():
-            if name in value and isinstance(rule, list):
-                yield from self.required(value, rule, schema, path)
-            elif name in value:
-                yield from self.check(rule, value, path)
+            if name in at.value and isinstance(rule, list):
+                yield from self.required(at, rule)
+            elif name in at.value:
+                yield from self.check(rule, at.value, at.path)
 
 
 def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
