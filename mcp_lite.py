@@ -1528,7 +1528,7 @@ class Protocol:
     On a server, the legacy handshake opens a session: `initialize` sets `version`,
     `peer_info` and `peer_capabilities`, and the notification that follows sets
     `initialized`. Modern requests change none of these. A client sets its own
-    `version` and `initialized`, in either era, and leaves the other two empty.
+    `version` and, in a session, `initialized`, and leaves the other two empty.
     """
 
     version = ""
@@ -6887,9 +6887,7 @@ def begin(job: Job) -> Any:
     return value
 
 
-def run_job(
-    ctx: Context, job: Job, run_on: Callback, limit: Callable[[], Any] = nullcontext
-) -> Any:
+def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) -> Any:
     """Call a user's function where `run_on` says, else on this thread. Block until it
     ends, and return its result. An `async def` function is awaited.
 
@@ -8609,11 +8607,9 @@ class Server:
 
         Raises ValueError if there is no such argument.
         """
-        known = {
-            **self._endpoint.registered["resourceTemplates"],
-            **self._endpoint.registered["prompts"],
-        }
-        registration = known.get(ref)
+        registered = self._endpoint.registered
+        templates = registered["resourceTemplates"]
+        registration = registered["prompts"].get(ref) or templates.get(ref)
         if (
             registration is None
             or argument not in registration.signature.schema["properties"]
@@ -9005,12 +9001,12 @@ def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered
 # 15. Client ##################################################################
 ###############################################################################
 
-# The client's side: a call and its rounds of questions; a subscription to changes; the
-# endpoint, which receives notifications and answers questions; the targets; and the
-# public class Client. The thread that makes a call does the work of that call: it waits
-# for the answer, runs the callbacks that answer a modern server's questions, and sends
-# the call again. By itself, this section sends only the handshake, answers to a
-# session's questions, and what restores a lost session.
+# This section owns the client's side: a call and its rounds of questions; a subscription
+# to changes; the endpoint, which receives notifications and answers questions; the
+# targets; and the public class Client. The thread that makes a call does the work of
+# that call: it waits for the answer, runs the callbacks that answer a modern server's
+# questions, and sends the call again. By itself, a client sends only the handshake,
+# answers to a session's questions, and what restores a lost session.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
@@ -9046,8 +9042,8 @@ class Call:
         client: Client,
         method: str,
         params: Json,
-        on_progress: Callback = None,
-        check: Callable[[Json], Json] = dict,
+        on_progress: Callback,
+        check: Callable[[Json], Json],
     ):
         self.client = client
         self.method = method
@@ -9103,7 +9099,8 @@ class Call:
         """
         seconds = self.client.timeout if timeout is None else timeout
         left = min(seconds, self._deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        if not self._waiting.acquire(timeout=max(0.0, left)):
+        is_alone = self._waiting.acquire(timeout=max(0.0, left))
+        if not is_alone:
             raise Timeout(f"{self._about}: no answer within {seconds:g} seconds")
         try:
             if self._outcome is None:
@@ -9148,7 +9145,7 @@ class Call:
                 )
             self._send(self._answers_to(result))
         raise InvalidResponse(
-            f"{self.method}: asked more than {MAX_ROUNDS} times", result
+            f"{self.method}: the server asked more than {MAX_ROUNDS} times", result
         )
 
     def _answers_to(self, result: Json) -> Json:
@@ -9252,7 +9249,7 @@ class Listening:
         )
         self._take = take or self._pending.put
         # Register before sending, so that no notification is missed.
-        client._endpoint.listenings[self] = True
+        client._listenings[self] = True
         try:
             if self._is_modern:
                 self._open_modern(kinds)
@@ -9313,7 +9310,7 @@ class Listening:
 
     def _end(self) -> None:
         # Unregister before logging: on seeing the warning, a program may subscribe().
-        self._client._endpoint.listenings.pop(self, None)
+        self._client._listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
             log_line(
@@ -9338,9 +9335,10 @@ class Listening:
         In a legacy session, it blocks until the server answers, for EXIT_SECONDS at
         most for each resource.
         """
-        if not self._pending.cancel(None) or self._is_modern:
+        was_open = self._pending.cancel(None)
+        if self._is_modern or not was_open:
             return
-        others = [each._uris for each in list(self._client._endpoint.listenings)]
+        others = [each._uris for each in list(self._client._listenings)]
         # Ignore a failure: no Listening accepts this URI any more.
         with suppress(*FAILURES):
             for uri in set(self._uris).difference(*others):
@@ -9365,23 +9363,20 @@ class ClientEndpoint(Endpoint):
     """
 
     def __init__(
-        self, client: Client, roots: Any, callbacks: Json, extensions: Json | None
+        self, client: Client, roots: Any, extensions: Json | None, **callbacks: Any
     ):
         self._client = client
+        # The options of Client, under their names.
         self._callbacks = callbacks
         # Roots as on the wire, or a function; None for none.
-        self.roots = roots if callable(roots) else encode_roots(roots)
+        self.roots = roots
+        if not callable(roots):
+            self.roots = encode_roots(roots)
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # The open subscriptions. Each operation on this dict is atomic.
-        self.listenings: dict[Listening, bool] = {}
-        # What Client.subscribe() has opened, by URI.
-        self.subscriptions: dict[str, Listening] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
-        # Name of a tool -> its compiled outputSchema.
-        self.schemas: dict[str, Schema] = {}
         self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
@@ -9396,8 +9391,7 @@ class ClientEndpoint(Endpoint):
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return which parameters of a tool HTTP headers mirror, according to the
         latest list of tools."""
-        known = (self.tools or {}).get(tool, {})
-        return header_parameters(known.get("inputSchema"))
+        return header_parameters(member_at(self.tools, [tool, "inputSchema"]))
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """Return the capabilities to declare: one for each callback that was given.
@@ -9446,7 +9440,7 @@ class ClientEndpoint(Endpoint):
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
-        for listening in list(self.listenings):
+        for listening in list(self._client._listenings):
             listening.receive(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
@@ -9506,8 +9500,10 @@ class ClientEndpoint(Endpoint):
 
     # METHODS names these handlers. Each takes parameters and returns a result.
     def _roots_list(self, params: Json) -> Json:
-        roots = self.roots() if callable(self.roots) else self.roots
-        return {"roots": encode_roots(roots)}
+        roots = self.roots
+        if callable(roots):
+            roots = encode_roots(roots())
+        return {"roots": roots}
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
@@ -9574,17 +9570,18 @@ class MemoryTransport(_Handover):
 def read_target(target: Any) -> Any:
     """Turn a client's target into {"url", "headers"}, {"command", "env", "cwd"} or a
     Transport. Raises TypeError and ValueError."""
-    if isinstance(target, Mapping) and target.get("url"):
-        return {"url": str(target["url"]), "headers": target.get("headers")}
-    if isinstance(target, Mapping) and "command" in target:
-        command = target["command"]
-        arguments = target.get("args") or []
-        if isinstance(arguments, str) or isinstance(command, (list, tuple)):
-            raise ValueError(
-                'target: expected {"command": "program", "args": ["word", ...]}, or a '
-                "list of all words"
-            )
-        return {**target, "command": _words([command, *arguments])}
+    if isinstance(target, Mapping):
+        if target.get("url"):
+            return {"url": str(target["url"]), "headers": target.get("headers")}
+        if "command" in target:
+            command = target["command"]
+            arguments = target.get("args") or []
+            if isinstance(arguments, str) or isinstance(command, (list, tuple)):
+                raise ValueError(
+                    'target: expected {"command": "program", "args": ["word", ...]}, '
+                    "or a list of all words"
+                )
+            return {**target, "command": _words([command, *arguments])}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
@@ -9775,15 +9772,23 @@ class Client:
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
-        callbacks = {
-            "on_elicit": on_elicit,
-            "on_elicit_url": on_elicit_url,
-            "on_sample": on_sample,
-            "sampling_tools": sampling_tools,
-            "on_log": on_log,
-            "on_notification": on_notification,
-        }
-        self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
+        self._endpoint = ClientEndpoint(
+            self,
+            roots,
+            extensions,
+            on_elicit=on_elicit,
+            on_elicit_url=on_elicit_url,
+            on_sample=on_sample,
+            sampling_tools=sampling_tools,
+            on_log=on_log,
+            on_notification=on_notification,
+        )
+        # The open subscriptions. Each operation on this dict is atomic.
+        self._listenings: dict[Listening, bool] = {}
+        # Those that subscribe() has opened, by URI.
+        self._subscriptions: dict[str, Listening] = {}
+        # Name of a tool -> its compiled outputSchema.
+        self._schemas: dict[str, Schema] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
         self._set_server_info({})
@@ -9883,9 +9888,9 @@ class Client:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
         # An HTTP transport takes messages; any other transport takes lines.
-        outbox: Any = (
-            transport if isinstance(transport, Outbox) else LineOutbox(transport)
-        )
+        outbox: Any = transport
+        if not isinstance(transport, Outbox):
+            outbox = LineOutbox(transport)
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -9902,9 +9907,6 @@ class Client:
             if not transport.feeds:
                 start_thread("mcp-reader", self._read, connection)
             self._set_server_info(self._negotiate(connection, version))
-            connection.protocol.initialized = True
-            if connection.protocol.version < FIRST_MODERN:
-                connection.notify("notifications/initialized", None)
         except BaseException as error:
             self.close()
             received(error)
@@ -9940,7 +9942,9 @@ class Client:
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: Headers) -> Headers:
-        more = self._headers() if callable(self._headers) else self._headers
+        more = self._headers
+        if callable(more):
+            more = more()
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
@@ -9949,14 +9953,14 @@ class Client:
         with suppress(*FAILURES):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
-        for listening in list(self._endpoint.listenings):
+        for listening in list(self._listenings):
             try:
                 listening.subscribe()
             except FAILURES as error:
                 # It ends the iteration.
                 listening._pending.cancel(None, error)
         # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
-        for uri in list(self._endpoint.subscriptions):
+        for uri in list(self._subscriptions):
             try:
                 self.subscribe(uri)
             except FAILURES as error:
@@ -9987,7 +9991,7 @@ class Client:
             connection, "server/discover", on_done=lambda: hello.put(discover)
         )
         try:
-            version, result = self._probe(connection, wanted, until, discover)
+            version, result = self._probe(wanted, until, discover)
             # The time beyond `until` was spent on a login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
@@ -10006,16 +10010,12 @@ class Client:
         if not result:
             # The server has refused the newest revision, and named this one.
             discover = PendingRequest(connection, "server/discover")
-            _, result = self._probe(connection, version, self._connect_until, discover)
+            _, result = self._probe(version, self._connect_until, discover)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self,
-        connection: Connection,
-        wanted: str,
-        until: float,
-        discover: PendingRequest,
+        self, wanted: str, until: float, discover: PendingRequest
     ) -> tuple[str, Json]:
         """Send `discover`. Returns the revision to speak, and the result or {}."""
         version = NEWEST if wanted == "auto" else wanted
@@ -10024,7 +10024,7 @@ class Client:
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, discover, params, until)
+            result = self._ask(discover, params, until)
             offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
@@ -10043,7 +10043,7 @@ class Client:
     def _shake_hands(
         self, connection: Connection, version: str, hello: PendingRequest | None = None
     ) -> Json:
-        """Send `initialize`, as `hello`. Returns the result."""
+        """Open a session by `initialize`, which `hello` sends. Returns the result."""
         hello = hello or PendingRequest(connection, "initialize")
         params = {
             "protocolVersion": version,
@@ -10051,14 +10051,14 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            result = self._ask(connection, hello, params, self._connect_until)
+            result = self._ask(hello, params, self._connect_until)
         except (
             MethodNotFound,
             InvalidParams,
             HeaderMismatch,
             UnsupportedVersion,
         ) as error:
-            supported = object_or_empty(error.data).get("supported")
+            supported = member_at(error.data, ["supported"])
             if isinstance(supported, list) and version not in supported:
                 # lifecycle: "Unsupported protocol version" may be an error, too.
                 version = self._choose_version(supported, LEGACY_VERSIONS)
@@ -10070,21 +10070,20 @@ class Client:
         connection.protocol.version = self._choose_version(
             result.get("protocolVersion"), LEGACY_VERSIONS
         )
+        connection.protocol.initialized = True
+        connection.notify("notifications/initialized", None)
         return result
 
-    def _ask(
-        self,
-        connection: Connection,
-        pending: PendingRequest,
-        params: Json,
-        until: float,
-    ) -> Json:
+    def _ask(self, pending: PendingRequest, params: Json, until: float) -> Json:
         """Send a request that opens a conversation, and block for its result. Its
         Timeout leaves it open. Raises UnsupportedVersion if server/discover, which was
         sent before, has a result first: the server is modern."""
         pending.limit = self.timeout
-        connection.request(pending, params)
-        while late := pending.take(max(0.0, until - time.monotonic())):
+        pending._connection.request(pending, params)
+        while True:
+            late = pending.take(max(0.0, until - time.monotonic()))
+            if late is None:
+                break
             if late.answer is not None:
                 raise UnsupportedVersion("the server is modern")
         if pending.error is not None:
@@ -10096,17 +10095,14 @@ class Client:
         UnsupportedVersion."""
         if not isinstance(offered, list):
             offered = [offered]
-        common = [
-            version
-            for version in spoken
-            if version in offered and self._wanted_version in ("auto", version)
-        ]
-        if common:
-            return common[-1]
+        wanted = [each for each in spoken if self._wanted_version in ("auto", each)]
+        for version in reversed(wanted):
+            if version in offered:
+                return version
         # "If the client does not support the version in the server's response, it
         # SHOULD disconnect."
         raise UnsupportedVersion(
-            f"the server speaks {show(offered)}, which is not {self._wanted_version}",
+            f"the server speaks {show(offered)}, this client {', '.join(wanted)}",
             {"supported": offered, "requested": self._wanted_version},
         )
 
@@ -10305,7 +10301,7 @@ class Client:
                 )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Each schema is compiled when it is first used.
-        self._endpoint.schemas = {}
+        self._schemas = {}
         return tools
 
     def list_resources(self) -> list[Json]:
@@ -10386,12 +10382,11 @@ class Client:
             ref = {"type": "ref/resource", "uri": ref}
         elif isinstance(ref, str):
             ref = {"type": "ref/prompt", "name": ref}
-        params = add_given(
-            {"ref": ref, "argument": {"name": argument, "value": value}},
-            context=context and {"arguments": context},
-        )
+        params = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if context is not None:
+            params["context"] = {"arguments": context}
         result = self.request("completion/complete", params)
-        values = object_or_empty(result.get("completion")).get("values")
+        values = member_at(result, ["completion", "values"])
         if not isinstance(values, list):
             raise InvalidResponse(
                 f"completion: expected values, got {show(values)}", result
@@ -10460,16 +10455,15 @@ class Client:
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
-        schemas = self._endpoint.schemas
-        if tool not in schemas:
+        if tool not in self._schemas:
             try:
-                known = (self._endpoint.tools or {}).get(tool, {})
-                schemas[tool] = Schema(object_or_empty(known.get("outputSchema")))
+                wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
+                self._schemas[tool] = Schema(object_or_empty(wanted))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
-                schemas[tool] = Schema({})
-        schema = schemas[tool]
+                self._schemas[tool] = Schema({})
+        schema = self._schemas[tool]
         if schema.root and "structuredContent" not in result:
             return ["structuredContent: expected, but missing"]
         return schema.errors(result.get("structuredContent"))
@@ -10484,16 +10478,16 @@ class Client:
         If a modern server ends the subscription, a warning is logged; another
         subscribe() renews it. Raises the exceptions of listen().
         """
-        if self._endpoint.subscriptions.get(uri) not in self._endpoint.listenings:
+        if self._subscriptions.get(uri) not in self._listenings:
             # on_notification gets every notification, so none is queued here.
-            self._endpoint.subscriptions[uri] = Listening(self, [], [uri], do_nothing)
+            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
         uri: the URI of the resource
         """
-        begun = self._endpoint.subscriptions.pop(uri, None)
+        begun = self._subscriptions.pop(uri, None)
         if begun is not None:
             begun.close()
 
