@@ -6499,7 +6499,7 @@ class Context:
             {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
-    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> Json:
         """Send the questions, and block until all are answered, or one fails."""
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
@@ -6518,9 +6518,10 @@ class Context:
             try:
                 for key, (method, params) in questions.items():
                     asked[key] = PendingRequest(self._connection, method)
+                    asked[key].limit = STATE_SECONDS
                     self._connection.request(asked[key], params, self._request)
                 return {
-                    key: pending.result(max(0.0, until - time.monotonic()))
+                    key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
                 }
             except McpError as error:
@@ -6533,7 +6534,7 @@ class Context:
                 # If one question fails, cancel the others.
                 give_up()
 
-    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
         known: Json = {}
         missing: Json = {}
@@ -7749,17 +7750,21 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, instructions: str | None, **options: Any):
+    # The options of Server, under their names.
+    instructions: str | None
+    run_on: Callback
+    max_workers: int
+    mask_errors: bool | None
+    page_size: int
+    cache_ttl_ms: int
+    extensions: Json | None
+    trace: Trace | None
+    # Signs `requestState`, by the option state_key.
+    signer: Signer
+
+    def __init__(self, info: Json, **options: Any):
         self.info = info
-        self.instructions = instructions
-        # The options of Server.
-        self.max_workers: int = options["max_workers"]
-        self.trace: Trace | None = options["trace"]
-        self.signer: Signer = options["signer"]
-        self._run_on: Callback = options["run_on"]
-        self._mask_errors: bool | None = options["mask_errors"]
-        self._page_size: int = options["page_size"]
-        self._cache_ttl_ms: int = options["cache_ttl_ms"]
+        vars(self).update(options)
         # Kind -> name or URI -> Registration. Each access is one operation on a dict,
         # so threads need no lock.
         self.registered: dict[str, dict[str, Registration]] = {
@@ -7767,10 +7772,10 @@ class ServerEndpoint(Endpoint):
         }
         # A capability stays declared when the last registration of its kind is removed:
         # clients rely on it for the whole session.
-        self.declared = add_given({"logging": {}}, extensions=options["extensions"])
+        self.declared = add_given({"logging": {}}, extensions=self.extensions)
         # An extension's method -> its row, and its function.
         self.methods: dict[str, tuple[Method, Any]] = {}
-        # The outermost first.
+        # The outermost comes first.
         self.middleware: list[Any] = []
         # The request that listens, or the session's Connection -> Subscription. Threads
         # need no lock here, either.
@@ -7795,11 +7800,11 @@ class ServerEndpoint(Endpoint):
         express its entry, not only when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
-            registration = registration._replace(run_on=self._run_on)
+            registration = registration._replace(run_on=self.run_on)
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
-            log_line(WARNING, f"{name} is registered again, in place of the first")
+            log_line(WARNING, f"{name}: a second registration replaces the first")
         self.registered[kind][name] = registration
         self.declared = {**self.declared, **DECLARED[kind]}
         self.notify_list_changed(kind)
@@ -7817,7 +7822,7 @@ class ServerEndpoint(Endpoint):
             run_job(ctx, partial(registration.visible, ctx), registration.run_on)
         )
 
-    def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
+    def _find(self, ctx: Context, kind: str, name: str) -> Registration:
         """Return the registration of this name, if the caller may see it. Raises
         NotFound."""
         registration = self.registered[kind].get(name)
@@ -7828,17 +7833,18 @@ class ServerEndpoint(Endpoint):
                 if each.visible is None
             ]
             shown = name[:MAX_SHOWN_NAME]
+            noun = kind.rstrip("s")
             raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
         """Find the resource with this URI, and the arguments for its function. Raises
         NotFound."""
-        resources = self.registered["resources"]
         key = uri_key(uri)
-        same = [each for each in list(resources.values()) if each.template.key == key]
+        resources = list(self.registered["resources"].values())
+        same = [each for each in resources if each.template.key == key]
         templates = list(self.registered["resourceTemplates"].values())
-        for registration in filter(None, [resources.get(uri), *same, *templates]):
+        for registration in same + templates:
             values = registration.template.match(uri)
             if values is not None and self._may_see(ctx, registration):
                 with suppress(InvalidParams):
@@ -8022,7 +8028,7 @@ class ServerEndpoint(Endpoint):
         is_open = ctx._connection.is_in_flight(ctx._request)
         if is_open or not isinstance(error, Cancelled):
             log_line(WARNING, f"{about} failed", error)
-        is_masked = self._mask_errors
+        is_masked = self.mask_errors
         if is_masked is None:
             is_masked = ctx._connection.is_remote
         if is_masked:
@@ -8042,7 +8048,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cached and kind == "complete":
-                result.setdefault("ttlMs", self._cache_ttl_ms)
+                result.setdefault("ttlMs", self.cache_ttl_ms)
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -8090,7 +8096,7 @@ class ServerEndpoint(Endpoint):
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         begin = int(place[1])
-        end = begin + self._page_size
+        end = begin + self.page_size
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
@@ -8104,7 +8110,7 @@ class ServerEndpoint(Endpoint):
     # Handlers: tools, resources, prompts
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        tool = self._find(ctx, "tools", "tool", name)
+        tool = self._find(ctx, "tools", name)
         try:
             arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
@@ -8158,7 +8164,7 @@ class ServerEndpoint(Endpoint):
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        prompt = self._find(ctx, "prompts", "prompt", name)
+        prompt = self._find(ctx, "prompts", name)
         try:
             arguments = prompt.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
@@ -8174,7 +8180,7 @@ class ServerEndpoint(Endpoint):
         text = argument["value"]
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
-        registration = self._find(ctx, kind, "prompt or template", str(ref.get(member)))
+        registration = self._find(ctx, kind, str(ref.get(member)))
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -8194,7 +8200,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
+        result: Json = run_job(ctx, partial(fn, ctx, params), self.run_on)
         if ctx._request.is_notification:
             # Whatever the function returns, a notification gets no answer.
             return {}
@@ -8235,17 +8241,17 @@ class ServerEndpoint(Endpoint):
             is_wanted = wanted.get(change.member) is True
             if is_wanted and has_capability(declared, change.capability):
                 granted[change.member] = True
-        uris = wanted.get(RESOURCE_UPDATE.member) or []
+        uris = wanted.get("resourceSubscriptions") or []
         if not _is_names(uris) or len(uris) > MAX_LISTENERS:
             raise InvalidParams(
-                f"{RESOURCE_UPDATE.member}: not URIs, or too many: {show(uris)}"
+                f"resourceSubscriptions: not URIs, or too many: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
-            known = granted[RESOURCE_UPDATE.member] = []
+            granted["resourceSubscriptions"] = []
             for uri in uris:
                 with suppress(NotFound):
                     self._find_resource(ctx, uri)
-                    known.append(uri)
+                    granted["resourceSubscriptions"].append(uri)
         return granted
 
     # Calling registered functions
@@ -8277,7 +8283,7 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
         Returns whether there is such a MainThread."""
-        places = {self._run_on}
+        places = {self.run_on}
         for kind in self.registered.values():
             places.update(each.run_on for each in list(kind.values()))
         has_main = False
@@ -9079,9 +9085,7 @@ class Call:
         if self._is_cancelled:
             raise Cancelled(f"{self._about}: the call was cancelled")
         if time.monotonic() >= self._deadline:
-            raise Timeout(
-                f"{self._about}: no answer by the deadline for all, total_timeout"
-            )
+            raise Timeout(f"{self._about}: no answer by the deadline of total_timeout")
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the final answer arrives. Returns the result, as on the wire. A
@@ -9197,8 +9201,8 @@ class Call:
 
 def encode_arguments(name: str, arguments: Any, misplaced: Json) -> Any:
     """Convert arguments as a server converts its results: dates, paths, dataclasses.
-    Raises ToolError, with the place, for a value that has no form in JSON. `misplaced`
-    are arguments that were not written as a dict: Raises TypeError."""
+    Raises ToolError, with the place, for a value that has no form in JSON, and TypeError
+    for `misplaced` arguments, which should have been in the dict."""
     if misplaced:
         raise TypeError(f"{name}: write the arguments as a dict: {show(misplaced)}")
     try:
@@ -9294,19 +9298,17 @@ class Listening:
         """
         method, params, row, size = notification
         is_ours = self._pending.id == subscription
-        if is_ours and row.acknowledges:
-            self._pending.put(params)
-        elif is_ours and row.cancels:
-            self._connection.resolve(subscription, None, {})
-        elif is_ours or (not self._is_modern and self._wants(method, params)):
-            self._take({"method": method, "params": params}, size)
-
-    def _wants(self, method: str, params: Json) -> bool:
         # The changed resource "might be a sub-resource of the one that the client
         # actually subscribed to".
         uri = f"{params.get('uri')}/"
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
-        return method in self._methods or is_inside
+        is_wanted = is_inside or method in self._methods
+        if is_ours and row.acknowledges:
+            self._pending.put(params)
+        elif is_ours and row.cancels:
+            self._connection.resolve(subscription, None, {})
+        elif is_ours or (not self._is_modern and is_wanted):
+            self._take({"method": method, "params": params}, size)
 
     def _end(self) -> None:
         # Unregister before logging: on seeing the warning, a program may subscribe().
@@ -9465,11 +9467,19 @@ class ClientEndpoint(Endpoint):
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
-        answer: Json = {}
         now = time.monotonic()
+
+        def may_concern(pending: PendingRequest) -> bool:
+            """Return whether the server may ask for the sake of this call. Over HTTP
+            the stream tells; on stdio, it may be any call that was made before."""
+            if request.subject is not None:
+                return request.subject == pending.id
+            return pending.began < now
+
+        answer: Json = {}
         try:
             if request.row.capability:
-                with connection.answering(partial(_may_concern, request, now)):
+                with connection.answering(may_concern):
                     answer = self.answer(request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
@@ -9528,14 +9538,6 @@ class ClientEndpoint(Endpoint):
             if "default" in field
         }
         return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
-
-
-def _may_concern(question: Request, asked_at: float, pending: PendingRequest) -> bool:
-    """Return whether a server may have asked a question for the sake of this call. Over
-    HTTP the stream tells. On stdio, it may be any call that was made before."""
-    if question.subject is not None:
-        return question.subject == pending.id
-    return pending.began < asked_at
 
 
 # Targets
@@ -10081,7 +10083,7 @@ class Client:
         pending.limit = self.timeout
         pending._connection.request(pending, params)
         while True:
-            late = pending.take(max(0.0, until - time.monotonic()))
+            late = pending.take(until - time.monotonic())
             if late is None:
                 break
             if late.answer is not None:
@@ -10185,7 +10187,7 @@ class Client:
     def _start(
         self,
         method: str,
-        params: Json | None = None,
+        params: Json | None,
         on_progress: Callback = None,
         check: Callable[[Json], Json] = dict,
     ) -> Call:
@@ -10194,14 +10196,16 @@ class Client:
         row = METHODS.get(method)
         # An extension's method has no row: the server decides.
         if row is not None:
-            if not row.is_in(version):
-                raise received(MethodNotFound(f"{method} is not in {version}"))
+            why = ""
             # The first revision had no capability for completion.
             is_exempt = version == OLDEST and row.capability == ("completions",)
-            declared = self.server_capabilities
-            if not is_exempt and not has_capability(declared, row.capability):
+            is_declared = has_capability(self.server_capabilities, row.capability)
+            if not row.is_in(version):
+                why = f"{method} is not in {version}"
+            elif not is_declared and not is_exempt:
                 needed = ".".join(row.capability)
                 why = f"{method}: the server did not declare {needed}"
+            if why:
                 raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
@@ -10406,14 +10410,14 @@ class Client:
             try:
                 call = self._start(method, add_given({}, cursor=cursor))
                 call._pending.limit = self.timeout
-                result = call.result(max(0.0, until - time.monotonic()))
+                result = call.result(until - time.monotonic())
             except MethodNotFound:
                 return items
             page = _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
             cursor = result.get("nextCursor")
             if cursor in cursors:
-                log_line(WARNING, f"{method}: ends, as a cursor came again")
+                log_line(WARNING, f"{method}: stops, as the server repeats a cursor")
                 # A server that ignores cursors has sent its only page again.
                 return items + [item for item in page if item not in items]
             items += page
@@ -10448,7 +10452,7 @@ class Client:
         if errors:
             shown = "; ".join(errors)
             raise InvalidResponse(
-                f"{tool}: its outputSchema is not met: {shown}", result
+                f"{tool}: the result does not match the outputSchema: {shown}", result
             )
         return result
 

@@ -7306,7 +7306,7 @@ class TestEveryday:
             assert [each["name"] for each in client.list_prompts()] == ["ask"]
             assert client.call("one") == 2
         assert [each.getMessage() for each in caplog.records] == [
-            "one is registered again, in place of the first"
+            "one: a second registration replaces the first"
         ]
 
     def test_progress_is_always_asked_for(self):
