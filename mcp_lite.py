@@ -1528,7 +1528,7 @@ class Protocol:
     On a server, the legacy handshake opens a session: `initialize` sets `version`,
     `peer_info` and `peer_capabilities`, and the notification that follows sets
     `initialized`. Modern requests change none of these. A client sets its own
-    `version` and `initialized`, in either era, and leaves the other two empty.
+    `version` and, in a session, `initialized`, and leaves the other two empty.
     """
 
     version = ""
@@ -6535,7 +6535,7 @@ class Context:
             {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
-    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> Json:
         """Send the questions, and block until all are answered, or one fails."""
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
@@ -6554,9 +6554,10 @@ class Context:
             try:
                 for key, (method, params) in questions.items():
                     asked[key] = PendingRequest(self._connection, method)
+                    asked[key].limit = STATE_SECONDS
                     self._connection.request(asked[key], params, self._request)
                 return {
-                    key: pending.result(max(0.0, until - time.monotonic()))
+                    key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
                 }
             except McpError as error:
@@ -6569,7 +6570,7 @@ class Context:
                 # If one question fails, cancel the others.
                 give_up()
 
-    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
         known: Json = {}
         missing: Json = {}
@@ -6923,9 +6924,7 @@ def begin(job: Job) -> Any:
     return value
 
 
-def run_job(
-    ctx: Context, job: Job, run_on: Callback, limit: Callable[[], Any] = nullcontext
-) -> Any:
+def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) -> Any:
     """Call a user's function where `run_on` says, else on this thread. Block until it
     ends, and return its result. An `async def` function is awaited.
 
@@ -7787,17 +7786,21 @@ class ServerEndpoint(Endpoint):
     exception becomes an error, or a tool's failure.
     """
 
-    def __init__(self, info: Json, instructions: str | None, **options: Any):
+    # The options of Server, under their names.
+    instructions: str | None
+    run_on: Callback
+    max_workers: int
+    mask_errors: bool | None
+    page_size: int
+    cache_ttl_ms: int
+    extensions: Json | None
+    trace: Trace | None
+    # Signs `requestState`, by the option state_key.
+    signer: Signer
+
+    def __init__(self, info: Json, **options: Any):
         self.info = info
-        self.instructions = instructions
-        # The options of Server.
-        self.max_workers: int = options["max_workers"]
-        self.trace: Trace | None = options["trace"]
-        self.signer: Signer = options["signer"]
-        self._run_on: Callback = options["run_on"]
-        self._mask_errors: bool | None = options["mask_errors"]
-        self._page_size: int = options["page_size"]
-        self._cache_ttl_ms: int = options["cache_ttl_ms"]
+        vars(self).update(options)
         # Kind -> name or URI -> Registration. Each access is one operation on a dict,
         # so threads need no lock.
         self.registered: dict[str, dict[str, Registration]] = {
@@ -7805,10 +7808,10 @@ class ServerEndpoint(Endpoint):
         }
         # A capability stays declared when the last registration of its kind is removed:
         # clients rely on it for the whole session.
-        self.declared = add_given({"logging": {}}, extensions=options["extensions"])
+        self.declared = add_given({"logging": {}}, extensions=self.extensions)
         # An extension's method -> its row, and its function.
         self.methods: dict[str, tuple[Method, Any]] = {}
-        # The outermost first.
+        # The outermost comes first.
         self.middleware: list[Any] = []
         # The request that listens, or the session's Connection -> Subscription. Threads
         # need no lock here, either.
@@ -7833,11 +7836,11 @@ class ServerEndpoint(Endpoint):
         express its entry, not only when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
-            registration = registration._replace(run_on=self._run_on)
+            registration = registration._replace(run_on=self.run_on)
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
-            log_line(WARNING, f"{name} is registered again, in place of the first")
+            log_line(WARNING, f"{name}: a second registration replaces the first")
         self.registered[kind][name] = registration
         self.declared = {**self.declared, **DECLARED[kind]}
         self.notify_list_changed(kind)
@@ -7855,7 +7858,7 @@ class ServerEndpoint(Endpoint):
             run_job(ctx, partial(registration.visible, ctx), registration.run_on)
         )
 
-    def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Registration:
+    def _find(self, ctx: Context, kind: str, name: str) -> Registration:
         """Return the registration of this name, if the caller may see it. Raises
         NotFound."""
         registration = self.registered[kind].get(name)
@@ -7866,17 +7869,18 @@ class ServerEndpoint(Endpoint):
                 if each.visible is None
             ]
             shown = name[:MAX_SHOWN_NAME]
+            noun = kind.rstrip("s")
             raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
         return registration
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
         """Find the resource with this URI, and the arguments for its function. Raises
         NotFound."""
-        resources = self.registered["resources"]
         key = uri_key(uri)
-        same = [each for each in list(resources.values()) if each.template.key == key]
+        resources = list(self.registered["resources"].values())
+        same = [each for each in resources if each.template.key == key]
         templates = list(self.registered["resourceTemplates"].values())
-        for registration in filter(None, [resources.get(uri), *same, *templates]):
+        for registration in same + templates:
             values = registration.template.match(uri)
             if values is not None and self._may_see(ctx, registration):
                 with suppress(InvalidParams):
@@ -8060,7 +8064,7 @@ class ServerEndpoint(Endpoint):
         is_open = ctx._connection.is_in_flight(ctx._request)
         if is_open or not isinstance(error, Cancelled):
             log_line(WARNING, f"{about} failed", error)
-        is_masked = self._mask_errors
+        is_masked = self.mask_errors
         if is_masked is None:
             is_masked = ctx._connection.is_remote
         if is_masked:
@@ -8080,7 +8084,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cached and kind == "complete":
-                result.setdefault("ttlMs", self._cache_ttl_ms)
+                result.setdefault("ttlMs", self.cache_ttl_ms)
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -8128,7 +8132,7 @@ class ServerEndpoint(Endpoint):
         if place is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         begin = int(place[1])
-        end = begin + self._page_size
+        end = begin + self.page_size
         seen = [
             registration.wire
             for registration in list(self.registered[row.paged].values())
@@ -8142,7 +8146,7 @@ class ServerEndpoint(Endpoint):
     # Handlers: tools, resources, prompts
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        tool = self._find(ctx, "tools", "tool", name)
+        tool = self._find(ctx, "tools", name)
         try:
             arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
@@ -8196,7 +8200,7 @@ class ServerEndpoint(Endpoint):
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        prompt = self._find(ctx, "prompts", "prompt", name)
+        prompt = self._find(ctx, "prompts", name)
         try:
             arguments = prompt.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
@@ -8212,7 +8216,7 @@ class ServerEndpoint(Endpoint):
         text = argument["value"]
         ref = params["ref"]
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
-        registration = self._find(ctx, kind, "prompt or template", str(ref.get(member)))
+        registration = self._find(ctx, kind, str(ref.get(member)))
         completer = registration.signature.completers.get(name)
         if completer is None:
             allowed = registration.signature.completions(name)
@@ -8232,7 +8236,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self.methods[ctx._request.method]
-        result: Json = run_job(ctx, partial(fn, ctx, params), self._run_on)
+        result: Json = run_job(ctx, partial(fn, ctx, params), self.run_on)
         if ctx._request.is_notification:
             # Whatever the function returns, a notification gets no answer.
             return {}
@@ -8273,17 +8277,17 @@ class ServerEndpoint(Endpoint):
             is_wanted = wanted.get(change.member) is True
             if is_wanted and has_capability(declared, change.capability):
                 granted[change.member] = True
-        uris = wanted.get(RESOURCE_UPDATE.member) or []
+        uris = wanted.get("resourceSubscriptions") or []
         if not _is_names(uris) or len(uris) > MAX_LISTENERS:
             raise InvalidParams(
-                f"{RESOURCE_UPDATE.member}: not URIs, or too many: {show(uris)}"
+                f"resourceSubscriptions: not URIs, or too many: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
-            known = granted[RESOURCE_UPDATE.member] = []
+            granted["resourceSubscriptions"] = []
             for uri in uris:
                 with suppress(NotFound):
                     self._find_resource(ctx, uri)
-                    known.append(uri)
+                    granted["resourceSubscriptions"].append(uri)
         return granted
 
     # Calling registered functions
@@ -8315,7 +8319,7 @@ class ServerEndpoint(Endpoint):
     def post_jobs(self, post: Callable[..., Any]) -> bool:
         """Have each MainThread whose thread is the calling one wake it by `post`.
         Returns whether there is such a MainThread."""
-        places = {self._run_on}
+        places = {self.run_on}
         for kind in self.registered.values():
             places.update(each.run_on for each in list(kind.values()))
         has_main = False
@@ -8645,11 +8649,9 @@ class Server:
 
         Raises ValueError if there is no such argument.
         """
-        known = {
-            **self._endpoint.registered["resourceTemplates"],
-            **self._endpoint.registered["prompts"],
-        }
-        registration = known.get(ref)
+        registered = self._endpoint.registered
+        templates = registered["resourceTemplates"]
+        registration = registered["prompts"].get(ref) or templates.get(ref)
         if (
             registration is None
             or argument not in registration.signature.schema["properties"]
@@ -9041,12 +9043,12 @@ def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered
 # 15. Client ##################################################################
 ###############################################################################
 
-# The client's side: a call and its rounds of questions; a subscription to changes; the
-# endpoint, which receives notifications and answers questions; the targets; and the
-# public class Client. The thread that makes a call does the work of that call: it waits
-# for the answer, runs the callbacks that answer a modern server's questions, and sends
-# the call again. By itself, this section sends only the handshake, answers to a
-# session's questions, and what restores a lost session.
+# This section owns the client's side: a call and its rounds of questions; a subscription
+# to changes; the endpoint, which receives notifications and answers questions; the
+# targets; and the public class Client. The thread that makes a call does the work of
+# that call: it waits for the answer, runs the callbacks that answer a modern server's
+# questions, and sends the call again. By itself, a client sends only the handshake,
+# answers to a session's questions, and what restores a lost session.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
@@ -9082,8 +9084,8 @@ class Call:
         client: Client,
         method: str,
         params: Json,
-        on_progress: Callback = None,
-        check: Callable[[Json], Json] = dict,
+        on_progress: Callback,
+        check: Callable[[Json], Json],
     ):
         self.client = client
         self.method = method
@@ -9119,9 +9121,7 @@ class Call:
         if self._is_cancelled:
             raise Cancelled(f"{self._about}: the call was cancelled")
         if time.monotonic() >= self._deadline:
-            raise Timeout(
-                f"{self._about}: no answer by the deadline for all, total_timeout"
-            )
+            raise Timeout(f"{self._about}: no answer by the deadline of total_timeout")
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the final answer arrives. Returns the result, as on the wire. A
@@ -9139,7 +9139,8 @@ class Call:
         """
         seconds = self.client.timeout if timeout is None else timeout
         left = min(seconds, self._deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        if not self._waiting.acquire(timeout=max(0.0, left)):
+        is_alone = self._waiting.acquire(timeout=max(0.0, left))
+        if not is_alone:
             raise Timeout(f"{self._about}: no answer within {seconds:g} seconds")
         try:
             if self._outcome is None:
@@ -9184,7 +9185,7 @@ class Call:
                 )
             self._send(self._answers_to(result))
         raise InvalidResponse(
-            f"{self.method}: asked more than {MAX_ROUNDS} times", result
+            f"{self.method}: the server asked more than {MAX_ROUNDS} times", result
         )
 
     def _answers_to(self, result: Json) -> Json:
@@ -9236,8 +9237,8 @@ class Call:
 
 def encode_arguments(name: str, arguments: Any, misplaced: Json) -> Any:
     """Convert arguments as a server converts its results: dates, paths, dataclasses.
-    Raises ToolError, with the place, for a value that has no form in JSON. `misplaced`
-    are arguments that were not written as a dict: Raises TypeError."""
+    Raises ToolError, with the place, for a value that has no form in JSON, and TypeError
+    for `misplaced` arguments, which should have been in the dict."""
     if misplaced:
         raise TypeError(f"{name}: write the arguments as a dict: {show(misplaced)}")
     try:
@@ -9288,7 +9289,7 @@ class Listening:
         )
         self._take = take or self._pending.put
         # Register before sending, so that no notification is missed.
-        client._endpoint.listenings[self] = True
+        client._listenings[self] = True
         try:
             if self._is_modern:
                 self._open_modern(kinds)
@@ -9333,23 +9334,21 @@ class Listening:
         """
         method, params, row, size = notification
         is_ours = self._pending.id == subscription
-        if is_ours and row.acknowledges:
-            self._pending.put(params)
-        elif is_ours and row.cancels:
-            self._connection.resolve(subscription, None, {})
-        elif is_ours or (not self._is_modern and self._wants(method, params)):
-            self._take({"method": method, "params": params}, size)
-
-    def _wants(self, method: str, params: Json) -> bool:
         # The changed resource "might be a sub-resource of the one that the client
         # actually subscribed to".
         uri = f"{params.get('uri')}/"
         is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
-        return method in self._methods or is_inside
+        is_wanted = is_inside or method in self._methods
+        if is_ours and row.acknowledges:
+            self._pending.put(params)
+        elif is_ours and row.cancels:
+            self._connection.resolve(subscription, None, {})
+        elif is_ours or (not self._is_modern and is_wanted):
+            self._take({"method": method, "params": params}, size)
 
     def _end(self) -> None:
         # Unregister before logging: on seeing the warning, a program may subscribe().
-        self._client._endpoint.listenings.pop(self, None)
+        self._client._listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
             log_line(
@@ -9374,9 +9373,10 @@ class Listening:
         In a legacy session, it blocks until the server answers, for EXIT_SECONDS at
         most for each resource.
         """
-        if not self._pending.cancel(None) or self._is_modern:
+        was_open = self._pending.cancel(None)
+        if self._is_modern or not was_open:
             return
-        others = [each._uris for each in list(self._client._endpoint.listenings)]
+        others = [each._uris for each in list(self._client._listenings)]
         # Ignore a failure: no Listening accepts this URI any more.
         with suppress(*FAILURES):
             for uri in set(self._uris).difference(*others):
@@ -9401,23 +9401,20 @@ class ClientEndpoint(Endpoint):
     """
 
     def __init__(
-        self, client: Client, roots: Any, callbacks: Json, extensions: Json | None
+        self, client: Client, roots: Any, extensions: Json | None, **callbacks: Any
     ):
         self._client = client
+        # The options of Client, under their names.
         self._callbacks = callbacks
         # Roots as on the wire, or a function; None for none.
-        self.roots = roots if callable(roots) else encode_roots(roots)
+        self.roots = roots
+        if not callable(roots):
+            self.roots = encode_roots(roots)
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
-        # The open subscriptions. Each operation on this dict is atomic.
-        self.listenings: dict[Listening, bool] = {}
-        # What Client.subscribe() has opened, by URI.
-        self.subscriptions: dict[str, Listening] = {}
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
-        # Name of a tool -> its compiled outputSchema.
-        self.schemas: dict[str, Schema] = {}
         self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
@@ -9432,8 +9429,7 @@ class ClientEndpoint(Endpoint):
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """Return which parameters of a tool HTTP headers mirror, according to the
         latest list of tools."""
-        known = (self.tools or {}).get(tool, {})
-        return header_parameters(known.get("inputSchema"))
+        return header_parameters(member_at(self.tools, [tool, "inputSchema"]))
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """Return the capabilities to declare: one for each callback that was given.
@@ -9482,7 +9478,7 @@ class ClientEndpoint(Endpoint):
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
-        for listening in list(self.listenings):
+        for listening in list(self._client._listenings):
             listening.receive(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
@@ -9507,11 +9503,19 @@ class ClientEndpoint(Endpoint):
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a ping, or have a callback answer a session's question."""
-        answer: Json = {}
         now = time.monotonic()
+
+        def may_concern(pending: PendingRequest) -> bool:
+            """Return whether the server may ask for the sake of this call. Over HTTP
+            the stream tells; on stdio, it may be any call that was made before."""
+            if request.subject is not None:
+                return request.subject == pending.id
+            return pending.began < now
+
+        answer: Json = {}
         try:
             if request.row.capability:
-                with connection.answering(partial(_may_concern, request, now)):
+                with connection.answering(may_concern):
                     answer = self.answer(request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
@@ -9542,8 +9546,10 @@ class ClientEndpoint(Endpoint):
 
     # METHODS names these handlers. Each takes parameters and returns a result.
     def _roots_list(self, params: Json) -> Json:
-        roots = self.roots() if callable(self.roots) else self.roots
-        return {"roots": encode_roots(roots)}
+        roots = self.roots
+        if callable(roots):
+            roots = encode_roots(roots())
+        return {"roots": roots}
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
@@ -9568,14 +9574,6 @@ class ClientEndpoint(Endpoint):
             if "default" in field
         }
         return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
-
-
-def _may_concern(question: Request, asked_at: float, pending: PendingRequest) -> bool:
-    """Return whether a server may have asked a question for the sake of this call. Over
-    HTTP the stream tells. On stdio, it may be any call that was made before."""
-    if question.subject is not None:
-        return question.subject == pending.id
-    return pending.began < asked_at
 
 
 # Targets
@@ -9610,17 +9608,18 @@ class MemoryTransport(_Handover):
 def read_target(target: Any) -> Any:
     """Turn a client's target into {"url", "headers"}, {"command", "env", "cwd"} or a
     Transport. Raises TypeError and ValueError."""
-    if isinstance(target, Mapping) and target.get("url"):
-        return {"url": str(target["url"]), "headers": target.get("headers")}
-    if isinstance(target, Mapping) and "command" in target:
-        command = target["command"]
-        arguments = target.get("args") or []
-        if isinstance(arguments, str) or isinstance(command, (list, tuple)):
-            raise ValueError(
-                'target: expected {"command": "program", "args": ["word", ...]}, or a '
-                "list of all words"
-            )
-        return {**target, "command": _words([command, *arguments])}
+    if isinstance(target, Mapping):
+        if target.get("url"):
+            return {"url": str(target["url"]), "headers": target.get("headers")}
+        if "command" in target:
+            command = target["command"]
+            arguments = target.get("args") or []
+            if isinstance(arguments, str) or isinstance(command, (list, tuple)):
+                raise ValueError(
+                    'target: expected {"command": "program", "args": ["word", ...]}, '
+                    "or a list of all words"
+                )
+            return {**target, "command": _words([command, *arguments])}
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
         if re.match("(?i)https?:", text):
@@ -9811,15 +9810,23 @@ class Client:
         self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
-        callbacks = {
-            "on_elicit": on_elicit,
-            "on_elicit_url": on_elicit_url,
-            "on_sample": on_sample,
-            "sampling_tools": sampling_tools,
-            "on_log": on_log,
-            "on_notification": on_notification,
-        }
-        self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
+        self._endpoint = ClientEndpoint(
+            self,
+            roots,
+            extensions,
+            on_elicit=on_elicit,
+            on_elicit_url=on_elicit_url,
+            on_sample=on_sample,
+            sampling_tools=sampling_tools,
+            on_log=on_log,
+            on_notification=on_notification,
+        )
+        # The open subscriptions. Each operation on this dict is atomic.
+        self._listenings: dict[Listening, bool] = {}
+        # Those that subscribe() has opened, by URI.
+        self._subscriptions: dict[str, Listening] = {}
+        # Name of a tool -> its compiled outputSchema.
+        self._schemas: dict[str, Schema] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
         self._set_server_info({})
@@ -9919,9 +9926,9 @@ class Client:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
         # An HTTP transport takes messages; any other transport takes lines.
-        outbox: Any = (
-            transport if isinstance(transport, Outbox) else LineOutbox(transport)
-        )
+        outbox: Any = transport
+        if not isinstance(transport, Outbox):
+            outbox = LineOutbox(transport)
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -9938,9 +9945,6 @@ class Client:
             if not transport.feeds:
                 start_thread("mcp-reader", self._read, connection)
             self._set_server_info(self._negotiate(connection, version))
-            connection.protocol.initialized = True
-            if connection.protocol.version < FIRST_MODERN:
-                connection.notify("notifications/initialized", None)
         except BaseException as error:
             self.close()
             received(error)
@@ -9976,7 +9980,9 @@ class Client:
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: Headers) -> Headers:
-        more = self._headers() if callable(self._headers) else self._headers
+        more = self._headers
+        if callable(more):
+            more = more()
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
@@ -9985,14 +9991,14 @@ class Client:
         with suppress(*FAILURES):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
-        for listening in list(self._endpoint.listenings):
+        for listening in list(self._listenings):
             try:
                 listening.subscribe()
             except FAILURES as error:
                 # It ends the iteration.
                 listening._pending.cancel(None, error)
         # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
-        for uri in list(self._endpoint.subscriptions):
+        for uri in list(self._subscriptions):
             try:
                 self.subscribe(uri)
             except FAILURES as error:
@@ -10023,7 +10029,7 @@ class Client:
             connection, "server/discover", on_done=lambda: hello.put(discover)
         )
         try:
-            version, result = self._probe(connection, wanted, until, discover)
+            version, result = self._probe(wanted, until, discover)
             # The time beyond `until` was spent on a login, which does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
@@ -10042,16 +10048,12 @@ class Client:
         if not result:
             # The server has refused the newest revision, and named this one.
             discover = PendingRequest(connection, "server/discover")
-            _, result = self._probe(connection, version, self._connect_until, discover)
+            _, result = self._probe(version, self._connect_until, discover)
         connection.protocol.version = version
         return result
 
     def _probe(
-        self,
-        connection: Connection,
-        wanted: str,
-        until: float,
-        discover: PendingRequest,
+        self, wanted: str, until: float, discover: PendingRequest
     ) -> tuple[str, Json]:
         """Send `discover`. Returns the revision to speak, and the result or {}."""
         version = NEWEST if wanted == "auto" else wanted
@@ -10060,7 +10062,7 @@ class Client:
         offered = list(LEGACY_VERSIONS)
         result: Json = {}
         try:
-            result = self._ask(connection, discover, params, until)
+            result = self._ask(discover, params, until)
             offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
@@ -10079,7 +10081,7 @@ class Client:
     def _shake_hands(
         self, connection: Connection, version: str, hello: PendingRequest | None = None
     ) -> Json:
-        """Send `initialize`, as `hello`. Returns the result."""
+        """Open a session by `initialize`, which `hello` sends. Returns the result."""
         hello = hello or PendingRequest(connection, "initialize")
         params = {
             "protocolVersion": version,
@@ -10087,14 +10089,14 @@ class Client:
             "capabilities": self._endpoint.capabilities(version),
         }
         try:
-            result = self._ask(connection, hello, params, self._connect_until)
+            result = self._ask(hello, params, self._connect_until)
         except (
             MethodNotFound,
             InvalidParams,
             HeaderMismatch,
             UnsupportedVersion,
         ) as error:
-            supported = object_or_empty(error.data).get("supported")
+            supported = member_at(error.data, ["supported"])
             if isinstance(supported, list) and version not in supported:
                 # lifecycle: "Unsupported protocol version" may be an error, too.
                 version = self._choose_version(supported, LEGACY_VERSIONS)
@@ -10106,21 +10108,20 @@ class Client:
         connection.protocol.version = self._choose_version(
             result.get("protocolVersion"), LEGACY_VERSIONS
         )
+        connection.protocol.initialized = True
+        connection.notify("notifications/initialized", None)
         return result
 
-    def _ask(
-        self,
-        connection: Connection,
-        pending: PendingRequest,
-        params: Json,
-        until: float,
-    ) -> Json:
+    def _ask(self, pending: PendingRequest, params: Json, until: float) -> Json:
         """Send a request that opens a conversation, and block for its result. Its
         Timeout leaves it open. Raises UnsupportedVersion if server/discover, which was
         sent before, has a result first: the server is modern."""
         pending.limit = self.timeout
-        connection.request(pending, params)
-        while late := pending.take(max(0.0, until - time.monotonic())):
+        pending._connection.request(pending, params)
+        while True:
+            late = pending.take(until - time.monotonic())
+            if late is None:
+                break
             if late.answer is not None:
                 raise UnsupportedVersion("the server is modern")
         if pending.error is not None:
@@ -10132,17 +10133,14 @@ class Client:
         UnsupportedVersion."""
         if not isinstance(offered, list):
             offered = [offered]
-        common = [
-            version
-            for version in spoken
-            if version in offered and self._wanted_version in ("auto", version)
-        ]
-        if common:
-            return common[-1]
+        wanted = [each for each in spoken if self._wanted_version in ("auto", each)]
+        for version in reversed(wanted):
+            if version in offered:
+                return version
         # "If the client does not support the version in the server's response, it
         # SHOULD disconnect."
         raise UnsupportedVersion(
-            f"the server speaks {show(offered)}, which is not {self._wanted_version}",
+            f"the server speaks {show(offered)}, this client {', '.join(wanted)}",
             {"supported": offered, "requested": self._wanted_version},
         )
 
@@ -10225,7 +10223,7 @@ class Client:
     def _start(
         self,
         method: str,
-        params: Json | None = None,
+        params: Json | None,
         on_progress: Callback = None,
         check: Callable[[Json], Json] = dict,
     ) -> Call:
@@ -10234,14 +10232,16 @@ class Client:
         row = METHODS.get(method)
         # An extension's method has no row: the server decides.
         if row is not None:
-            if not row.is_in(version):
-                raise received(MethodNotFound(f"{method} is not in {version}"))
+            why = ""
             # The first revision had no capability for completion.
             is_exempt = version == OLDEST and row.capability == ("completions",)
-            declared = self.server_capabilities
-            if not is_exempt and not has_capability(declared, row.capability):
+            is_declared = has_capability(self.server_capabilities, row.capability)
+            if not row.is_in(version):
+                why = f"{method} is not in {version}"
+            elif not is_declared and not is_exempt:
                 needed = ".".join(row.capability)
                 why = f"{method}: the server did not declare {needed}"
+            if why:
                 raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
@@ -10341,7 +10341,7 @@ class Client:
                 )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Each schema is compiled when it is first used.
-        self._endpoint.schemas = {}
+        self._schemas = {}
         return tools
 
     def list_resources(self) -> list[Json]:
@@ -10422,12 +10422,11 @@ class Client:
             ref = {"type": "ref/resource", "uri": ref}
         elif isinstance(ref, str):
             ref = {"type": "ref/prompt", "name": ref}
-        params = add_given(
-            {"ref": ref, "argument": {"name": argument, "value": value}},
-            context=context and {"arguments": context},
-        )
+        params = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if context is not None:
+            params["context"] = {"arguments": context}
         result = self.request("completion/complete", params)
-        values = object_or_empty(result.get("completion")).get("values")
+        values = member_at(result, ["completion", "values"])
         if not isinstance(values, list):
             raise InvalidResponse(
                 f"completion: expected values, got {show(values)}", result
@@ -10447,14 +10446,14 @@ class Client:
             try:
                 call = self._start(method, add_given({}, cursor=cursor))
                 call._pending.limit = self.timeout
-                result = call.result(max(0.0, until - time.monotonic()))
+                result = call.result(until - time.monotonic())
             except MethodNotFound:
                 return items
             page = _with_objects(result, member)[member]
             # "an empty string is a valid cursor"
             cursor = result.get("nextCursor")
             if cursor in cursors:
-                log_line(WARNING, f"{method}: ends, as a cursor came again")
+                log_line(WARNING, f"{method}: stops, as the server repeats a cursor")
                 # A server that ignores cursors has sent its only page again.
                 return items + [item for item in page if item not in items]
             items += page
@@ -10489,23 +10488,22 @@ class Client:
         if errors:
             shown = "; ".join(errors)
             raise InvalidResponse(
-                f"{tool}: its outputSchema is not met: {shown}", result
+                f"{tool}: the result does not match the outputSchema: {shown}", result
             )
         return result
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
-        schemas = self._endpoint.schemas
-        if tool not in schemas:
+        if tool not in self._schemas:
             try:
-                known = (self._endpoint.tools or {}).get(tool, {})
-                schemas[tool] = Schema(object_or_empty(known.get("outputSchema")))
+                wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
+                self._schemas[tool] = Schema(object_or_empty(wanted))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
-                schemas[tool] = Schema({})
-        schema = schemas[tool]
+                self._schemas[tool] = Schema({})
+        schema = self._schemas[tool]
         if schema.root and "structuredContent" not in result:
             return ["structuredContent: expected, but missing"]
         return schema.errors(result.get("structuredContent"))
@@ -10520,16 +10518,16 @@ class Client:
         If a modern server ends the subscription, a warning is logged; another
         subscribe() renews it. Raises the exceptions of listen().
         """
-        if self._endpoint.subscriptions.get(uri) not in self._endpoint.listenings:
+        if self._subscriptions.get(uri) not in self._listenings:
             # on_notification gets every notification, so none is queued here.
-            self._endpoint.subscriptions[uri] = Listening(self, [], [uri], do_nothing)
+            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
         uri: the URI of the resource
         """
-        begun = self._endpoint.subscriptions.pop(uri, None)
+        begun = self._subscriptions.pop(uri, None)
         if begun is not None:
             begun.close()
 
