@@ -12645,9 +12645,19 @@ class _HttpRequest:
     # When send() yields, only the head of the response has been read.
     response: Any = None
 
-    def __init__(self, method: str, url: SplitResult, key: object):
+    def __init__(
+        self,
+        method: str,
+        url: SplitResult,
+        headers: Headers,
+        body: bytes | None,
+        key: object,
+    ):
         self.method = method
         self.url = url
+        # Without those that each attempt adds.
+        self.headers = headers
+        self.body = body
         # HttpCaller.cut_off() finds the request by this key.
         self.key = key
         self.secrets: list[str] = []
@@ -12849,8 +12859,8 @@ class HttpCaller:
             self.closed.set()
             for sock in self._busy.values():
                 shut(sock)
-            while self._idle:
-                self._idle.pop()[1].close()
+            for _, connection in self._idle:
+                connection.close()
         self.writer.close(0.0)
         self.workers.close(EXIT_SECONDS)
 
@@ -12881,10 +12891,10 @@ class HttpCaller:
         """Send an HTTP request, and yield it when the head of the response has been
         read. Any exception except McpError, even one that is raised inside the `with`,
         becomes an HttpFailure."""
-        http_request = _HttpRequest(method, url or self.url, key)
+        http_request = _HttpRequest(method, url or self.url, headers, body, key)
         try:
             while True:
-                verdict = self._attempt(http_request, headers, body)
+                verdict = self._attempt(http_request)
                 if verdict == FINAL:
                     break
                 http_request.refused.append(http_request.response.status)
@@ -12905,11 +12915,9 @@ class HttpCaller:
         finally:
             self._give_back(http_request)
 
-    def _attempt(
-        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
-    ) -> str:
-        """Send a request. After a redirect or a login, return RETRY, otherwise FINAL.
-        Raises AuthorizationError."""
+    def _attempt(self, http_request: _HttpRequest) -> str:
+        """Send a request once. Returns RETRY after a redirect or a login, otherwise
+        FINAL. Raises AuthorizationError."""
         from urllib.request import Request
 
         # The jar implements the rules for cookies. Some load balancers need them.
@@ -12919,14 +12927,14 @@ class HttpCaller:
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         values = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
-        every = merge_headers(_USER_AGENT, given, shown, headers)
-        self._send_once(http_request, every, body)
-        self.jar.extract_cookies(http_request.response, for_jar)
-        status = http_request.response.status
+        headers = merge_headers(_USER_AGENT, given, shown, http_request.headers)
+        response = self._send_once(http_request, headers)
+        self.jar.extract_cookies(response, for_jar)
+        status = response.status
         if status in (401, 403):
-            return self._log_in(http_request, shown, "Mcp-Session-Id" in headers)
+            return self._log_in(http_request, shown)
         if status in (307, 308) and status not in http_request.refused:
-            reference = http_request.response.headers.get("Location", "")
+            reference = response.headers.get("Location", "")
             target = follow_reference(http_request.url, reference)
             # It is None for an unsafe redirect.
             if target is not None:
@@ -12935,9 +12943,7 @@ class HttpCaller:
                 return RETRY
         return FINAL
 
-    def _log_in(
-        self, http_request: _HttpRequest, shown: Headers, has_session: bool
-    ) -> str:
+    def _log_in(self, http_request: _HttpRequest, shown: Headers) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope. Returns a
         verdict; raises AuthorizationError if no other attempt would help."""
         response = http_request.response
@@ -12951,8 +12957,8 @@ class HttpCaller:
         )
         refusal.url = show_url(self.url)
         refused = http_request.refused
-        # In place of a lost session, a new one is enough, without a login.
-        is_lost = has_session and is_session_lost(refusal)
+        # For a lost session, open a new one without a login.
+        is_lost = "Mcp-Session-Id" in http_request.headers and is_session_lost(refusal)
         if is_lost or len(refused) == MAX_FAILURES:
             raise refusal
         is_authorized = self._authorizer.handle_unauthorized(
@@ -12962,9 +12968,8 @@ class HttpCaller:
             raise refusal
         return RETRY
 
-    def _send_once(
-        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
-    ) -> None:
+    def _send_once(self, http_request: _HttpRequest, headers: Headers) -> Any:
+        """Send a request with these headers, and return the response."""
         url = http_request.url
         target = url.path or "/"
         trace = self.connection.trace
@@ -12981,7 +12986,7 @@ class HttpCaller:
             headers = {**headers, **self._proxy_headers}
         # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(http_request.method, target, body, headers)
+            connection.request(http_request.method, target, http_request.body, headers)
         response: Any = connection.getresponse()
         http_request.response = response
         # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
@@ -12991,19 +12996,21 @@ class HttpCaller:
             response.begin()
         line = f"HTTP {response.status} {content_type(response)}".strip()
         trace("<--", line.encode())
+        return response
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
         """Return the latest idle connection that is still open, or a new one."""
+        connection = None
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
-            while http_request.connection is None and self._idle:
-                since, http_request.connection = self._idle.pop()
+            while connection is None and self._idle:
+                since, connection = self._idle.pop()
                 # Between requests, the only thing to read is the connection's end.
-                if since < oldest or is_ready(http_request.connection.sock):
-                    http_request.connection.close()
-                    http_request.connection = None
-        connection = http_request.connection or open_connection(
+                if since < oldest or is_ready(connection.sock):
+                    connection.close()
+                    connection = None
+        connection = connection or open_connection(
             self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
         )
         http_request.connection = connection
@@ -13638,8 +13645,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # A login checks the URL, so the store has no token for a URL that fails. If
-            # no login may start, there is thus no token to protect.
+            # A login checks the URL before it stores a token. If no login may start, an
+            # unsafe URL has no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._reload(url)
@@ -14181,7 +14188,7 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
   list TARGET                          show what a server is and offers
   call TARGET TOOL [key=value ...]     call a tool
   read TARGET URI                      read a resource
-  prompt TARGET NAME [key=value ...]   have a prompt filled in
+  prompt TARGET NAME [key=value ...]   get a prompt, filled in
   run FILE[:object]                    serve the Server that a file makes;
       package.module:object            or a module
   login URL, logout URL                keep, or forget, tokens for a server
