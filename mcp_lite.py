@@ -254,6 +254,7 @@ from collections.abc import (
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial, reduce
 from queue import Empty, SimpleQueue
+from types import SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8874,22 +8875,8 @@ class Server:
         ssl_context: an ssl.SSLContext, to serve https
         """
         path = "/" + path.lstrip("/")
-        endpoint = HttpEndpoint(
-            self._endpoint,
-            path=path,
-            verify=verify,
-            resource_metadata=resource_metadata,
-            allowed_hosts=allowed_hosts,
-            allowed_origins=allowed_origins,
-            stateless=stateless,
-            health=health,
-            routes=routes,
-            public_routes=public_routes,
-            max_body=max_body,
-        )
-        return listen_http(
-            endpoint, host, port, sock, path, max_connections, ssl_context
-        )
+        options = HttpOptions(**locals())
+        return listen_http(HttpEndpoint(self._endpoint, options), options)
 
     def wsgi_app(
         self,
@@ -8914,20 +8901,9 @@ class Server:
         verify, resource_metadata, allowed_hosts, allowed_origins, health, routes,
             public_routes, max_body: as start_http takes them
         """
-        endpoint = HttpEndpoint(
-            self._endpoint,
-            path=path,
-            verify=verify,
-            resource_metadata=resource_metadata,
-            allowed_hosts=allowed_hosts,
-            allowed_origins=allowed_origins,
-            stateless=True,
-            health=health,
-            routes=routes,
-            public_routes=public_routes,
-            max_body=max_body,
-        )
-        return partial(answer_wsgi, endpoint)
+        stateless = True
+        options = HttpOptions(**locals())
+        return partial(answer_wsgi, HttpEndpoint(self._endpoint, options))
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
@@ -10630,6 +10606,21 @@ def is_mirrored(text: str, value: object) -> bool:
     return number is not None and int(number[1]) == value
 
 
+RESOURCE_METADATA = "oauth-protected-resource"
+
+
+def origin_of(url: str) -> str:
+    """Return the scheme and the host of a URL, and its port."""
+    return "/".join(url.split("/")[:3])
+
+
+def well_known_url(url: str, name: str) -> str:
+    """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
+    origin = origin_of(url)
+    path = url[len(origin) :].rstrip("/")
+    return f"{origin}/.well-known/{name}{path}"
+
+
 class HttpError(InvalidRequest):
     """Refuses an HTTP request, by a response with this status and these headers."""
 
@@ -11292,35 +11283,25 @@ _PREFLIGHT = {
     "Access-Control-Max-Age": "600",
     "Access-Control-Allow-Headers": "*, Authorization",
 }
-_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+class HttpOptions(SimpleNamespace):
+    """The parameters of Server.start_http(), or of Server.wsgi_app(), which describe
+    them."""
 
 
 class HttpEndpoint:
-    """The HTTP side of a server: it answers exchanges. The options are start_http's."""
+    """The HTTP side of a server: it answers exchanges."""
 
     # The time between the comments that keep a silent stream open.
     comment_seconds = 15.0
 
-    def __init__(
-        self,
-        server: ServerEndpoint,
-        *,
-        path: str | None,
-        verify: Verify | None,
-        resource_metadata: Json | None,
-        allowed_hosts: Iterable[str] | None,
-        allowed_origins: Iterable[str] | None,
-        stateless: bool,
-        health: str | None,
-        routes: Mapping[str, Route] | None,
-        public_routes: Mapping[str, Route] | None,
-        max_body: int,
-    ):
+    def __init__(self, server: ServerEndpoint, options: HttpOptions):
         self.server = server
         # Called with each message, and with the lines around it.
         self.trace: Trace = server.trace or do_nothing
         self.loop = EventLoop()
-        self.max_body = max_body
+        self.max_body = options.max_body
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
         # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
@@ -11330,51 +11311,49 @@ class HttpEndpoint:
         self.doubts = BurstLog()
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
-        self._verify: Any = verify
-        if verify is not None and not callable(verify):
+        self._verify: Any = options.verify
+        if self._verify is not None and not callable(self._verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
-            self._verify = dict(verify).get
-        hosts = _check_names("allowed_hosts", allowed_hosts, "[^*/]+")
+            self._verify = dict(self._verify).get
+        hosts = _check_names("allowed_hosts", options.allowed_hosts, "[^*/]+")
         self.hosts = {"localhost", "127.0.0.1", "[::1]", *map(_host_name, hosts)}
         self._origins = _check_names(
-            "allowed_origins", allowed_origins, "[^*/]+://[^*/]+"
+            "allowed_origins", options.allowed_origins, "[^*/]+://[^*/]+"
         )
         # Stands in for the exchange of a queue that has none: it is over.
         self.nobody = Exchange(self, "", "", {}, "")
         self.nobody.is_over = True
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
+        place = options.path
+        if place is not None:
+            place = place.rstrip("/")
         # {path: {method: the function that answers}}; the path None is any path.
-        place = None if path is None else path.rstrip("/")
         self.routes: dict[str | None, Json] = {place: {"POST": self._post}}
-        self.legacy = LegacyEndpoint(self, stateless, place)
+        self.legacy = LegacyEndpoint(self, options.stateless, place)
         # Any client may read these: without a token, under any host name, from any
         # page.
-        public = dict(public_routes or {})
-        if health is not None:
-            public[health] = lambda request: (200, {"Cache-Control": "no-store"}, b"")
-        self._metadata = resource_metadata or {}
-        if resource_metadata:
-            # RFC 9728, section 3.1: the well-known part is between host and path.
-            url = re.sub(
-                "(?<=://)[^/]*",
-                rf"\g<0>{_WELL_KNOWN}",
-                resource_metadata["resource"],
-                count=1,
-            )
-            self._metadata_url = url.rstrip("/")
-            named = self._metadata_url.partition(_WELL_KNOWN)[2]
-            for each in ("", place or "", named):
-                public[_WELL_KNOWN + each] = lambda request: (
-                    200,
-                    {**_JSON, "Access-Control-Allow-Origin": "*"},
-                    encode_message(self._metadata),
-                )
+        public = dict(options.public_routes or {})
+        if options.health is not None:
+            healthy = (200, {"Cache-Control": "no-store"}, b"")
+            public[options.health] = lambda request: healthy
+        self._metadata = options.resource_metadata or {}
+        if self._metadata:
+            url = well_known_url(self._metadata["resource"], RESOURCE_METADATA)
+            self._metadata_url = url
+            named = url[len(origin_of(url)) :]
+            root = f"/.well-known/{RESOURCE_METADATA}"
+            for each in (root, root + (place or ""), named):
+                public[each] = self._answer_metadata
         self._public = {each.rstrip("/") for each in public}
-        for each, fn in {**(routes or {}), **public}.items():
+        for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
             self.routes[each.rstrip("/")] = {"GET": serve, "HEAD": serve}
+
+    def _answer_metadata(self, request: object) -> tuple[int, Headers, bytes]:
+        headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
+        return 200, headers, encode_message(self._metadata)
 
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request. Returns when the response is over. Never raises.
@@ -11439,13 +11418,15 @@ class HttpEndpoint:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
-            return lambda exchange: exchange.reply(200, {**_PREFLIGHT, **allow})
+            headers = {**_PREFLIGHT, **allow}
+            return partial(Exchange.reply, status=200, headers=headers)
         why = exchange.reason or f"{show(exchange.method)}: not allowed here"
         raise HttpError(405, why, allow)
 
     def _check_place(self, exchange: Exchange) -> None:
         """Raise HttpError if the request names another host, or comes from a page of
-        another site: "to prevent DNS rebinding attacks"."""
+        another site: "to prevent DNS rebinding attacks". Pages of an allowed site may
+        read the response."""
         headers = exchange.headers
         host = headers.get("host", "")
         if _host_name(host) not in self.hosts and "*" not in self.hosts:
@@ -11457,8 +11438,7 @@ class HttpEndpoint:
             if site not in ("none", "same-origin"):
                 raise HttpError(403, f"the request is from another site: {show(site)}")
         elif origin in self._origins or "*" in self._origins:
-            # This allows the site's pages to read the response. parse_head(), or the
-            # WSGI server, has refused line ends in a header.
+            # parse_head(), or the WSGI server, has refused line ends in a header.
             exchange.extra = {
                 "Access-Control-Allow-Origin": headers["origin"],
                 "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
@@ -11482,17 +11462,18 @@ class HttpEndpoint:
         )
         if bearer is None:
             raise self.challenge(401)
+        token = bearer[1]
         try:
-            claims: object = self._verify(bearer[1])
+            claims: object = self._verify(token)
         except Exception as error:
             # A PermissionError with an errno comes from the operating system, and does
             # not name a scope.
             if isinstance(error, PermissionError) and error.errno is None:
                 raise self.challenge(403, "insufficient_scope", str(error)) from None
-            # A token that nobody knows may come at any rate, from anybody.
-            self.doubts.add(f"verify: {error_text(error)}".replace(bearer[1], "***"))
+            # Anybody may send unknown tokens, at any rate.
+            self.doubts.add(f"verify: {error_text(error)}".replace(token, "***"))
             if isinstance(error, OSError):
-                # The token may be good: whoever could say so does not answer.
+                # The token may be valid; what should check it is out of reach.
                 text = "the token could not be checked"
                 raise HttpError(503, text, {"Retry-After": "5"}) from None
             raise self.challenge(401, "invalid_token") from None
@@ -11501,8 +11482,8 @@ class HttpEndpoint:
         return dict(claims)
 
     def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """Return the refusal whose challenge says which token is needed, and where to
-        get it."""
+        """Return the refusal that names the token that is required, and where to get
+        it."""
         parameters = {"error": problem}
         if self._metadata:
             parameters["resource_metadata"] = self._metadata_url
@@ -11525,11 +11506,12 @@ class HttpEndpoint:
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.headers.get("mcp-protocol-version")
         is_modern = version is not None or row.since >= FIRST_MODERN
-        # `initialize` names its revision in its body. In a session, a gateway may have
-        # set a header of its own.
-        in_session = "mcp-session-id" in exchange.headers and header in MODERN_VERSIONS
-        in_session = in_session or not header or header in LEGACY_VERSIONS
-        if (row.handshake or in_session) and not is_modern:
+        # In a session, a gateway may have set a header of its own.
+        has_session = "mcp-session-id" in exchange.headers
+        legacy_versions = SPOKEN if has_session else LEGACY_VERSIONS
+        is_legacy = not header or header in legacy_versions
+        # `initialize` names its revision in its body.
+        if (row.handshake or is_legacy) and not is_modern:
             self.legacy.post(exchange)
             return
         self._check_modern(exchange, version)
@@ -11554,23 +11536,27 @@ class HttpEndpoint:
         if is_request and version is None:
             meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
-        self.check_mirrors(exchange, is_request)
+        self.check_mirrors(exchange, is_request, HeaderMismatch.code)
 
-    def check_mirrors(self, exchange: Exchange, required: bool | None = None) -> None:
+    def check_mirrors(
+        self, exchange: Exchange, required: bool = False, code: int = -32001
+    ) -> None:
         """Set `exchange.mirrored`. Raise HeaderMismatch if a header contradicts the
-        message, or, if `required` is true, is missing. None stands for a session."""
+        message, or is `required` and missing. Its default code, for sessions, is from
+        the drafts of 2026-07-28."""
         message = object_or_empty(exchange.message)
         exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
-            is_missing = required and value is not None and header is None
-            if is_missing or not (header is None or is_mirrored(header, value)):
+            if header is None:
+                is_wrong = required and value is not None
+            else:
+                is_wrong = not is_mirrored(header, value)
+            if is_wrong:
                 mismatch = HeaderMismatch(
                     f"{name}: {show(header)}, but {show(value)} in the body"
                 )
-                if required is None:
-                    # The code from the drafts of 2026-07-28.
-                    mismatch.code = -32001
+                mismatch.code = code
                 raise mismatch
 
     def serve(
@@ -11606,13 +11592,13 @@ class HttpEndpoint:
     def close(self, final: bool) -> None:
         """End subscriptions and streams that only listen. If `final`, also end sessions
         and cancel requests, except the one that this thread serves."""
-        serving = list(self.serving.items())
-        mine = {
+        serving = self.serving.copy()
+        mine = [
             connection
-            for exchange, connection in serving
+            for exchange, connection in serving.items()
             if exchange.thread == threading.get_ident()
-        }
-        connections = {connection for _, connection in serving}
+        ]
+        connections = {*serving.values()}
         connections.update(self.legacy.sessions.copy().values())
         for connection in connections:
             connection.retire()
@@ -11625,13 +11611,16 @@ def _answer_route(fn: Route, exchange: Exchange) -> None:
     status, headers, body = fn(exchange)
     # A value may quote a peer, which must not be able to add a header.
     headers = {name: printable(value) for name, value in headers.items()}
-    exchange.reply(status, headers, body.encode() if isinstance(body, str) else body)
+    if isinstance(body, str):
+        body = body.encode()
+    exchange.reply(status, headers, body)
 
 
 def _host_name(host: str) -> str:
     """Return a host without its port, in lower case."""
-    name, _, port = host.lower().rpartition(":")
-    return name if port.isdecimal() else host.lower()
+    host = host.lower()
+    name, _, port = host.rpartition(":")
+    return name if port.isdecimal() else host
 
 
 def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str]:
@@ -11898,8 +11887,9 @@ class LegacyEndpoint:
             raise HttpError(413, "initialize: too large to be kept")
         if self._stateless:
             session = Session(self, exchange, None)
-            version = exchange.headers.get("mcp-protocol-version") or ASSUMED_VERSION
-            session.protocol.version = "" if opens else min(version, LAST_LEGACY)
+            if not opens:
+                version = exchange.headers.get("mcp-protocol-version")
+                session.protocol.version = min(version or ASSUMED_VERSION, LAST_LEGACY)
             try:
                 self.http.serve(session, exchange)
             finally:
@@ -11926,9 +11916,11 @@ class LegacyEndpoint:
         last_id = exchange.headers.get("last-event-id", "0-")
         name, _, number = last_id.rpartition("-")
         stream = session.streams.get(name)
-        after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
+        after = None
+        if re.fullmatch("[0-9]{1,18}", number):
+            after = int(number)
         if stream is None or (stream.is_closed and stream.added == after):
-            raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
+            raise HttpError(405, "Last-Event-ID: no such stream", {"Allow": _METHODS})
         exchange.connection = session
         stream.carry_on(exchange, after)
         self.http.serve(session, exchange, b":\n\n")
@@ -12106,7 +12098,7 @@ class _SocketExchange(Exchange):
         if body is None and self._is_chunked:
             headers["Transfer-Encoding"] = "chunked"
         # Close the connection after this response if the body is unread, if the server
-        # is closing, or if another thread sends it, while the exchange's own thread is
+        # is closing, or if another thread sends it while the exchange's own thread is
         # busy with the request.
         self.is_last |= threading.get_ident() != self.thread or not self.is_read
         self.is_last |= self._handler.server.closing.is_set()
@@ -12119,8 +12111,11 @@ class _SocketExchange(Exchange):
     def put(self, events: bytes, ending: bool) -> None:
         parts = [events]
         if self._is_chunked:
-            parts = [b"%x\r\n" % len(events), events, b"\r\n"] if events else []
-            parts += [b"0\r\n\r\n"] if ending else []
+            parts = []
+            if events:
+                parts = [b"%x\r\n" % len(events), events, b"\r\n"]
+            if ending:
+                parts.append(b"0\r\n\r\n")
         self._send(parts, ending)
 
     def _send(self, parts: list[bytes], ending: bool) -> None:
@@ -12214,7 +12209,9 @@ def peer_side(sock: Socket) -> str:
         if not events:
             return OPEN
         # POLLRDHUP alone is SHUT; the system reports errors by itself.
-        return SHUT if events[0][1] == 0x2000 else GONE
+        if events[0][1] == 0x2000:
+            return SHUT
+        return GONE
     try:
         if is_ready(sock) and not socket.socket.recv(sock, 1, socket.MSG_PEEK):
             return SHUT
@@ -12369,7 +12366,9 @@ class HttpServer(ThreadingTCPServer):
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
             signal = stop.wait()
-        self.close(0.0 if signal == "SIGINT" else grace, stop)
+        if signal == "SIGINT":
+            grace = 0.0
+        self.close(grace, stop)
 
     def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
         """Refuse new requests, end subscriptions, and wait for handlers. Those that
@@ -12407,7 +12406,7 @@ class HttpServer(ThreadingTCPServer):
 
     def _accept(self) -> None:
         self.serve_forever(TICK_SECONDS)
-        # Keep checking deadlines while close() waits for handlers.
+        # endpoint.close() may wait for a slow client, so go on checking deadlines.
         while not self._is_closed.wait(TICK_SECONDS):
             self.service_actions()
 
@@ -12447,24 +12446,19 @@ class HttpServer(ThreadingTCPServer):
             log_line(ERROR, f"HTTP: {error_text(error)}", error)  # keep accepting
 
 
-def listen_http(
-    endpoint: HttpEndpoint,
-    host: str,
-    port: int,
-    sock: Socket | None,
-    path: str,
-    max_connections: int,
-    ssl_context: SSLContext | None,
-) -> HttpServer:
+def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
     """Start a server on a port, or a socket, in the background. Raises OSError."""
     import socket
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
+    host = options.host
+    sock = options.sock
     if sock is None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server(
-            (host, port),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            (host, options.port),
+            family=family,
             backlog=MAX_CONNECTIONS,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
         )
@@ -12472,22 +12466,23 @@ def listen_http(
     # must not block.
     sock.setblocking(False)
     scheme = "http"
-    if ssl_context is not None:
+    if options.ssl_context is not None:
         scheme = "https"
         # The connection's own thread does the handshake.
-        sock = ssl_context.wrap_socket(
+        sock = options.ssl_context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
         )
     address = sock.getsockname()
     place = "localhost"
-    is_unix = isinstance(address, (str, bytes))
     port = 0
+    is_unix = isinstance(address, (str, bytes))
     if not is_unix:
         host, port = address[:2]
-        name = f"[{host}]" if ":" in host else host
-        endpoint.hosts.add(name)
+        if ":" in host:
+            host = f"[{host}]"
+        endpoint.hosts.add(host)
         # For "every address", the URL has the loopback address.
-        shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(name, name)
+        shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
         place = f"{shown}:{port}"
     handler = type(
         "Handler",
@@ -12498,7 +12493,8 @@ def listen_http(
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    server.begin_serving(endpoint, f"{scheme}://{place}{path}", port, max_connections)
+    url = f"{scheme}://{place}{options.path}"
+    server.begin_serving(endpoint, url, port, options.max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
 
@@ -12510,7 +12506,9 @@ def _let_go_of_sockets(reference: Any) -> None:
     """In the child of a fork, close the sockets, which belong to the parent. A child
     that lives on would keep the port and the connections open."""
     server = reference()
-    for sock in (server.socket, *server.connections) if server else ():
+    if server is None:
+        return
+    for sock in (server.socket, *server.connections):
         with suppress(OSError):
             os.close(sock.detach())
 
@@ -12679,9 +12677,19 @@ class _HttpRequest:
     # When send() yields, only the head of the response has been read.
     response: Any = None
 
-    def __init__(self, method: str, url: SplitResult, key: object):
+    def __init__(
+        self,
+        method: str,
+        url: SplitResult,
+        headers: Headers,
+        body: bytes | None,
+        key: object,
+    ):
         self.method = method
         self.url = url
+        # Without those that each attempt adds.
+        self.headers = headers
+        self.body = body
         # HttpCaller.cut_off() finds the request by this key.
         self.key = key
         self.secrets: list[str] = []
@@ -12883,8 +12891,8 @@ class HttpCaller:
             self.closed.set()
             for sock in self._busy.values():
                 shut(sock)
-            while self._idle:
-                self._idle.pop()[1].close()
+            for _, connection in self._idle:
+                connection.close()
         self.writer.close(0.0)
         self.workers.close(EXIT_SECONDS)
 
@@ -12915,10 +12923,10 @@ class HttpCaller:
         """Send an HTTP request, and yield it when the head of the response has been
         read. Any exception except McpError, even one that is raised inside the `with`,
         becomes an HttpFailure."""
-        http_request = _HttpRequest(method, url or self.url, key)
+        http_request = _HttpRequest(method, url or self.url, headers, body, key)
         try:
             while True:
-                verdict = self._attempt(http_request, headers, body)
+                verdict = self._attempt(http_request)
                 if verdict == FINAL:
                     break
                 http_request.refused.append(http_request.response.status)
@@ -12939,11 +12947,9 @@ class HttpCaller:
         finally:
             self._give_back(http_request)
 
-    def _attempt(
-        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
-    ) -> str:
-        """Send a request. After a redirect or a login, return RETRY, otherwise FINAL.
-        Raises AuthorizationError."""
+    def _attempt(self, http_request: _HttpRequest) -> str:
+        """Send a request once. Returns RETRY after a redirect or a login, otherwise
+        FINAL. Raises AuthorizationError."""
         from urllib.request import Request
 
         # The jar implements the rules for cookies. Some load balancers need them.
@@ -12953,14 +12959,14 @@ class HttpCaller:
         shown = self._authorizer.headers(http_request.method, show_url(self.url))
         values = map(str, [*given.values(), *shown.values()])
         http_request.secrets = [*re.split("[&=]", http_request.url.query), *values]
-        every = merge_headers(_USER_AGENT, given, shown, headers)
-        self._send_once(http_request, every, body)
-        self.jar.extract_cookies(http_request.response, for_jar)
-        status = http_request.response.status
+        headers = merge_headers(_USER_AGENT, given, shown, http_request.headers)
+        response = self._send_once(http_request, headers)
+        self.jar.extract_cookies(response, for_jar)
+        status = response.status
         if status in (401, 403):
-            return self._log_in(http_request, shown, "Mcp-Session-Id" in headers)
+            return self._log_in(http_request, shown)
         if status in (307, 308) and status not in http_request.refused:
-            reference = http_request.response.headers.get("Location", "")
+            reference = response.headers.get("Location", "")
             target = follow_reference(http_request.url, reference)
             # It is None for an unsafe redirect.
             if target is not None:
@@ -12969,9 +12975,7 @@ class HttpCaller:
                 return RETRY
         return FINAL
 
-    def _log_in(
-        self, http_request: _HttpRequest, shown: Headers, has_session: bool
-    ) -> str:
+    def _log_in(self, http_request: _HttpRequest, shown: Headers) -> str:
         """Call the Authorizer after a 401, or a 403 for lack of scope. Returns a
         verdict; raises AuthorizationError if no other attempt would help."""
         response = http_request.response
@@ -12985,8 +12989,8 @@ class HttpCaller:
         )
         refusal.url = show_url(self.url)
         refused = http_request.refused
-        # In place of a lost session, a new one is enough, without a login.
-        is_lost = has_session and is_session_lost(refusal)
+        # For a lost session, open a new one without a login.
+        is_lost = "Mcp-Session-Id" in http_request.headers and is_session_lost(refusal)
         if is_lost or len(refused) == MAX_FAILURES:
             raise refusal
         is_authorized = self._authorizer.handle_unauthorized(
@@ -12996,9 +13000,8 @@ class HttpCaller:
             raise refusal
         return RETRY
 
-    def _send_once(
-        self, http_request: _HttpRequest, headers: Headers, body: bytes | None
-    ) -> None:
+    def _send_once(self, http_request: _HttpRequest, headers: Headers) -> Any:
+        """Send a request with these headers, and return the response."""
         url = http_request.url
         target = url.path or "/"
         trace = self.connection.trace
@@ -13015,7 +13018,7 @@ class HttpCaller:
             headers = {**headers, **self._proxy_headers}
         # A server that refuses a large body may respond before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(http_request.method, target, body, headers)
+            connection.request(http_request.method, target, http_request.body, headers)
         response: Any = connection.getresponse()
         http_request.response = response
         # "A client MUST be able to parse one or more 1xx responses": RFC 9110, 15.2.
@@ -13025,19 +13028,21 @@ class HttpCaller:
             response.begin()
         line = f"HTTP {response.status} {content_type(response)}".strip()
         trace("<--", line.encode())
+        return response
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
         """Return the latest idle connection that is still open, or a new one."""
+        connection = None
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
-            while http_request.connection is None and self._idle:
-                since, http_request.connection = self._idle.pop()
+            while connection is None and self._idle:
+                since, connection = self._idle.pop()
                 # Between requests, the only thing to read is the connection's end.
-                if since < oldest or is_ready(http_request.connection.sock):
-                    http_request.connection.close()
-                    http_request.connection = None
-        connection = http_request.connection or open_connection(
+                if since < oldest or is_ready(connection.sock):
+                    connection.close()
+                    connection = None
+        connection = connection or open_connection(
             self.url, self._proxy, self._proxy_headers, self._ssl_context, self.timeout
         )
         http_request.connection = connection
@@ -13533,21 +13538,10 @@ def _check_url(name: str, url: Any, source: str) -> str:
     raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
 
 
-def _origin_of(url: str) -> str:
-    return "/".join(url.split("/")[:3])
-
-
-def _well_known(url: str, name: str) -> str:
-    """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
-    origin = _origin_of(url)
-    path = url[len(origin) :].rstrip("/")
-    return f"{origin}/.well-known/{name}{path}"
-
-
 def _issuer_spellings(issuer: str) -> list[str]:
     """Return the URLs that name the same issuer. If an issuer has no path, servers and
     authorization servers disagree about a final slash, which means nothing there."""
-    origin = _origin_of(issuer)
+    origin = origin_of(issuer)
     spellings = [origin, origin + "/"]
     if issuer in spellings:
         return spellings
@@ -13672,8 +13666,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> dict[str, str]:
         """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # A login checks the URL, so the store has no token for a URL that fails. If
-            # no login may start, there is thus no token to protect.
+            # A login checks the URL before it stores a token. If no login may start, an
+            # unsafe URL has no token to protect.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._reload(url)
@@ -13838,11 +13832,10 @@ class OAuth:
     def _find_resource(self, url: str, challenge: Headers) -> Json:
         """Return the metadata of a server. Return {} if it has none, as was usual
         before 2025-06-18."""
-        name = "oauth-protected-resource"
         places = [
             challenge.get("resource_metadata"),
-            _well_known(url, name),
-            _well_known(_origin_of(url), name),
+            well_known_url(url, RESOURCE_METADATA),
+            well_known_url(origin_of(url), RESOURCE_METADATA),
         ]
         document = self._read_first("resource_metadata", url, places)
         if not document:
@@ -13852,7 +13845,7 @@ class OAuth:
         # well.
         resource = str(document.get("resource"))
         is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
-        if not is_ours or _origin_of(resource) != _origin_of(url):
+        if not is_ours or origin_of(resource) != origin_of(url):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
         return document
 
@@ -13861,7 +13854,7 @@ class OAuth:
         server of 2025-03-26 names none: its own root is the authorization server."""
         named = _texts_in(resource, "authorization_servers")
         if not resource:
-            named = [_origin_of(url)]
+            named = [origin_of(url)]
         wanted = self._issuer
         fit = [
             each for each in named if wanted in (None, "*", *_issuer_spellings(each))
@@ -13873,8 +13866,8 @@ class OAuth:
             )
         issuer = fit[0]
         places = [
-            _well_known(issuer, "oauth-authorization-server"),
-            _well_known(issuer, "openid-configuration"),
+            well_known_url(issuer, "oauth-authorization-server"),
+            well_known_url(issuer, "openid-configuration"),
             f"{issuer.rstrip('/')}/.well-known/openid-configuration",
         ]
         server = self._read_first("issuer", url, places)
@@ -14215,7 +14208,7 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
   list TARGET                          show what a server is and offers
   call TARGET TOOL [key=value ...]     call a tool
   read TARGET URI                      read a resource
-  prompt TARGET NAME [key=value ...]   have a prompt filled in
+  prompt TARGET NAME [key=value ...]   get a prompt, filled in
   run FILE[:object]                    serve the Server that a file makes;
       package.module:object            or a module
   login URL, logout URL                keep, or forget, tokens for a server

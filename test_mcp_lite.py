@@ -5098,19 +5098,9 @@ def modern_exchange(m, endpoint, message):
 
 
 def endpoint_of(m, server, stateless=True):
-    endpoint = m.HttpEndpoint(
-        server._endpoint,
-        path="/mcp",
-        verify=None,
-        resource_metadata=None,
-        allowed_hosts=None,
-        allowed_origins=None,
-        stateless=stateless,
-        health=None,
-        routes=None,
-        public_routes=None,
-        max_body=m.MAX_BODY,
-    )
+    options = dict(inspect.getfullargspec(m.Server.start_http).kwonlydefaults)
+    options["stateless"] = stateless
+    endpoint = m.HttpEndpoint(server._endpoint, m.HttpOptions(**options))
     endpoint.comment_seconds = math.inf
     return endpoint
 
@@ -20638,8 +20628,8 @@ class TestPublicFace:
             bar = source.index(f"{'#' * 79}\n# {end} ", start)
             source = source[:start] + source[bar:]
         statements = (
-            "        self.legacy = LegacyEndpoint(self, stateless, place)\n",
-            "        if (row.handshake or in_session) and not is_modern:\n"
+            "        self.legacy = LegacyEndpoint(self, options.stateless, place)\n",
+            "        if (row.handshake or is_legacy) and not is_modern:\n"
             "            self.legacy.post(exchange)\n            return\n",
             "        connections.update(self.legacy.sessions.copy().values())\n",
             "LegacyHttp(caller, self._set_server_info, self._renew_session)",
