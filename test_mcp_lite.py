@@ -25128,6 +25128,39 @@ class TestHandbook:
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
 
+    def test_sizes(self, tmp_path):
+        """Copies have as many lines and bytes as the table says, or about so many; so
+        have the file, and its smallest copy, as README.md has it."""
+        vendor = [sys.executable, os.path.join(HERE, "examples", "vendor.py"), "-o"]
+        shown = {}
+        for features in ("tools", "server client", "client http legacy oauth"):
+            path = tmp_path / "copy.py"
+            run(*vendor, path, *features.split(), "--force")
+            shown[features] = len(path.read_text("utf-8").splitlines())
+            row = re.search(
+                rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", self.TEXT, re.M
+            )
+            lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
+            assert abs(lines / shown[features] - 1) < 0.05
+            assert abs(kilobytes * 1000 / path.stat().st_size - 1) < 0.05
+        front = pathlib.Path(HERE, "README.md").read_text("utf-8")
+        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
+        for pattern, lines in (
+            (r"It has ([\d,]+) lines", len(source.splitlines())),
+            (r"for a server of tools on stdio, has ([\d,]+) lines", shown["tools"]),
+        ):
+            (said,) = re.findall(pattern, front)
+            assert abs(int(said.replace(",", "")) / lines - 1) < 0.05
+
+    def test_the_changes(self):
+        """Each version has an entry, the newest first, down to the first one."""
+        _, _, changes = self.TEXT.partition("\n## Changes\n")
+        versions = re.findall(r"^- \*\*(\d+\.\d+\.\d+)\*\*", changes, re.M)
+        numbers = [tuple(map(int, each.split("."))) for each in versions]
+        assert numbers == sorted(numbers, reverse=True)
+        assert numbers[-1] == (0, 1, 0)
+        assert re.match(r"\d+\.\d+\.\d+", mcp_lite.__version__)[0] in versions
+
     def test_the_index_of_examples(self):
         """Each file and folder of examples/ has a row, and so has each host program."""
         folder = pathlib.Path(HERE, "examples")
