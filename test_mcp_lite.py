@@ -21512,7 +21512,7 @@ class TestLessons:
             ),
             ("import Client,", "import NotFound, Client,"),
             ("    client.list_tools()", "    look_up(); client.list_tools()"),
-            ('    call("... but', '    look_up(); call("... but'),
+            ('    call("Here the', '    look_up(); call("Here the'),
         ],
         "5.1": [
             ("ctx.sleep(3600)", "time.sleep(3)"),
