@@ -24976,8 +24976,9 @@ class TestExamplesAreAlike:
     """The command lines of the examples: options, help, exit codes, errors."""
 
     EXAMPLES = pathlib.Path(HERE, "examples")
-    # Without options: read as text, and started by other programs.
+    # Without options of their own: some are to be read, and one passes them on.
     PLAIN = {"quickstart.py", "quickstart_server.py", "raw_server.py", "wsgi_app.py"}
+    PLAIN.add("reload.py")
 
     def test_help_says_what_the_docstring_says(self):
         """Whole, of each example; those that only have to be read have no options."""
