@@ -21499,7 +21499,7 @@ class TestLessons:
             ),
             ("import Client,", "import NotFound, Client,"),
             ("    client.list_tools()", "    look_up(); client.list_tools()"),
-            ('    call("... but', '    look_up(); call("... but'),
+            ('    call("Here the', '    look_up(); call("Here the'),
         ],
         "5.1": [
             ("ctx.sleep(3600)", "time.sleep(3)"),
@@ -24963,23 +24963,25 @@ class TestExamplesAreAlike:
     """The command lines of the examples: options, help, exit codes, errors."""
 
     EXAMPLES = pathlib.Path(HERE, "examples")
-    # Without options: read as text, and started by other programs.
+    # Without options of their own: some are to be read, and one passes them on.
     PLAIN = {"quickstart.py", "quickstart_server.py", "raw_server.py", "wsgi_app.py"}
+    PLAIN.add("reload.py")
 
     def test_help_says_what_the_docstring_says(self):
         """Whole, of each example; those that only have to be read have no options."""
         names = {path.name for path in self.EXAMPLES.glob("*.py")} - self.PLAIN
         assert len(names) > 20
 
-        def ask_for_help(name):
-            path = self.EXAMPLES / name
-            doc = ast.get_docstring(ast.parse(path.read_text("utf-8")), clean=False)
-            told, _ = run(sys.executable, path, "--help")
+        def ask_for_help(name, doc):
+            told, _ = run(sys.executable, self.EXAMPLES / name, "--help")
             assert doc.strip().splitlines()[0] in told, name
             is_whole = doc.strip() in told
             assert is_whole or name in ("install.py", "stubs.py"), name
 
-        at_once(ask_for_help, [(name,) for name in sorted(names)])
+        texts = {name: (self.EXAMPLES / name).read_text("utf-8") for name in names}
+        # CPython 3.11 must not parse on several threads at once.
+        docs = {name: ast.get_docstring(ast.parse(texts[name])) for name in names}
+        at_once(ask_for_help, sorted(docs.items()))
 
     @pytest.mark.parametrize(
         "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
@@ -25114,6 +25116,39 @@ class TestHandbook:
             assert not path or (folder / path).exists(), link
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
+
+    def test_sizes(self, tmp_path):
+        """Copies have as many lines and bytes as the table says, or about so many; so
+        have the file, and its smallest copy, as README.md has it."""
+        vendor = [sys.executable, os.path.join(HERE, "examples", "vendor.py"), "-o"]
+        shown = {}
+        for features in ("tools", "server client", "client http legacy oauth"):
+            path = tmp_path / "copy.py"
+            run(*vendor, path, *features.split(), "--force")
+            shown[features] = len(path.read_text("utf-8").splitlines())
+            row = re.search(
+                rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", self.TEXT, re.M
+            )
+            lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
+            assert abs(lines / shown[features] - 1) < 0.05
+            assert abs(kilobytes * 1000 / path.stat().st_size - 1) < 0.05
+        front = pathlib.Path(HERE, "README.md").read_text("utf-8")
+        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
+        for pattern, lines in (
+            (r"It has ([\d,]+) lines", len(source.splitlines())),
+            (r"for a server of tools on stdio, has ([\d,]+) lines", shown["tools"]),
+        ):
+            (said,) = re.findall(pattern, front)
+            assert abs(int(said.replace(",", "")) / lines - 1) < 0.05
+
+    def test_the_changes(self):
+        """Each version has an entry, the newest first, down to the first one."""
+        _, _, changes = self.TEXT.partition("\n## Changes\n")
+        versions = re.findall(r"^- \*\*(\d+\.\d+\.\d+)\*\*", changes, re.M)
+        numbers = [tuple(map(int, each.split("."))) for each in versions]
+        assert numbers == sorted(numbers, reverse=True)
+        assert numbers[-1] == (0, 1, 0)
+        assert re.match(r"\d+\.\d+\.\d+", mcp_lite.__version__)[0] in versions
 
     def test_the_index_of_examples(self):
         """Each file and folder of examples/ has a row, and so has each host program."""

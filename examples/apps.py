@@ -1,16 +1,16 @@
 """A tool with a page: the extension MCP Apps, in the server's role.
 
-Teaches: how an extension is made of `meta=` alone. A tool names a resource, `ui://...`;
-a host that knows the extension shows that page in a sandboxed frame beside the result,
-and the page speaks JSON-RPC with the host by postMessage: it hears the result, and may
-call tools. Other hosts read the text.
+Teaches: how `meta=` alone can make an extension. A tool names a resource, `ui://...`. A
+host that knows the extension shows that page in a sandboxed frame beside the result. The
+page speaks JSON-RPC with the host by postMessage: it receives the result, and may call
+tools. Other hosts show the text.
 The rules: ext-apps, specification/2026-01-26 (SEP-1865).
 
 Run: python3 examples/apps.py             shows what a host sees, as one
      python3 examples/apps.py --serve     the server alone, on stdio
      python3 examples/apps.py --http 8000     the same, at a URL
      python3 examples/inspector.py --open -- python3 examples/apps.py --serve
-The last is a host: call `roll` there.
+The last command starts a host: call `roll` there.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from mcp_lite import Client, EmbeddedResource, Server, ToolError  # noqa: E402
 
 UI = "io.modelcontextprotocol/ui"
 PAGE_TYPE = "text/html;profile=mcp-app"
-# What a host declares that can show pages.
+# A host that can show pages declares this.
 HOST = {UI: {"mimeTypes": [PAGE_TYPE]}}
 
 MAX_DICE = 100
@@ -106,15 +106,15 @@ server = Server("dice", extensions={UI: {}})
 @server.tool(meta={"ui": {"resourceUri": URI}})
 def roll(count: int = 2, sides: int = 6) -> dict:
     """Roll some dice: 100 at most, with 1,000 sides at most."""
-    # Whoever calls may ask for a billion.
+    # A caller may ask for a billion.
     if not 1 <= count <= MAX_DICE or not 1 <= sides <= MAX_SIDES:
         raise ToolError(f"expected 1 to {MAX_DICE} dice with 1 to {MAX_SIDES} sides")
     dice = [random.randint(1, sides) for _ in range(count)]
     return {"dice": dice, "sum": sum(dice)}
 
 
-# For the page's button: a host that knows the extension keeps it from the model. Not
-# every such host declares that it does, so visible= would hide it from the page as well.
+# For the page's button. A host that knows the extension hides this tool from the model.
+# Not every such host declares the extension, so visible= would hide it from the page, too.
 @server.tool(meta={"ui": {"resourceUri": URI, "visibility": ["app"]}})
 def reroll(sides: int = 6) -> dict:
     """Roll the dice again."""
@@ -124,7 +124,7 @@ def reroll(sides: int = 6) -> dict:
 @server.resource(URI, mime_type=PAGE_TYPE)
 def table() -> EmbeddedResource:
     """The table that the dice are on."""
-    # Without "csp", the page reaches no other place.
+    # Without "csp", the page can reach no other origin.
     return EmbeddedResource(URI, PAGE, meta={"ui": {"prefersBorder": True}})
 
 

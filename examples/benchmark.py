@@ -1,13 +1,13 @@
-"""How fast is the library, next to a bare loop that reads a request and answers it?
+"""How fast is the library, compared with a bare loop that reads a request and answers it?
 
-Teaches: measure against what cannot be beaten, on the same machine, in the same minute;
-a ratio survives a noisy machine, a number does not. Rounds alternate between the
-servers, and the median counts. Over HTTP the client is made of raw sockets, and costs
+Teaches: compare with something that cannot be beaten, on the same machine, in the same
+minute. A ratio survives a noisy machine, a number does not. Rounds alternate between the
+servers, and the median counts. Over HTTP, the client is made of raw sockets, and costs
 next to nothing.
 
-A row has, for each server, the answers a second; and on Linux, which tells it, the CPU
-time that an answer costs the server. Each stands beside its ratio to the bare server.
-The CPU time has the least noise of all: compare two versions of the library by that.
+A row has, for each server, the answers per second, and on Linux the CPU time that an
+answer costs the server, each beside its ratio to the bare server. The CPU time is the
+least noisy figure: use it to compare two versions of the library.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--rounds NUMBER]
          [--library FOLDER] [--peer NAME=PYTHON] [--svg FILE] [--table FILE]
@@ -16,9 +16,8 @@ Run: python3 examples/benchmark.py [seconds for each row] [--rounds NUMBER]
 --library is a folder with another version of mcp_lite.py.
 A peer is another library, run by the Python of a venv that has it; its NAME is mcpatom,
 zeromcp, mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
---svg draws what a call costs in CPU time, and the start. --table puts all figures into
-the table of a page, examples/README.md; --redraw takes them from there, and measures
-nothing.
+--svg draws some of the figures; --table writes all of them into the table of a page, such
+as examples/README.md; --redraw reads them from there instead of measuring.
 """
 
 import argparse
@@ -37,9 +36,9 @@ import sys
 import threading
 import time
 
-# What was measured: {row: {server: figure}}, of calls the CPU time.
+# The figures: {row: {server: figure}}. That of a call is its CPU time.
 MEASURED = {}
-# The rows that are drawn: how each is headed, and its unit.
+# The rows that are drawn, each with its heading and its unit.
 PICTURE = {
     "one call at a time": ("On stdio, one call at a time", "µs"),
     "64 calls in flight": ("On stdio, 64 calls in flight", "µs"),
@@ -51,13 +50,13 @@ CAPTION = (
     "to its first answer; shorter is better. The bare loop does nothing but answer.",
 )
 NAMES = {"bare": "bare loop", "mcp": "official SDK", "fastmcp": "FastMCP"}
-# The table of a page that has all rows.
+# The table in a page.
 TABLE = re.compile(r"^\| measured \|.*\n(\|.*\n)+", re.MULTILINE)
 
-# The servers. Each is called with a port, or 0 for stdio, and has one tool, which gives
-# back its text. #######################################################################
+# The servers. Each is called with a port, or 0 for stdio, and has one tool, which returns
+# its text. ############################################################################
 
-# Each of them begins with this.
+# Each program begins with this.
 BEGINNING = """
 import sys
 port = int(sys.argv[1])
@@ -316,7 +315,7 @@ def in_flight(peer, until, width):
 
 
 def large(peer, until, size):
-    """Send one large text over stdio, and have it back, again and again."""
+    """Send one large text over stdio, and receive it again, over and over."""
     data = peer.requests(1, b"x" * size)
     answers = 0
     while time.perf_counter() < until or not answers:
@@ -330,7 +329,7 @@ def large(peer, until, size):
 
 
 def read_answer(sock):
-    """Read one answer over HTTP. Mostly, one read is enough."""
+    """Read one answer over HTTP. Usually, one read is enough."""
     came = b""
     size = 1
     while len(came) < size:
@@ -349,7 +348,7 @@ def over_sockets(peer, until, width):
             sock = socket.create_connection(peer.address, timeout=20)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(sock, selectors.EVENT_READ, peer.request(number))
-            # One after another: some servers would lose those that come at once.
+            # One after another, as some servers lose requests that arrive at once.
             sock.sendall(peer.request(number))
             read_answer(sock)
         keys = list(selector.get_map().values())
@@ -373,11 +372,11 @@ def over_sockets(peer, until, width):
 
 
 def cpu_seconds(process):
-    """Return the CPU time that the process has used, or 0 where the system tells none.
+    """Return the CPU time that the process has used, or 0 if the system does not say.
 
-    Linux has a clock for each process; its number is made of the process's id
-    (clock_getcpuclockid(3)). It counts as /proc/PID/task/*/schedstat does, in
-    nanoseconds, but does not forget the threads that have ended.
+    Linux has a clock for each process, whose number is derived from the process's id
+    (clock_getcpuclockid(3)). It counts nanoseconds, like /proc/PID/task/*/schedstat, but
+    includes threads that have ended.
     """
     if not sys.platform.startswith("linux"):
         return 0.0
@@ -399,7 +398,7 @@ def compare(name, kind, measure, options, servers):
     each = options.seconds / options.rounds / len(servers)
     peers = {server[0]: kind(*server) for server in servers}
     rounds = {server: [] for server in peers}
-    # The first is to warm up.
+    # The first round warms up.
     for _ in range(1 + options.rounds):
         for server in rounds:
             rounds[server].append(one_round(measure, peers[server], each))
@@ -429,7 +428,7 @@ def print_row(name, server, *figures):
 def median_ms(work, rounds):
     """Return the milliseconds that this takes: the median of several times."""
     times = []
-    # The first may leave the compiled file.
+    # The first time may write the compiled file.
     for _ in range(1 + rounds):
         before = time.perf_counter()
         work()
@@ -438,7 +437,7 @@ def median_ms(work, rounds):
 
 
 def start_up(server, rounds):
-    """Print the time to a first answer, the MiB of an idle server, its lines."""
+    """Print the time to the first answer, an idle server's MiB, and its lines."""
     peers = []
     print_row(
         "ms, start to the first answer",
@@ -488,19 +487,19 @@ def draw(path):
 
 
 def shown(value):
-    """Return a figure as a reader likes it: with one decimal below 100."""
+    """Return a figure as text, with one decimal if it is below 100."""
     value = round(value, 1)
     return f"{value:,.{int(0 < value < 100)}f}"
 
 
 def write_table(path):
-    """Put what was measured into the table of a page, in the place of what it had."""
+    """Replace the table of a page by one with all figures."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     servers = list(MEASURED["one call at a time"])
     rows = [["measured", *servers], ["---"] * (1 + len(servers))]
     for row, figures in MEASURED.items():
-        # A few rows are about no server.
+        # A few rows are not about a server.
         if figures.keys() == set(servers):
             rows.append([row, *(shown(figures[name]) for name in servers)])
     table = "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
@@ -509,7 +508,7 @@ def write_table(path):
 
 
 def read_table(path):
-    """Take the figures from the table of a page, as if they had been measured."""
+    """Read the figures from the table of a page, instead of measuring."""
     with open(path, encoding="utf-8") as file:
         head, _, *lines = TABLE.search(file.read())[0].splitlines()
     _, *servers = head.strip("| ").split(" | ")
@@ -536,7 +535,7 @@ def measure_all(options):
         compare(name, kind, measure, options, servers)
     for server in servers:
         start_up(server, options.rounds)
-    # No compiled file is found or left.
+    # Python finds no compiled file, and writes none.
     unseen = "pycache_prefix=" + os.path.join(folder, "none")
     code = f"import sys; sys.path.insert(0, {folder!r}); import mcp_lite"
     for name, words in (

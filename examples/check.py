@@ -1,20 +1,20 @@
-"""A server's contract, for CI: what callers rely on, kept in a file and compared.
+"""A server's contract, for CI: what callers rely on, recorded in a file and compared.
 
-Teaches: what breaks a caller. An input schema may accept more than before, an output
-schema may promise more; the other way round, a change breaks somebody. So does
-whatever is gone.
+Teaches: what breaks a caller. An input schema may accept more than before, and an output
+schema may promise more; a change in the other direction breaks somebody. So does the
+removal of anything.
 
 Run: python3 examples/check.py record server.py > contract.json
      python3 examples/check.py diff contract.json server.py
-The server is a URL, a script, a command behind `--`, or a second contract. The exit
-code is 0 when nothing breaks, and 1 when something does. Else it says what went wrong, as
-that of `python3 -m mcp_lite` does: 3 authorization, 4 unreachable, 5 refused by the
-server; 2 for a file that is no contract.
+The server is a URL, a script, a command behind `--`, or a second contract. The exit code
+is 0 if nothing breaks, and 1 if something does. Other codes are those of `python3 -m
+mcp_lite`: 3 authorization, 4 unreachable, 5 refused by the server; or 2 for wrong usage,
+and for a file that is not a contract.
 
-Warnings name what providers of models refuse of a tool. Optional members and a missing
-`additionalProperties: false` are no warnings, although OpenAI's strict mode refuses them,
-as every adapter mends those. What a server says is printed in one line, and is safe for a
-terminal and for a log of CI.
+Warnings say which parts of a tool the providers of models refuse. There is no warning of
+optional members, nor of a missing `additionalProperties: false`: OpenAI's strict mode
+refuses these, but every adapter repairs them. Whatever a server says is printed on one
+line, and is safe for a terminal and for a log of CI.
 """
 
 import argparse
@@ -35,18 +35,19 @@ from mcp_lite import (  # noqa: E402
     printable,
 )
 
-# What callers rely on, of a tool, a prompt or a resource. What words say is for people.
+# The members of a tool, a prompt or a resource that callers rely on. The keywords in
+# WORDS are for people.
 MEMBERS = ("annotations", "description", "inputSchema", "outputSchema", "mimeType")
 WORDS = ("title", "description", "default", "examples", "deprecated", "$comment")
-# Keywords whose value is a schema; or schemas, by name; or a list of schemas.
+# Keywords whose value is a schema, an object of schemas, or a list of schemas.
 ONE = ("items", "additionalProperties", "contains", "propertyNames")
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
 LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")
-# Anthropic's, which is the narrowest.
+# Anthropic's rule, which is the narrowest.
 KEY = re.compile("[a-zA-Z0-9_.-]{1,64}")
 MAX_DESCRIPTION = 1024  # characters: OpenAI's
-# Keywords that are refused wherever they stand.
+# Keywords that are refused anywhere in a schema.
 REFUSED = {
     "OpenAI's strict mode": re.compile(
         "allOf|oneOf|not|if|then|else|dependent.*|patternProperties"
@@ -65,7 +66,7 @@ FORMATS = {
     ),
     "Gemini's `parameters`": re.compile("date-time|enum|int32|int64|float|double"),
 }
-# Those that are refused of the schema as a whole.
+# Keywords that are refused at the top of a schema.
 REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
 EXIT_CODES = (
     (AuthorizationError, 3),
@@ -83,7 +84,7 @@ def record(target):
         resources = client.list_resources()
         templates = client.list_resource_templates()
     for prompt in prompts:
-        # As a schema, they are compared like a tool's.
+        # Written as a schema, a prompt's arguments are compared like those of a tool.
         arguments = prompt.get("arguments", [])
         prompt["inputSchema"] = {
             "properties": {each["name"]: {} for each in arguments},
@@ -103,7 +104,7 @@ def record(target):
 
 
 def pairs(old, new):
-    """Yield (key, old value, new value); None stands for what is not there."""
+    """Yield (key, old value, new value); None stands for a missing key."""
     for key in sorted({*old, *new}):
         yield key, old.get(key), new.get(key)
 
@@ -127,7 +128,7 @@ def compare(old, new):
 
 
 def compare_schemas(old, new, where):
-    """Yield (how, text): there, the new schema is "narrower", "wider", both or neither."""
+    """Yield (how, text) for each difference: "narrower", "wider", "both" or "neither"."""
     before, after = flatten(old, where), flatten(new, where)
     places = {place for place, _ in before} & {place for place, _ in after}
     for (place, key), one, other in pairs(before, after):
@@ -139,9 +140,9 @@ def compare_schemas(old, new, where):
 
 
 def flatten(schema, place):
-    """Return {(place, keyword): value} of a schema and of all those inside it.
+    """Return {(place, keyword): value} of a schema and of all schemas inside it.
 
-    In place of schemas, a value has their names.
+    Where a value has schemas in it, their names stand for them.
     """
     flat = {(place, ""): True}
     for key, value in schema.items() if isinstance(schema, dict) else ():
@@ -159,10 +160,10 @@ def flatten(schema, place):
 
 
 def compare_values(key, old, new):
-    """Return how a keyword's new value changes what its schema accepts."""
+    """Return how a keyword's new value changes what the schema accepts."""
     if key in (*NAMED, *WORDS):
-        # If callers must give what is new, `required` has changed as well; if $defs
-        # have, so has a $ref.
+        # A new member that callers must give changes `required`, too; changed $defs
+        # change a $ref.
         return (
             "both"
             if key in NAMED[:3] and set(old or ()) - set(new or ())
@@ -174,7 +175,7 @@ def compare_values(key, old, new):
         old, new = as_set(old), as_set(new)
     elif not re.match("(exclusiveM|m)(in|ax)", key):
         return "both"
-    # With more of these, or a higher one, a schema accepts less.
+    # More members of these, or a higher number, make a schema accept less.
     if re.match("min|exclusiveMin|required|allOf|prefixItems", key):
         old, new = new, old
     if new == old:
@@ -193,7 +194,7 @@ def as_set(value):
 
 
 def warn(contract):
-    """Yield what providers of models refuse of a contract's tools."""
+    """Yield what the providers of models refuse in a contract's tools."""
     for name, item in contract.items():
         if not name.startswith("tool "):
             continue
@@ -211,7 +212,7 @@ def warn(contract):
 
 
 def warn_of_values(place, key, value):
-    """Yield what providers refuse of a keyword's value, as flatten() has it."""
+    """Yield what providers refuse in a keyword's value, as flatten() returns it."""
     if key == "additionalProperties" and not isinstance(value, bool):
         yield f"{place}: OpenAI's strict mode refuses a schema in additionalProperties"
     if key == "type" and isinstance(value, list):
@@ -227,7 +228,7 @@ def warn_of_values(place, key, value):
 
 
 def load(target):
-    """Return the contract in a file, or that of a server."""
+    """Return the contract in a file, or of a server."""
     if target[0].endswith(".json"):
         with open(target[0], encoding="utf-8") as file:
             contract = json.load(file)
@@ -253,7 +254,7 @@ def main():
         warnings = list(warn(new))
         changes = list(compare(old, new))
     except (McpError, OSError, ValueError, RecursionError) as error:
-        # Whatever a server is made of, this is one line.
+        # This is one line, whatever the server says.
         text = printable(f"{type(error).__name__}: {error}")
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
         parser.exit(code, f"check: {text}\n")

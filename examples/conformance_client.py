@@ -1,9 +1,9 @@
 """A client that does what the official conformance suite asks of one.
 
-Teaches: one `Client` for every revision; what it answers by itself (forms with
-defaults, questions in both eras, lost streams, logins), and how little a caller has to
-write. The standard library cannot sign a token with a private key: here are the few
-lines for that which an example may have, and a program should not.
+Teaches: one `Client` for every revision; what it handles by itself (forms with defaults,
+questions in both eras, lost streams, logins), and how little a caller has to write. The
+standard library cannot sign a token with a private key. This example has a few lines that
+do it; a real program should use a cryptographic library.
 
 Run by the suite: python3 examples/conformance_client.py URL
 with the name of the scenario in the environment variable MCP_CONFORMANCE_SCENARIO.
@@ -84,7 +84,7 @@ def echo_schema(client):
 
 
 def visit(url):
-    """Do what a browser does whose user says yes: return where it is sent back to."""
+    """Act as a browser whose user says yes. Returns the URL that it is sent back to."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *request):
@@ -96,8 +96,8 @@ def visit(url):
         return answer.headers["Location"]
 
 
-# Signing with ES256 (FIPS 186-5): the curve P-256, y^2 = x^3 - 3x + b modulo P. Python's
-# integers take a time that depends on their value: whoever can measure it learns the key.
+# Signing with ES256 (FIPS 186-5): the curve P-256, y^2 = x^3 - 3x + b modulo P. How long
+# Python's integers take depends on their values: whoever can measure it learns the key.
 P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 G = (
@@ -147,14 +147,14 @@ def sign(key, header, claims):
 
 
 def key_in(pem):
-    """Return the number in a PKCS#8 file: it is behind the head of an ECPrivateKey."""
+    """Return the number in a PKCS#8 file, which follows the head of an ECPrivateKey."""
     data = base64.b64decode("".join(pem.strip().splitlines()[1:-1]))
     begin = data.index(b"\x02\x01\x01\x04\x20") + 5
     return int.from_bytes(data[begin : begin + 32], "big")
 
 
 def vouch(audience):
-    """Return who we are, signed: RFC 7523."""
+    """Return a signed statement of who we are: RFC 7523."""
     client_id = CONTEXT["client_id"]
     claims = {"iss": client_id, "sub": client_id, "aud": audience}
     claims["jti"] = secrets.token_hex(16)
@@ -163,7 +163,7 @@ def vouch(audience):
 
 
 def ask_employer(audience):
-    """Return what the user's own identity provider says of the user: RFC 8693."""
+    """Return what the employer's identity provider says about the user: RFC 8693."""
     kind = "urn:ietf:params:oauth:token-type:"
     form = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -180,8 +180,8 @@ def ask_employer(audience):
 
 
 class VouchedOAuth(OAuth):
-    """Shows a signed JWT (RFC 7523) in place of a secret, or in place of a user: with
-    `is_grant`, it is what somebody who vouches for us has signed."""
+    """Sends a signed JWT (RFC 7523) instead of a secret; with `is_grant` instead of a
+    user's consent, signed by somebody who vouches for us."""
 
     def __init__(self, *, assertion, is_grant=False, **options):
         super().__init__(grant="client_credentials", **options)
@@ -203,14 +203,14 @@ class VouchedOAuth(OAuth):
                 form["client_assertion"] = token
             body = urllib.parse.urlencode(form).encode()
         reply = super().fetch(url, headers, body)
-        # The authorization server's metadata say who is to read the JWT.
+        # The authorization server's metadata names the audience of the JWT.
         self.issuer = reply.document.get("issuer", self.issuer)
         return reply
 
 
 class BoundOAuth(OAuth):
-    """Binds tokens to a key of ours: each request proves that we have the key, by DPoP
-    (RFC 9449), with the nonce that the server gave last."""
+    """Binds tokens to a key of ours. Each request proves that we have the key, by DPoP
+    (RFC 9449), with the server's latest nonce."""
 
     token_types = ("bearer", "dpop")
 
@@ -254,14 +254,14 @@ class BoundOAuth(OAuth):
             return super().fetch(url, headers, body)
         reply = super().fetch(url, {**headers, **self.prove("POST", url)}, body)
         if reply.document.get("error") == "use_dpop_nonce":
-            # RFC 9449, section 8: the same again, with the nonce.
+            # RFC 9449, section 8: send it again, with the nonce.
             self.nonces[url] = reply.headers.get("DPoP-Nonce")
             proof = self.prove("POST", url)
             reply = super().fetch(url, {**headers, **proof}, body)
         return reply
 
 
-# How to log in, in the scenarios where that differs.
+# The scenarios in which the login differs.
 ABOUT_US = "https://conformance-test.local/client-metadata.json"
 KNOWN = {name: CONTEXT.get(name) for name in ("client_id", "client_secret")}
 # Here, any authorization server that the suite names may see the secret.
@@ -282,7 +282,7 @@ LOGINS = {
     },
 }
 
-# What the suite wants to see in a scenario; in the others it is every tool called.
+# What the suite wants to see in a scenario. In all others, every tool is called.
 LESSONS = {
     "initialize": Client.list_tools,
     "json-schema-ref-no-deref": Client.list_tools,
@@ -300,8 +300,8 @@ def main():
     url = parser.parse_args().url
     lesson = LESSONS.get(SCENARIO, call_every_tool)
     version = max(REVISION, "2025-11-25")
-    # One scenario's server speaks another revision than the scenario is for:
-    # there the client finds out.
+    # In this scenario, the server speaks another revision than the scenario is for, so
+    # the client has to find out.
     if SCENARIO == "sse-retry":
         version = "auto"
     login = {"client_metadata_url": ABOUT_US, **LOGINS.get(SCENARIO, {})}

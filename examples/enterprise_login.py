@@ -1,15 +1,15 @@
 """Enterprise-managed authorization: an employer's identity provider lets a client in.
 
-Teaches: the extension of SEP-990, on OAuth's seam fetch(). The user has logged in at the
-employer's identity provider, for the host as a whole. For each server, the client shows
-the token of that login there, gets a grant for that one server (an ID-JAG, which the
-employer's policy may refuse), and exchanges the grant for an access token at the server's
-own authorization server. No browser opens, and no user is asked.
+Teaches: the extension of SEP-990, by one method of OAuth, fetch(). The user has logged in
+at the employer's identity provider, for the host as a whole. For each server, the client
+presents the token of that login, receives a grant for that one server (an ID-JAG, which
+the employer's policy may refuse), and exchanges the grant for an access token at the
+server's own authorization server. No browser opens, and the user is not asked.
 The rules: ext-auth, specification/stable/enterprise-managed-authorization.mdx.
 
 Run: python3 examples/enterprise_login.py
 plays all parts: the identity provider, the authorization server, the server, the client.
-For a program of yours, copy EnterpriseOAuth; the rest stands for the world around it.
+For your own program, copy EnterpriseOAuth; the rest stands in for the world around it.
 """
 
 import argparse
@@ -43,14 +43,15 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class EnterpriseOAuth(OAuth):
-    """Logs in at servers by what the employer's identity provider says of the user.
+    """Logs in at servers with what the employer's identity provider says about the user.
 
     identity(): returns the user's ID token, from the login at the identity provider.
-        Each exchange asks for it anew, as it expires. It is sent there, nowhere else
-    idp: {"token_endpoint", "client_id", "client_secret"}: the identity provider, as the
-        employer's administrator has set it; without a secret for a public client
-    client_id, client_secret, issuer: what OAuth takes: this client at the authorization
-        server of the server
+        Each exchange asks for it anew, as it expires. It is sent to the identity
+        provider only
+    idp: {"token_endpoint", "client_id", "client_secret"}: the identity provider, as
+        configured by the employer's administrator; without a secret for a public client
+    client_id, client_secret, issuer: as for OAuth: this client at the server's own
+        authorization server
     """
 
     def __init__(self, *, identity, idp, **options):
@@ -59,14 +60,14 @@ class EnterpriseOAuth(OAuth):
         is_here = place.hostname in ("localhost", "127.0.0.1", "::1")
         # "Implementations MUST use `https` URLs"
         if place.scheme != "https" and not is_here:
-            raise ValueError("idp: its token_endpoint is no https URL")
+            raise ValueError("idp: expected an https URL as token_endpoint")
         self.identity = identity
         self.idp = idp
-        # The metadata of the authorization server that is being asked.
+        # The metadata of the server's authorization server.
         self.metadata = {}
 
     def fetch(self, url, headers, body=None):
-        """Send a request of a login; the one for tokens has the grant instead."""
+        """Send a request of a login. The one for a token carries the grant instead."""
         form = dict(urllib.parse.parse_qsl((body or b"").decode()))
         if form.get("grant_type") == "client_credentials":
             form["grant_type"] = JWT_BEARER
@@ -128,7 +129,7 @@ def sign(kind, claims):
 
 
 def read(token, kind):
-    """Return the claims of a token of ours. Raises ValueError."""
+    """Return the claims of a token that sign() has made. Raises ValueError."""
     text, _, signature = token.rpartition(".")
     wanted = base64url(hmac.digest(KEY, text.encode(), hashlib.sha256))
     if not hmac.compare_digest(signature.encode(), wanted.encode()):
@@ -138,7 +139,7 @@ def read(token, kind):
         for part in text.split(".")
     )
     if head["typ"] != kind or claims["exp"] < time.time():
-        raise ValueError("it is another token, or has expired")
+        raise ValueError("the token is of another kind, or has expired")
     return claims
 
 
@@ -190,7 +191,7 @@ class World(http.server.BaseHTTPRequestHandler):
     def give_token(self, form):
         """As the authorization server: exchange a grant for an access token."""
         if form["grant_type"] != JWT_BEARER:
-            raise ValueError("expected a grant of the employer's")
+            raise ValueError("expected a grant of the employer's identity provider")
         grant = read(form["assertion"], "oauth-id-jag+jwt")
         if grant["aud"] != self.issuer() or grant["client_id"] != "our-host":
             raise ValueError("the grant is for another server, or another client")
@@ -214,7 +215,7 @@ class World(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_):
-        """Say nothing: a log would have tokens."""
+        """Keep silent, as a log would have tokens."""
 
 
 def main():
@@ -229,10 +230,10 @@ def main():
 
     @server.tool
     def who(ctx: Context) -> str:
-        """Tell who calls."""
+        """Return who is calling."""
         return ctx.auth["sub"]
 
-    # The server says in its metadata where it is, so its port comes first.
+    # The server's metadata has its URL, so the port must be known first.
     sock = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{sock.getsockname()[1]}/mcp"
     metadata = {"resource": url, "authorization_servers": [issuer]}
@@ -243,7 +244,7 @@ def main():
 
     with server.start_http(sock=sock, verify=verify, resource_metadata=metadata):
         auth = EnterpriseOAuth(
-            # What the host keeps of the user's login.
+            # The host keeps this token of the user's login.
             identity=lambda: sign("JWT", {"sub": "ada@acme.example"}),
             idp={"token_endpoint": issuer + "/idp/token", "client_id": "our-host"},
             client_id="our-host",

@@ -1,8 +1,8 @@
 """One of everything, over HTTP: every kind of content, question and notification.
 
-Teaches: what a handler can return, tell and ask, in every revision; each function is
-one lesson, its docstring says which. The names are those that the official conformance
-suite calls.
+Teaches: what a handler can return, report and ask, in every revision. Each function is a
+lesson of its own, as its docstring says. The names are those that the official
+conformance suite calls.
 
 Run: python3 examples/everything_server.py [--http [HOST:]PORT]
 then point a client at http://127.0.0.1:PORT/mcp (the port is 8000 if none is given).
@@ -101,7 +101,7 @@ def test_error_handling() -> str:
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# Telling: logs and progress, while the tool runs.
+# Reporting: logs and progress, while the tool runs.
 
 
 @server.tool
@@ -118,14 +118,14 @@ def test_tool_with_logging(ctx: Context) -> str:
 
 @server.tool
 def test_logging_tool(ctx: Context) -> str:
-    """Logs a line; in 2026-07-28 only a request that names a level gets it."""
+    """Logs a line. In 2026-07-28, only a request that names a level receives it."""
     ctx.warning("nobody hears this without a level in the request")
     return "logged"
 
 
 @server.tool
 def test_tool_with_progress(ctx: Context) -> str:
-    """Tells how far it is."""
+    """Reports its progress."""
     for done in (0, 50, 100):
         ctx.progress(done, 100, f"{done} of 100")
         ctx.sleep(0.05)
@@ -134,15 +134,15 @@ def test_tool_with_progress(ctx: Context) -> str:
 
 @server.tool
 def test_reconnection(ctx: Context) -> str:
-    """Lets the client hang up and come back: its stream ends, the result waits for it."""
+    """Ends the stream, so that the client has to come back for the result."""
     ctx.close_stream(retry_ms=300)
     ctx.sleep(0.1)
     return "Reconnection test completed"
 
 
-# Asking: the user, the model, the roots. The same lines serve a session, which waits,
-# and 2026-07-28, in which the question ends the request and the function runs again
-# with the answer.
+# Asking the user, the model, or for the roots. The same code serves a session, in which
+# the function waits, and 2026-07-28, in which the question ends the request and the
+# function runs again with the answer.
 
 NAME_FORM = {
     "type": "object",
@@ -195,7 +195,7 @@ DEFAULTS = {
 
 @server.tool
 def test_elicitation_sep1034_defaults(ctx: Context) -> str:
-    """A form whose fields are filled in already."""
+    """A form with defaults in its fields."""
     form = {"type": "object", "properties": DEFAULTS}
     answer = ctx.elicit("Please check", form)
     return f"Elicitation completed: {answer}"
@@ -218,7 +218,7 @@ CHOICES = {
 
 @server.tool
 def test_elicitation_sep1330_enums(ctx: Context) -> str:
-    """Every kind of choice that a form may have: one or many, with titles or without."""
+    """Every kind of choice in a form: one or several, with and without titles."""
     form = {"type": "object", "properties": CHOICES}
     answer = ctx.elicit("Please choose", form)
     return f"Elicitation completed: {answer}"
@@ -226,7 +226,7 @@ def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 @server.tool
 def test_streaming_elicitation(ctx: Context) -> str:
-    """Asks with a key of its own choice."""
+    """Asks, and chooses the key of the question itself."""
     form = {"type": "object", "properties": {}}
     answer = ctx.elicit("Go on?", form, key="confirm")
     return answer["action"]
@@ -258,7 +258,7 @@ CONFIRM_FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
 
 @server.tool
 def test_input_required_result_request_state(ctx: Context) -> str:
-    """Remembers a value from question to answer without memory: it travels, signed."""
+    """Keeps a value between question and answer, signed, in the client's hands."""
     ticket = ctx.once("ticket", lambda: os.urandom(4).hex())
     ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return f"state-ok: ticket {ticket}"
@@ -266,7 +266,7 @@ def test_input_required_result_request_state(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_tampered_state(ctx: Context) -> str:
-    """The same; who changes what travels is refused."""
+    """The same. A client that changes the state is refused."""
     ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return "confirmed"
 
@@ -347,7 +347,7 @@ CONTACT_SCHEMA = {
 def json_schema_2020_12_tool(
     name="", address=None, contactMethod="", phone="", email=""
 ) -> str:
-    """Takes what a schema of its own says: more than a signature can."""
+    """Has a schema of its own, which says more than a signature can."""
     return f"{name} by {contactMethod or 'any means'}: {phone or email}"
 
 
@@ -365,9 +365,9 @@ REGION_SCHEMA = {
 
 @server.tool(input_schema=REGION_SCHEMA)
 def test_x_mcp_header(region: str = "") -> str:
-    """Has a parameter that a header mirrors, for gateways that route by it.
-    From Python 3.9 on, the hint Annotated[str, Param("Where to run", header="Region")]
-    makes this schema."""
+    """Has a parameter that a header repeats, for gateways that route by it. From Python
+    3.9 on, the hint Annotated[str, Param("Where to run", header="Region")] makes this
+    schema."""
     return f"in {region}"
 
 
@@ -433,7 +433,7 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 @server.completion("test_prompt_with_arguments", "arg1")
 def complete_arg1(value: str) -> list:
-    """What fits to what has been typed so far."""
+    """The values that fit what has been typed so far."""
     words = ("test", "testing", "tested")
     return [word for word in words if word.startswith(value)]
 

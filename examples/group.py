@@ -1,6 +1,6 @@
-"""Several servers as one client, from a config file as desktop clients write it.
+"""Several servers as one client, from the config file of a desktop client.
 
-Teaches: how a client stands on top of clients, and outlives one that fails.
+Teaches: how one client is made of several, and outlives any of them.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 
@@ -8,9 +8,9 @@ The file is what Claude Desktop, Cursor, Windsurf and Gemini CLI (`mcpServers`),
 (`servers`), Zed (`context_servers`) or opencode (`mcp`) have, alone or among a program's
 other settings: JSON with comments and trailing commas. ~, ${VAR}, ${env:VAR},
 ${VAR:-default} and $VAR are replaced; `envFile` is read. An entry that says `disabled`,
-or `"enabled": false`, is left out. What cannot be understood is an error of that entry,
-which names the member, and never its value. Name the file: none is looked for, as it
-says what is to be run.
+or `"enabled": false`, is left out. A member that cannot be understood is an error of its
+entry; the error names the member, but never shows its value. The file must be named: as
+it says which programs are run, this example does not search for one.
 """
 
 import argparse
@@ -29,13 +29,13 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from mcp_lite import Client, NotFound, Timeout, printable  # noqa: E402
 
-# A text is matched first, so that nothing inside it is taken for a comment or a comma.
+# Strings are matched first, so that nothing inside one is taken for a comment or a comma.
 TEXT = r'("(?:[^"\\]|\\.)*"?)'
 COMMENT = TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)"
 TRAILING_COMMA = TEXT + r"|,(?=\s*[}\]])"
 VARIABLE = r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)"
-# Where a file has its servers, the first that is there; in the last, they may be a level
-# deeper.
+# The members that may have the servers; the first one present counts. In the last one,
+# the servers may be one level deeper.
 SERVERS = ("mcpServers", "servers", "context_servers", "mcp")
 # What clients call a member -> its name here, and its type.
 MEMBERS = {
@@ -51,11 +51,11 @@ MEMBERS = {
     "headers": ("headers", dict),
 }
 KINDS = {str: "text", list: "a list", dict: "an object", bool: "true or false"}
-# name = value, as a file of variables has it; the value may be in quotes
+# NAME=value in a file of variables; the value may be in quotes
 ENV_LINE = re.compile(
     r"""\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*("[^"]*"|'[^']*'|[^#\n]*)"""
 )
-PATIENCE = 20.0  # seconds for which all wait for one server
+PATIENCE = 20.0  # seconds for which a group waits for one server
 
 
 class Config(dict):
@@ -63,9 +63,9 @@ class Config(dict):
 
 
 def load_config(source):
-    """Return the Config of a file's path, or of a dict like its content.
+    """Return the Config in a file, by its path, or in a dict like its content.
 
-    Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
+    Raises OSError, or ValueError if it is not a config. A bad entry is in `errors`.
     """
     is_file = not isinstance(source, dict)
     # A dict is not shown: its values may be secrets.
@@ -83,7 +83,7 @@ def load_config(source):
 
 
 def find_servers(content, place):
-    """Return the object of a config that has its servers. Raises ValueError."""
+    """Return the object in a config that has the servers. Raises ValueError."""
     wanted = f'{place}: expected "mcpServers" or "servers"'
     if not isinstance(content, dict):
         raise ValueError(f"{wanted}, got {type(content).__name__}")
@@ -95,7 +95,7 @@ def find_servers(content, place):
             raise ValueError(f"{place}: {name}: expected an object")
         is_deeper = name == "mcp" and {"servers", "mcpServers"}.intersection(servers)
         return find_servers(servers, f"{place}: mcp") if is_deeper else servers
-    # The file may have nothing but the servers.
+    # The file may consist of the servers alone.
     for name, entry in content.items():
         if not isinstance(entry, dict) or not {*MEMBERS}.intersection(entry):
             raise ValueError(f"{wanted}; {show(name)} is no server")
@@ -117,7 +117,7 @@ def is_wanted(entry):
 
 
 def check(name, value, kind):
-    """Raise ValueError for a member of another type. null is as if it were not there."""
+    """Raise ValueError for a member of another type. null counts as absent."""
     if value is not None and not isinstance(value, kind):
         raise ValueError(f"{name}: expected {KINDS[kind]}")
 
@@ -170,15 +170,15 @@ def parse_loose_json(path):
 
 
 def keep_text(match):
-    """Return a text as it is; for a comment its line ends; for a comma nothing."""
+    """Return a string as it is, a comment's line ends, and nothing for a comma."""
     return match[1] or "\n" * match[0].count("\n")
 
 
 def expand(value, is_strict):
-    """Return a value with its variables and its ~ replaced; numbers become texts, and
-    what is null is left out.
+    """Return a value with its variables and its ~ replaced. Numbers become texts, and
+    null is left out.
 
-    is_strict: whether $NAME must be set; elsewhere a $ may be a part of a text
+    is_strict: whether $NAME must be set; if not, a $ may be part of a text
     """
     if isinstance(value, dict):
         known = {key: value[key] for key in value if value[key] is not None}
@@ -206,13 +206,13 @@ def look_up(match, is_strict):
 class ClientGroup:
     """Several servers as one; a context manager. Options are those of Client.
 
-    source: a config's path, or a dict like its content, or of names and targets.
-    patience: seconds for which all wait for one server. One that is late joins the group
-        when it is ready.
+    source: a config's path, a dict like its content, or a dict of names and targets.
+    patience: seconds for which the group waits for one server. A server that is late
+        joins when it is ready.
     clients: the connected Clients by name; group[name] is one of them.
-    errors: why a server is not there, or failed last, by name.
-    Tools and prompts have names SERVER_NAME here; a table says whose each is. A resource
-    is read from the one server that lists it.
+    errors: by name, why a server is missing, or its last failure.
+    Tools and prompts are called SERVER_NAME here; a table says which server has which. A
+    resource is read from the one server that lists it.
     """
 
     def __init__(self, source, patience=PATIENCE, **client_options):
@@ -231,8 +231,8 @@ class ClientGroup:
                 self.errors[name] = error
 
     def _each(self, clients, action):
-        """Return {name: action(client)}, done side by side; `errors` gets failures, and
-        which server is late."""
+        """Return {name: action(client)}, run side by side. Failures, and servers that are
+        late, are noted in `errors`."""
         running = {}
         for name, client in clients.items():
             running[name] = Future()
@@ -254,11 +254,11 @@ class ClientGroup:
         return results
 
     def _join(self, name, future):
-        """Take a server into the group that was late."""
+        """Add a server that was late to the group."""
         if future.exception() is not None:
             return
         if not self._is_open:
-            # It came when the group had gone.
+            # The group was closed meanwhile.
             future.result().close()
         elif name not in self.clients:
             self.clients[name] = future.result()
@@ -274,7 +274,7 @@ class ClientGroup:
     def __exit__(self, *exc_info):
         self._is_open = False
         errors = dict(self.errors)
-        # Those that still connect, too.
+        # Also those that are still connecting.
         self._each(self._all, Client.close)
         self.errors = errors
 
@@ -291,7 +291,7 @@ class ClientGroup:
             for item in items:
                 owner = server, item["name"]
                 name = prefix + item["name"]
-                # setdefault is one step, whichever threads are here at once.
+                # setdefault is atomic, so several threads may do this at once.
                 while self._owners.setdefault((kind, name), owner) != owner:
                     prefix += "_"
                     name = prefix + item["name"]
@@ -315,7 +315,7 @@ class ClientGroup:
         return self.list_resources(Client.list_resource_templates)
 
     def _find(self, kind, name, read):
-        """Return (client, name there) of a tool or prompt; look it up if need be."""
+        """Return (client, its own name) of a tool or prompt; look it up if need be."""
         if (kind, name) not in self._owners:
             self._list(kind, read)
         if (kind, name) not in self._owners:
@@ -342,8 +342,8 @@ class ClientGroup:
     def read(self, uri):
         """Read a resource of the one server that lists it: see Client.read().
 
-        No other server is shown the URI, and none can answer in its place. Raises
-        NotFound if no server lists it, or several do: read it by group[NAME] then.
+        No other server sees the URI, and none can answer in its place. Raises NotFound
+        if no server lists it, or several do; then read it by group[NAME].
         """
         listed = self._each(self.clients, Client.list_resources)
         owners = [
@@ -362,11 +362,12 @@ class ClientGroup:
 
 
 def owners_by_template(uri, templates):
-    """Return whose templates begin as a URI does: those with the most in common."""
+    """Return the servers whose templates have the longest beginning in common with a
+    URI."""
     lengths = {}
     for name, items in templates.items():
         for item in items:
-            # The text before the first variable. Without one, it would fit anything.
+            # The text before the first variable. An empty one would fit any URI.
             begin = str(item.get("uriTemplate", "")).partition("{")[0]
             if ":" in begin and uri.startswith(begin):
                 lengths[name] = max(len(begin), lengths.get(name, 0))
@@ -375,7 +376,7 @@ def owners_by_template(uri, templates):
 
 
 def run(future, action, client):
-    """Do something with a client, and report it to whoever waits for the future."""
+    """Do something with a client, and settle the future with the outcome."""
     try:
         future.set_result(action(client))
     except BaseException as error:

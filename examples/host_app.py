@@ -1,8 +1,8 @@
 """A server inside a program with a main loop, a timer, and data for one thread only.
 
-Teaches: with `Server(run_on=MainThread())` tools, resources and prompts run where the
-host's data is, while HTTP is served in the background; and a `quit` from outside ends
-all in order: loop, queue, server.
+Teaches: with `Server(run_on=MainThread())`, tools, resources and prompts run on the
+thread of the host's data, while HTTP is served in the background. A `quit` from outside
+ends everything in order: the loop, the queue, the server.
 
 Run: python3 examples/host_app.py
 starts the program and drives it as a client. To drive it with another,
@@ -30,7 +30,7 @@ TICK = 0.05
 class Scene:
     """The program's data.
 
-    Like a toolkit's widgets, it refuses every thread but the one that made it.
+    Like the widgets of a toolkit, it may be used by the thread that made it only.
     """
 
     def __init__(self):
@@ -40,7 +40,7 @@ class Scene:
         self._open = True
 
     def __getattr__(self, name):
-        # scene.shapes is _shapes, if this thread may have it.
+        # scene.shapes is this list, for the thread that may have it.
         if threading.current_thread() is not self._owner:
             raise RuntimeError(f"{name}: only for {self._owner.name}")
         return self.__dict__["_" + name]
@@ -53,7 +53,7 @@ class Scene:
 
 
 def make_server(scene, main):
-    """Make a plug-in, whose functions need not know of other threads."""
+    """Make a plug-in. Its functions need not care about other threads."""
     server = Server("host-app", version="1.0", run_on=main)
 
     @server.tool
@@ -65,12 +65,12 @@ def make_server(scene, main):
     @server.resource("scene://shapes")
     def shapes() -> list:
         """List what is in the scene."""
-        # Another thread reads what is returned, so it must be a copy.
+        # Another thread reads the result, so it must be a copy.
         return list(scene.shapes)
 
     @server.tool
     def ticks() -> int:
-        """Tell how often the program's own timer has run."""
+        """Return how often the program's own timer has run."""
         return scene.ticks
 
     @server.tool
@@ -90,14 +90,14 @@ def run_host(host, port):
         print(http.url, flush=True)
         due = time.monotonic() + TICK
         while scene.open:
-            # A job wakes it before its time.
+            # A job ends this wait early.
             main.run_pending(wait=max(0.0, due - time.monotonic()))
             if time.monotonic() >= due:
                 scene.tick()
                 due += TICK
         # Jobs that come too late fail at once.
         main.close()
-    # Leaving `with` lets the answers leave, and frees the port.
+    # The end of `with` sends the answers that are left, and frees the port.
 
 
 def drive(url):
@@ -108,7 +108,7 @@ def drive(url):
             print("drew", shape, "and there are", count)
         print("in the scene:", client.read("scene://shapes"))
 
-        # Calls come between the ticks, and do not hold them up.
+        # Calls run between the ticks, and do not delay them.
         before = client.call("ticks")
         while client.call("ticks") == before:
             pass
@@ -133,7 +133,7 @@ def main():
         run_host(*options.http)
         return
 
-    # Port 0 is any free one; the program prints the URL that it got.
+    # Port 0 means any free one; the program prints its URL.
     command = [sys.executable, os.path.abspath(__file__), "--http", "0"]
     with subprocess.Popen(
         command,

@@ -1,22 +1,23 @@
 """An inspector: what a server offers, a form for each tool, and the wire beside it.
 
-Teaches: what a client shows its user and asks, on mcp_lite's public parts alone; how a
-local page is kept from strangers, and safe from what a server says. The Inspector
-has the conversation, the Handler lets requests of the page in, and the page itself
-(STYLE, MARKUP, SCRIPT) stands last. A tool with a page of its own (MCP Apps, see
-apps.py) has it shown in a frame of another origin, which may call that server's tools.
+Teaches: what a client shows to its user and asks, with mcp_lite's public parts alone; how
+a local page is protected from strangers, and from what a server says. The Inspector holds
+the conversation, the Handler admits the page's requests, and the page itself (STYLE,
+MARKUP, SCRIPT) comes last. The page of a tool (MCP Apps, see apps.py) is shown in a frame
+of another origin, and may call that server's tools.
 
 Run: python3 examples/inspector.py TARGET [--protocol REVISION] [--header K:V] [--open]
      [--http PORT]
-prints a URL, for this machine alone. TARGET is a URL, a script, or a command in quotes or
+prints a URL for this machine alone. TARGET is a URL, a script, or a command, in quotes or
 behind `--`:
     python3 examples/inspector.py examples/quickstart_server.py --open
     python3 examples/inspector.py -- npx -y @modelcontextprotocol/server-everything
 
-The page: lists with a search, and a form for what is chosen, with lists and objects as
-fields of their own, and completions while one types; results, of which a large one is
-shown in part and saved as a whole; the messages of both sides, to be filtered, copied and
-cleared; the roots that the server may ask for, the level of its log, and subscriptions.
+The page has lists with a search, and a form for the chosen item, in which lists and
+objects have fields of their own, with completions while the user types. It has results
+(a large one is shown in part, and can be saved as a whole), the messages of both sides
+(to be filtered, copied and cleared), the roots that the server may ask for, the level of
+its log, and subscriptions.
 """
 
 import argparse
@@ -42,7 +43,9 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 from mcp_lite import Client, McpError, printable, validate  # noqa: E402
 
-MAX_SHOWN = 2000  # messages, logs and calls that the page can show; the oldest go
+MAX_SHOWN = (
+    2000  # messages, logs and calls that the page can show; the oldest are dropped
+)
 MAX_WIRE = 20_000  # characters of a message on the wire
 MAX_RESULT = 4 << 20  # characters of a result that the page gets at once
 MAX_LARGE = 256 << 20  # characters of larger results, which the page gets in parts
@@ -50,7 +53,7 @@ PART = 1 << 20  # characters of a part
 LEVELS = "debug info notice warning error critical alert emergency".split()
 MAX_BODY = 4 << 20  # bytes of a page's request
 POLL_SECONDS = 20.0  # for which a page waits for changes before it asks again
-# MCP Apps. What a page may ask the server for, and the form of the origins that it names.
+# MCP Apps: the requests that a tool's page may make, and the form of origins.
 APPS = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
 APP_METHODS = ("tools/call", "resources/read")
 APP_ORIGIN = re.compile(r"(https?|wss?)://[A-Za-z0-9*._-]+(:[0-9*]+)?")
@@ -68,28 +71,27 @@ def explain_error(error):
 
 
 class Inspector:
-    """Has a conversation with one server, and keeps what the pages show of it.
+    """Holds a conversation with one server, and keeps what the pages show of it.
 
-    The methods `api_...` are what a page may ask. Each gets the request's JSON and
-    returns what is answered. Whatever takes time runs on a thread of its own, and its
-    outcome is shown.
+    A page may call the methods `api_...`. Each receives the request's JSON and returns
+    the answer. Whatever takes time runs on a thread of its own, and shows its outcome.
     """
 
     def __init__(self, target, **options):
         self.changed = threading.Condition()
-        # (kind, key) -> (version, value), the latest last; guarded by `changed`, as
-        # are the version and the version from which on this conversation is shown.
+        # (kind, key) -> (version, value), the latest last. Guarded by `changed`, like
+        # the version, and the version at which this conversation began.
         self.shown = {}
         self.version = 0
         self.since = 0
         self.numbers = itertools.count(1)
-        # What runs: number -> Call, or None if it is no call of a tool.
+        # Work in progress: number -> Call, or None if it is not a tool's call.
         self.jobs = {}
-        # What the server asks: number -> (parameters, queue for the answer).
+        # Open questions: number -> (parameters, queue for the answer).
         self.questions = {}
         # Large results as JSON: number -> text, the latest last; guarded by `changed`.
         self.large = {}
-        # What the user has chosen: URIs of folders, a level, URIs of resources.
+        # The user's choices: URIs of folders, a level, URIs of resources.
         self.roots = []
         self.level = "info"
         self.subscribed = set()
@@ -109,7 +111,7 @@ class Inspector:
         )
 
     def show(self, kind, key, value):
-        """Show a value on every page, in place of the last one with this key."""
+        """Show a value on every page, instead of the last one with this key."""
         with self.changed:
             self.version += 1
             self.shown.pop((kind, key), None)
@@ -122,7 +124,7 @@ class Inspector:
 
     # The conversation
     def run(self):
-        """Connect, list what there is, and list it again with each change."""
+        """Connect, read the lists, and read them again after each change."""
         client = self.client
         self.show("state", 0, {"state": "connecting"})
         try:
@@ -180,7 +182,7 @@ class Inspector:
 
     # What the server asks
     def ask(self, params):
-        """Return what the user answers; None when the question is withdrawn. Blocks."""
+        """Return the user's answer, or None if the question is withdrawn. Blocks."""
         number = next(self.numbers)
         answer = queue.Queue()
         self.questions[number] = (params, answer)
@@ -204,7 +206,7 @@ class Inspector:
 
     # What the user asks for
     def start(self, title, work, call=None, arguments=None):
-        """Have a thread do it, and show what comes of it."""
+        """Do something on a thread, and show the outcome."""
         number = next(self.numbers)
         self.jobs[number] = call
         self.show("job", number, {"title": title, "is_call": call is not None})
@@ -243,11 +245,11 @@ class Inspector:
         with self.changed:
             text = self.large.get(asked["job"])
         if text is None:
-            raise ValueError("this result is not kept any more")
+            raise ValueError("this result is no longer kept")
         return {"text": text[int(asked["from"]) :][:PART]}
 
     def api_poll(self, asked):
-        """Return what has changed since a version. Blocks until there is something."""
+        """Return the changes since a version. Blocks until there are some."""
         after = asked["after"]
         with self.changed:
             self.changed.wait_for(lambda: self.version > after, POLL_SECONDS)
@@ -260,7 +262,7 @@ class Inspector:
 
     def api_call(self, asked):
         name = asked["name"]
-        # Progress is seen on the wire; it comes where a callback asks for it.
+        # Progress is seen on the wire. The callback only has to be there, to ask for it.
         call = self.client.start_call(
             name, asked["arguments"], on_progress=partial(self.progress, name)
         )
@@ -301,26 +303,26 @@ class Inspector:
         self.show_settings()
 
     def api_roots(self, asked):
-        """Take other roots, and notify a server that asked for them in a session."""
+        """Replace the roots, and notify a server that asked for them in a session."""
         roots = [str(uri) for uri in asked["roots"]]
         if not all(uri.startswith("file://") for uri in roots):
-            raise ValueError("a root begins with file://")
+            raise ValueError("a root must begin with file://")
         self.roots = roots
         if self.client.protocol_version < "2026":
             self.client.notify("notifications/roots/list_changed")
         self.show_settings()
 
     def api_clear(self, asked):
-        """Show the messages, logs and results so far on no page any more."""
+        """Remove the messages, logs and results so far from every page."""
         with self.changed:
             passing = ("wire", "log") if asked["what"] == "wire" else ("job",)
             for key in [key for key in self.shown if key[0] in passing]:
-                # A call that runs is still to be cancelled.
+                # A running call can still be cancelled.
                 if key[0] != "job" or key[1] not in self.jobs:
                     del self.shown[key]
 
     def api_app(self, asked):
-        """Return what the server answers to a page of its own. Blocks."""
+        """Return the server's answer to a page of its own. Blocks."""
         if asked["method"] not in APP_METHODS:
             raise ValueError(f"{asked['method']}: not for pages")
         return self.client.request(asked["method"], asked["params"])
@@ -343,7 +345,7 @@ class Inspector:
         inbox.put(answer)
 
     def api_connect(self, asked):
-        """Begin anew: a server that was changed is started again."""
+        """Start over. A server that was changed is started again."""
         self.close()
         self.subscribed.clear()
         with self.changed:
@@ -358,7 +360,7 @@ class Inspector:
 
 
 def shortened(value):
-    """Return a JSON value with its long texts and lists cut, which they say."""
+    """Return a JSON value with its long texts and lists cut, and marked as cut."""
     if isinstance(value, str) and len(value) > MAX_WIRE:
         return f"{value[:MAX_WIRE]} [cut: {len(value):,} characters in all]"
     if isinstance(value, list):
@@ -371,8 +373,8 @@ def shortened(value):
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves the page to whoever has the token, and takes its requests; nothing else.
 
-    Another page in the same browser can send requests here, too. It knows no token; its
-    Origin gives it away; and where its own name points to this machine, Host does.
+    Another page in the same browser can send requests here, too. But it has no token, and
+    its Origin gives it away; if its own name points to this machine, Host does.
     """
 
     protocol_version = "HTTP/1.1"
@@ -382,7 +384,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         token = parse_qs(url.query).get("token", [""])[0]
         origin = self.headers.get("Origin", self.origin())
-        # To a browser, this name is another origin: that of the servers' pages.
+        # To a browser, this name is another origin, for the servers' pages.
         if url.path == "/app" and self.headers.get("Host") == self.app_host():
             policy = app_policy(
                 json.loads(parse_qs(url.query)["csp"][0]), self.origin()
@@ -442,7 +444,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
         }
-        # A tab that was closed wants no answer.
+        # The tab may have been closed.
         with suppress(OSError):
             self.send_response(status)
             for name, value in headers.items():
@@ -451,11 +453,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, *_):
-        """Say nothing: a log would have the token."""
+        """Keep silent, as a log would have the token."""
 
 
 def app_policy(csp, origin):
-    """Return the policy for a server's page: what it declares, and nothing else.
+    """Return the policy for a server's page, which allows what it declares and no more.
 
     "If omitted, Host MUST use" the restrictive default; "Host MAY further restrict".
     """
@@ -528,16 +530,16 @@ def main():
             inspector.close()
 
 
-# The page. What a server says becomes text nodes and values of fields, never markup: no
-# innerHTML. The only addresses that are made of it are the data of images and sounds, and
-# that of a tool's own page, which is another origin. If that were wrong somewhere, the
-# policy still lets nothing run without this answer's nonce, and nothing leave.
+# The page. What a server says becomes text nodes and values of fields, never markup, so
+# there is no innerHTML. It becomes an address only for the data of images and sounds, and
+# for a tool's own page, which has another origin. Should one of these rules be broken, the
+# policy still runs no script without this answer's nonce, and lets nothing leave.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     "connect-src 'self'; img-src data:; media-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; frame-src http://{app}"
 )
-# That of a server's page. The page inside the frame inherits it.
+# The policy of a server's page. The page inside the frame inherits it.
 APP_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' {resourceDomains}; "
     "style-src 'unsafe-inline' {resourceDomains}; img-src data: {resourceDomains}; "
@@ -546,8 +548,8 @@ APP_POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors {origin}"
 )
 
-# "The Sandbox": it has another origin than the inspector, holds the server's page in a
-# frame without any origin, and forwards what the two say to each other.
+# "The Sandbox": its origin is not the inspector's. It holds the server's page in a frame
+# without any origin, and forwards the messages between the two.
 APP_FRAME = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>A server's page</title><style>
 html, body, iframe { margin: 0; border: 0; width: 100%; height: 100%; display: block; }

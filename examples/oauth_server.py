@@ -1,13 +1,13 @@
-"""A server for callers that show a token of an authorization server.
+"""A server for callers that present a token of an authorization server.
 
-Teaches: `verify=`, which is asked about every token. Here it asks the authorization
-server in turn, by token introspection (RFC 7662). It must see that the token is active,
+Teaches: `verify=`, which is called with every token. Here it asks the authorization
+server in turn, by token introspection (RFC 7662). It must check that the token is active,
 and that it is meant for this server and no other. `resource_metadata=` tells clients
-where tokens come from; `ctx.auth` tells a tool who calls.
+where tokens come from; `ctx.auth` tells a tool who is calling.
 
 Run: python3 examples/oauth_server.py https://auth.example.com --http 8000
-with a client of the authorization server's, which may introspect, in the environment
-variables INTROSPECTION_ID and INTROSPECTION_SECRET. To call it, log in:
+The environment variables INTROSPECTION_ID and INTROSPECTION_SECRET name a client that the
+authorization server allows to introspect. To call the server, log in:
     Client("http://127.0.0.1:8000/mcp", auth=OAuth(store="~/.tokens.json"))
 """
 
@@ -43,7 +43,7 @@ parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT"
 options = parser.parse_args()
 ISSUER = options.issuer
 HOST, PORT = options.http
-# What clients call this server. Behind a proxy it is the proxy's https URL.
+# The URL that clients use. Behind a proxy, it is the proxy's https URL.
 URL = f"http://{HOST}:{PORT}/mcp"
 
 MAX_NOTES = 1000
@@ -62,7 +62,7 @@ def read_notes() -> list:
 @server.tool
 def add_note(text: str, ctx: Context) -> str:
     "Add a note, in the name of the user who is logged in."
-    # verify() lets in callers that may read; to write takes more.
+    # verify() admits callers that may read. Writing takes more.
     if "write" not in ctx.auth["scope"].split():
         raise ToolError("this token may not write")
     if len(notes) >= MAX_NOTES or len(text) > MAX_LENGTH:
@@ -83,28 +83,28 @@ def fetch(url, form=None):
         return json.load(answer)
 
 
-# The same token is asked about once a minute. It may outlive its end by that.
+# Each token is asked about once a minute, so it may be accepted a minute too long.
 @functools.lru_cache(maxsize=1000)
 def introspect(token, minute):
     return fetch(METADATA["introspection_endpoint"], {"token": token})
 
 
 def verify(token):
-    """Return who shows a token, or None for 401. PermissionError is for 403; another
-    OSError, as when the authorization server does not answer, becomes 503."""
+    """Return the claims of a token, or None for 401. A PermissionError becomes 403, and
+    any other OSError, as when the authorization server does not answer, 503."""
     claims = introspect(token, int(time.time()) // 60)
     audience = claims.get("aud")
     if isinstance(audience, str):
         audience = [audience]
-    # Else another server could use, here, the tokens that users show to it.
+    # Otherwise, another server could use its users' tokens here.
     if not claims.get("active") or URL not in (audience or []):
         return None
     scope = claims.get("scope", "")
     if "read" not in scope.split():
-        # This names the scope for which the client should ask.
+        # The client should ask for this scope.
         raise PermissionError("read")
-    # A token without a subject, such as that of a program, stands for itself: sessions
-    # and answers of one such token are never those of another.
+    # A token without a subject, such as that of a program, is a principal of its own. Its
+    # sessions and answers never belong to another token.
     own = hashlib.sha256(token.encode()).hexdigest()
     return {"sub": claims.get("sub") or own, "scope": scope}
 

@@ -1,15 +1,15 @@
 """A server without mcp_lite: the protocol in 40 statements.
 
-Teaches: the core of a server, and how little that is when there is one tool. A line comes
-in, a line goes out. Of a session it has the handshake; a request of 2026-07-28 says in
-`_meta` what a handshake would have said, and needs none.
+Teaches: the core of a server, and how little it is when there is one tool. A line comes
+in, a line goes out. A session needs a handshake; a request of 2026-07-28 needs none, as
+its `_meta` says what the handshake would have said.
 
 Run: echo '{"jsonrpc": "2.0", "id": 1, "method": "ping"}' | python3 examples/raw_server.py
      python3 -m mcp_lite call examples/raw_server.py add a=1 b=2
 
-Whatever else a server may need, small_server.py has: HTTP, questions to the user,
-resources, prompts; a check that a session was opened before it is used. This one ends
-with the first line that is not a message, and a tool that takes long blocks it.
+small_server.py has what else a server may need: HTTP, questions to the user, resources,
+prompts, and a check that a session was opened before it is used. This server ends with
+the first line that is not a message, and a slow tool blocks it.
 """
 
 import json
@@ -28,7 +28,7 @@ TOOL = {
         "required": ["a", "b"],
     },
 }
-# What modern results have besides.
+# Modern results have this, too.
 COMPLETE = {"resultType": "complete"}
 # Caching: zero milliseconds, and private to this client.
 CACHED = {**COMPLETE, "ttlMs": 0, "cacheScope": "private"}
@@ -47,9 +47,9 @@ def call_tool(params):
     if params["name"] != TOOL["name"]:
         raise LookupError(f"there is no tool {params['name']}")
     numbers = [params.get("arguments", {}).get(name) for name in ("a", "b")]
-    # To Python, True is an int; to JSON, true is no number.
+    # In Python, True is an int; in JSON, true is not a number.
     is_error = not all(type(each) in (int, float) for each in numbers)
-    # A result, no error of the protocol: the model reads it, and may try again.
+    # A result, not a protocol error: the model reads it, and may try again.
     text = "a and b must be numbers" if is_error else str(sum(numbers))
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
@@ -94,7 +94,7 @@ def answer(request):
 if __name__ == "__main__":
     for line in sys.stdin:
         message = json.loads(line)
-        # The others are notifications, which want no answer.
+        # All others are notifications, which are not answered.
         if message.keys() >= {"id", "method"}:
             reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
             print(json.dumps(reply), flush=True)

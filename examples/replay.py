@@ -1,21 +1,21 @@
-"""A recorded conversation, played as a server: to test a client without the server.
+"""A recorded conversation, played back as a server: to test a client without the server.
 
-Teaches: a server is known by what it says. With the ids and tokens of another client
-put in, a recorded conversation serves that client as well. No mcp_lite is needed here.
+Teaches: to a client, a server is what it says. Once the ids and tokens are replaced, a
+recorded conversation serves another client as well. This example does without mcp_lite.
 
 Record: python3 -m mcp_lite list server.py --trace ./trace.jsonl
 or by Client(target, trace="./trace.jsonl"). Then, wherever the server was named:
 Run: python3 examples/replay.py trace.jsonl                on stdio
      python3 examples/replay.py trace.jsonl --http 8000    at http://127.0.0.1:8000/mcp
 
-A request gets the answer that the request with the same method and parameters got; if
-there were several, their answers in turn, again and again; if there was none, an error
-that says so. It does not matter which client asks (see WHO). All that the server said
-before an answer comes before it. Where the server asked a question, any answer will do.
+A request is answered as the request with the same method and parameters was. If there
+were several, their answers are given in turn, over and over; if there was none, an error
+says so. It does not matter which client asks (see WHO). What the server sent before an
+answer is sent before it here, too. Where the server asked a question, any answer will do.
 
-A trace does not tell the time, so all comes at once, also what a subscription hears.
-Nor does it tell which request a log line or a question of a session is about: the
-latest is taken. Over HTTP there are no sessions and no GET streams here, and what came
+A trace has no times, so everything comes at once, even the events of a subscription. Nor
+does it say which request a log line or a question of a session belongs to; the latest
+request is assumed. Over HTTP there are no sessions and no GET streams here, and what came
 after an answer comes before it. A file must hold a single conversation.
 """
 
@@ -29,15 +29,15 @@ import sys
 import threading
 from collections import deque
 
-# Members of parameters that do not tell what is asked.
+# Members of parameters that make no difference to the question.
 WHO = ("_meta", "clientInfo", "capabilities", "protocolVersion", "inputResponses")
 VERSION = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-# The names of this machine, as its own programs call it.
+# The names by which this machine's own programs reach it.
 LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 MAX_BODY = 4 << 20  # bytes of a request over HTTP
 PATIENCE = 600.0  # seconds for the answer to a question
-# Direction and message. What HTTP adds is no message.
+# Direction and message. What HTTP adds is not a message.
 LINE = re.compile(r"^(-->|<--) ({.*)$", re.MULTILINE)
 
 
@@ -51,7 +51,7 @@ def is_request(message):
 
 
 def key_of(request):
-    """Return what requests with the same answers share: method, era, parameters."""
+    """Return a key for requests with the same answers: method, era, parameters."""
     params = request.get("params") or {}
     asked = {name: value for name, value in params.items() if name not in WHO}
     return (
@@ -62,19 +62,19 @@ def key_of(request):
 
 
 class Recording:
-    """A trace, as exchanges: all that the server has said to each request."""
+    """A trace, as exchanges: everything that the server said in reply to each request."""
 
     def __init__(self, path):
-        # By the key of the request, one for each time that it was sent.
+        # By the request's key, one exchange for each time that it was sent.
         self.exchanges = {}
-        # The latest exchange of each request id, of each progress token, and of all.
+        # The latest exchange by request id, by progress token, and overall.
         self.by_id = {}
         self.by_token = {}
         self.latest = []
         with open(path, encoding="utf-8") as file:
             lines = LINE.findall(file.read())
         for direction, text in lines:
-            # A server may have said what is no JSON.
+            # A server may have sent something that is not JSON.
             with contextlib.suppress(ValueError):
                 self.note(direction, json.loads(text))
 
@@ -97,7 +97,7 @@ class Recording:
         return latest if token is None else self.by_token.get(token, latest)
 
     def look_up(self, request):
-        """Return what is to be said to a request."""
+        """Return the messages that reply to a request."""
         key = key_of(request)
         if key in self.exchanges:
             self.exchanges[key].rotate(-1)
@@ -106,23 +106,23 @@ class Recording:
         reason = (
             f"not recorded: {key[0]} {key[2]}; recorded: {', '.join(known) or None}"
         )
-        # What does not print might steer a terminal.
+        # Unprintable characters might steer a terminal.
         print(ascii(reason)[1:-1], file=sys.stderr)
         code = -32602 if known else -32601
         return [{"jsonrpc": "2.0", "error": {"code": code, "message": reason}}]
 
 
 class Player:
-    """Plays exchanges. A question of the server's stops one until it is answered."""
+    """Plays exchanges. A question of the server stops one until it is answered."""
 
     def __init__(self, recording):
         self.recording = recording
         self.numbers = itertools.count(1)
-        # By the id of a question: what is to be played when it is answered.
+        # By the id of a question: what to play once it is answered.
         self.stopped = {}
 
     def hear(self, message, send, is_answer_last=False):
-        """Take a message of the client, and send(message) what there is to say."""
+        """Take a message of the client, and send(message) the replies."""
         if is_request(message):
             said = self.recording.look_up(message)
             if is_answer_last:
@@ -133,7 +133,7 @@ class Player:
 
     def play(self, request, rest, send):
         for message in rest:
-            # A copy, as it is changed.
+            # A copy, as it will be changed.
             message = json.loads(json.dumps(message))
             if is_request(message):
                 message["id"] = f"question-{next(self.numbers)}"
@@ -148,13 +148,13 @@ class Player:
                 token = meta_of(request).get("progressToken")
                 message["params"]["progressToken"] = token
                 if token is None:
-                    # This client does not want to hear of it.
+                    # This client has not asked for progress.
                     continue
             send(message)
 
 
 def parse(text):
-    """Return the message in a text; None if it is none."""
+    """Return the message in a text, or None."""
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         size = self.headers.get("Content-Length", "")
         if self.headers.get("Origin") or not self.is_local():
-            # What was recorded is not for web pages, by whatever name they call.
+            # The recording is not for web pages, whatever name they use.
             self.respond(403)
         elif not size.isdigit() or int(size) > MAX_BODY:
             self.respond(413)
@@ -215,7 +215,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         done = threading.Event()
 
         def send(message):
-            # A client that has left hears nothing.
+            # The client may have left.
             with contextlib.suppress(OSError):
                 self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
             if "method" not in message:

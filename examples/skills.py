@@ -1,20 +1,20 @@
 """Skills: folders of instructions for models, served and used. Both roles.
 
-Teaches: an extension of three methods on the server; and on the host, what it takes to
-use instructions of a stranger: fetch on need, verify, ask the user, say whose they are.
+Teaches: on the server, an extension of three methods; on the host, what it takes to use a
+stranger's instructions: fetch when needed, verify, ask the user, say where they are from.
 The rules: ext-skills, specification/stable/skills.mdx, and https://agentskills.io.
 
 Run: python3 examples/skills.py FOLDER          a host: shows the skills, loads each one
      python3 examples/skills.py FOLDER --serve  their server, on stdio
      python3 examples/skills.py FOLDER --http 8000    their server, at a URL
-Every folder with a SKILL.md is a skill. Everything in FOLDER is served, but for what is
-hidden (.git, say) and for links; stderr says which skills are left out, and why. To serve
-a hidden folder, name that one.
+Every folder with a SKILL.md is a skill. Everything in FOLDER is served, except for hidden
+entries (such as .git) and links; stderr says which skills are left out, and why. To serve
+a hidden folder, name it as FOLDER.
 
-Of YAML, the head of a SKILL.md may use keys, keys below keys, texts (of several lines as
-well), lists of values, numbers, true, false, null, and JSON. The rest is refused by name,
-and so is what YAML 1.1 and 1.2 read differently: a host compares this head with what the
-server says of it, so neither may guess.
+The head of a SKILL.md is YAML, of which this example reads keys, nested keys, texts (of
+several lines as well), lists of values, numbers, true, false, null, and JSON. Anything
+else is refused by name, and so is what YAML 1.1 and 1.2 read differently: a host compares
+this head with what the server says about it, so neither side may guess.
 """
 
 import argparse
@@ -44,16 +44,16 @@ SKILLS = "io.modelcontextprotocol/skills"
 
 # The head of a SKILL.md ##############################################################
 
-# JSON and YAML read these alike.
+# JSON and YAML agree on these.
 AS_JSON = re.compile(r'null|true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?|"([^"\\]|\\.)*"')
-# What other values may not be, and how the reader is told.
+# Other values must not look like these; an error says what is not supported.
 REFUSED = {
     r"[|>]": "a text of several lines that begins with more than | or > and + or -",
     r"[\[{]": "brackets around more than simple values and JSON",
     r"[&*!]": "an anchor, an alias or a tag",
     r"[\"'%@`,}\]#]|[?:-]( |$)|.*:( |$)|.* #": "a text that needs quotes, or a comment",
     r"(?i)(y|n|yes|no|on|off|true|false|null)$": "a word that readers take differently",
-    # Versions (1.0.3) are texts everywhere.
+    # A version (1.0.3) is a text everywhere.
     r"(?!\d+\.\d+\.\d+$)[-+.]?[0-9][0-9a-fA-F_:.xo+-]*$|[-+]?\.(inf|nan)": (
         "a number or date without quotes"
     ),
@@ -80,7 +80,7 @@ PLAIN = re.compile(
 )
 # What a line below a key may begin with that is no text: a key, an item, a comment.
 NO_TEXT = re.compile(r"[A-Za-z0-9_.-]+:( |$)|-( |$)|#")
-# An item of a list in brackets.
+# An item in a list in brackets.
 ITEM = r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s,"'\[\]{}][^,\[\]{}]*?)\s*"""
 
 
@@ -124,7 +124,7 @@ def quote_plain(member):
         NO_TEXT.match(line) or re.search(": | #|:$", line) for line in lines
     )
     if not is_text:
-        # The reader of lines says what is wrong.
+        # parse_lines() will say what is wrong.
         return member[0]
     text = begin
     for line in lines:
@@ -188,7 +188,7 @@ def parse_items(lines, indent):
 
 
 def parse_json(text):
-    """Return the value of a text that is JSON, and that YAML reads alike; else None."""
+    """Return the value of a text that JSON and YAML read alike, or None."""
 
     def pairs(members):
         if len(dict(members)) < len(members):
@@ -197,7 +197,7 @@ def parse_json(text):
 
     def number(digits):
         if not AS_JSON.fullmatch(digits):
-            # 1e5 is a text to YAML 1.1.
+            # To YAML 1.1, 1e5 is a text.
             raise ValueError(digits)
         return float(digits)
 
@@ -232,7 +232,7 @@ def parse_value(text):
 
 
 def sums(data):
-    """Return what an entry says of a file's bytes."""
+    """Return what an entry says about a file's bytes."""
     return {"digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}
 
 
@@ -254,10 +254,10 @@ def check_served(path, folder):
 
 
 def serve_skills(server, folder):
-    """Serve the skills in a folder, as they are at each request.
+    """Serve the skills in a folder, in their state at each request.
 
     server: made with extensions={SKILLS: {"directoryRead": True}}. A client need not
-        declare the extension: the methods are for whoever has seen this declaration
+        declare the extension, too
     """
     folder = pathlib.Path(folder).resolve()
 
@@ -272,7 +272,7 @@ def serve_skills(server, folder):
         return path
 
     def about(path):
-        """Return a path as resources/list would have it."""
+        """Return a path as an item of resources/list."""
         return {
             "uri": "skill://" + quote(path.relative_to(folder).as_posix()),
             "name": path.name,
@@ -284,7 +284,7 @@ def serve_skills(server, folder):
         }
 
     def entry(path):
-        """Return what is said of the skill with this SKILL.md. Raises ValueError."""
+        """Return the entry of the skill with this SKILL.md. Raises ValueError."""
         skill = {
             "uri": about(path)["uri"],
             "frontmatter": parse_head(path.read_bytes().decode()),
@@ -337,7 +337,7 @@ def serve_skills(server, folder):
                 )
                 if is_served(path, folder)
             ],
-            # The extension does not ask for these two here; the TypeScript SDK does.
+            # The extension does not require these two here, but the TypeScript SDK does.
             "ttlMs": 0,
             "cacheScope": "private",
         }
@@ -347,18 +347,19 @@ def serve_skills(server, folder):
 
 
 class SkillHost:
-    """Uses the skills of one server: fetched on need, verified, if the user agrees.
+    """Uses the skills of one server. Each is fetched when it is needed, and verified, if
+    the user agrees.
 
-    label: what this host calls the server; its own name is not to be believed
-    approve(label, entry): asks the user; once for a skill as it is, again if it changes
+    label: what this host calls the server, whose own name cannot be trusted
+    approve(label, entry): asks the user, once for each skill, and again when it changes
     """
 
     def __init__(self, client, label, approve):
         self.client = client
         self.label = label
         self.approve = approve
-        # By a skill's URI: the files that the user agreed to, and those that the model
-        # may read now, as check_entry() returns them.
+        # By a skill's URI, as check_entry() returns them: the files that the user has
+        # agreed to, and those that the model may read now.
         self.approved = {}
         self.held = {}
         # digest -> bytes
@@ -375,10 +376,10 @@ class SkillHost:
         return entries
 
     def load(self, uri):
-        """Return a skill's instructions for the model, and act on it from now on.
+        """Return a skill's instructions for the model, which may then read its files.
 
-        Raises ValueError for what is not as it should be, PermissionError if the user
-        does not agree, McpError, OSError.
+        Raises ValueError if something is wrong with the skill, PermissionError if the
+        user does not agree, McpError, OSError.
         """
         self.held.pop(uri, None)
         entry = self.client.request("skills/get", {"uri": uri})["skill"]
@@ -388,19 +389,19 @@ class SkillHost:
             raise PermissionError(f"{uri} of {self.label}: the user does not agree")
         self.approved[uri] = files
         text = self.fetch(files[uri]).decode()
-        # "compare it field-by-field". To Python, true is 1; in JSON they differ.
+        # "compare it field-by-field". In Python True equals 1, in JSON they differ.
         if json.dumps(parse_head(text), sort_keys=True) != json.dumps(
             entry["frontmatter"], sort_keys=True
         ):
-            raise ValueError(f"{uri}: its head is not what the server said of it")
+            raise ValueError(f"{uri}: its head is not what the server said about it")
         self.held[uri] = files
         return f"<skill server={self.label!r} uri={uri!r}>\n{text}\n</skill>"
 
     def read(self, uri, path):
         """Return the bytes of a file of a skill that the model acts on.
 
-        path: as the skill names it, such as "references/FORMS.md"; its links, and the
-            server, may write other characters as %20
+        path: as the skill names it, such as "references/FORMS.md"; links in the skill,
+            and the server, may write some characters as %20
         """
         listed = {unquote(file): about for file, about in self.held[uri].items()}.get(
             unquote(f"{posixpath.dirname(uri)}/{posixpath.normpath(path)}")
@@ -419,13 +420,13 @@ class SkillHost:
                 content.get("blob", "")
             )
             if not listed.items() >= sums(data).items():
-                raise ValueError(f"{listed['uri']}: not what the server said of it")
+                raise ValueError(f"{listed['uri']}: not what the server said about it")
             self.cache[listed["digest"]] = data
         return self.cache[listed["digest"]]
 
 
 def check_entry(uri, entry):
-    """Return the files of an entry: {URI: what it says of them}. Raises ValueError."""
+    """Return the files of an entry, {URI: what it says about it}. Raises ValueError."""
     listed = entry["resources"] if isinstance(entry["resources"], list) else []
     files = {file["uri"]: file for file in listed}
     folder, _, end = uri.rpartition("/")
@@ -433,7 +434,7 @@ def check_entry(uri, entry):
     if not listed:
         raise ValueError(f"{uri}: nothing can be verified")
     if end != "SKILL.md" or uri not in files:
-        raise ValueError(f"{uri}: it is no skill's URI")
+        raise ValueError(f"{uri}: it is not the URI of a skill")
     name = folder.rpartition("/")[2]
     is_name = re.search("(?!.{66})/[a-z0-9]+(-[a-z0-9]+)*$", "/" + folder)
     if head.get("name") != name or not is_name:
@@ -494,14 +495,14 @@ def main():
 
 
 def show_skills(server, folder):
-    """Be a host: show the skills, and load those that the user agrees to."""
+    """Act as a host: show the skills, and load those that the user agrees to."""
     with Client(server, extensions={SKILLS: {}}) as client:
         host = SkillHost(client, "this folder", ask_user)
         skills = host.list()
         if not skills:
             sys.exit(printable(f"skills: {folder}: no skill is served"))
         for entry in skills:
-            # Line by line: a text of somebody else's may steer a terminal.
+            # Somebody else's text must not steer the terminal.
             about = f"{entry['uri']} {entry['frontmatter']['description']}"
             print(printable(about))
             try:

@@ -1,13 +1,13 @@
 """What the official conformance suite calls, offered by small_server.py.
 
-Teaches: that a server of one's own can be tested like any other. The names are those of
-the suite, and each function says what it is for.
+Teaches: your own server can be tested like any other. The names are those of the suite,
+and each function says what it is for.
 
 Run: python3 examples/small_conformance.py --http 8000
      npx @modelcontextprotocol/conformance server --url http://127.0.0.1:8000/mcp
 
-Of the scenarios that the suite requires of a server, it passes 25 of 30 of 2025-11-25 and
-36 of 37 of 2026-07-28: all but logging (2) and subscriptions (2) in sessions, and
+Of the scenarios that the suite requires of a server, it passes 25 of 30 for 2025-11-25,
+and 36 of 37 for 2026-07-28: all but logging (2) and subscriptions (2) in sessions, and
 completion (1).
 """
 
@@ -111,7 +111,7 @@ def test_tool_with_progress(ctx: Context):
 
 @offer(TOOLS)
 def test_logging_tool():
-    """Logging, which this server leaves out: the request does not want it, either."""
+    """Logging, which this server leaves out, and the request does not ask for."""
     return "nothing was logged"
 
 
@@ -147,7 +147,7 @@ def test_elicitation(message: str, ctx: Context):
 
 @offer(TOOLS)
 def test_elicitation_sep1034_defaults(ctx: Context):
-    """A form that is filled in already."""
+    """A form with defaults."""
     question = form(
         "Please check",
         name={"type": "string", "default": "John Doe"},
@@ -219,7 +219,7 @@ def test_input_required_result_request_state(ctx: Context):
 
 @offer(TOOLS)
 def test_input_required_result_tampered_state(ctx: Context):
-    """The same; whoever changes it is refused."""
+    """The same. A client that changes the state is refused."""
     return str(ctx.ask(confirm=form("Please confirm")))
 
 

@@ -1,8 +1,8 @@
 """The extensions Tasks and Skills, as the official conformance suite calls them.
 
-Teaches: that tasks.py and skills.py are copied beside a server and used as they are. The
-names are those of the suite, and each function says what it is for; the rest of this
-file is two lines for each extension.
+Teaches: tasks.py and skills.py can be copied beside a server, and used as they are. The
+names are those of the suite, and each function says what it is for. Apart from these,
+each extension takes two lines.
 
 Run: python3 examples/small_extensions.py --http 8000
      npx @modelcontextprotocol/conformance server --suite all \\
@@ -37,7 +37,7 @@ server = Server(
 
 @server.middleware
 def ask_first(ctx: Context, method, params, call_next):
-    """Ask before there is a task: what is registered first gets a call first."""
+    """Ask before there is a task: the middleware registered first runs first."""
     if method != "tools/call" or params.get("name") != "test_tool_with_task":
         return call_next()
     answer = ctx.elicit("What is your name?", NAME, key="user_name")
@@ -62,7 +62,7 @@ Tasks(
 
 @server.tool
 def greet(name: str) -> str:
-    """A call that is over at once."""
+    """A call that ends at once."""
     return f"Hello, {name}!"
 
 
@@ -75,7 +75,7 @@ def slow_compute(ctx: Context, seconds: float = 1.0, label: str = "") -> str:
 
 @server.tool
 def failing_job() -> str:
-    """A failure that the model may read; only clients that know tasks may call it."""
+    """A failure that the model may read. Only clients that know tasks may call it."""
     raise ToolError("This job always fails")
 
 
@@ -108,7 +108,7 @@ def multi_input(ctx: Context) -> str:
 
 @server.tool
 def test_tool_with_task(user_name: str) -> str:
-    """A task that begins after the answer to a question."""
+    """A task that begins once a question has been answered."""
     return f"Hello, {user_name}!"
 
 

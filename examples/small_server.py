@@ -1,7 +1,7 @@
 """A server of both eras, on stdio and over HTTP, without mcp_lite: for students.
 
 Teaches: what any server must do, in the order in which this file is read. Functions are
-offered (1). A request meets the handler of its method (2), once it has been let in (3).
+offered (1). A request reaches the handler of its method (2) once it is admitted (3).
 Messages come as lines on a pipe (4), or as the bodies of HTTP requests (5).
 
 Run: python3 examples/small_server.py            on stdio
@@ -11,9 +11,9 @@ Run: python3 examples/small_server.py            on stdio
 Read raw_server.py before this file, and mcp_lite.py after it. This one leaves out
     cancellation, batches, pages of lists, completion, updates of resources
     schemas beyond plain types, output schemas, titles, icons
-    headers that repeat arguments, streams that go on after they broke, HTTP+SSE, tokens
-    a life for the state that clients carry
-    of sessions: logging, subscriptions, news of changed lists, their end
+    headers that repeat arguments, streams that can be resumed, HTTP+SSE, tokens
+    an expiry for the state that clients carry
+    in sessions: logging, subscriptions, notifications of changed lists, their end
     limits on what a stranger may send or keep open
 """
 
@@ -33,14 +33,14 @@ from contextlib import suppress
 
 # Legacy: a session begins with `initialize`, and both sides may send requests.
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-# Modern: each request stands alone, and says its revision in `_meta`.
+# Modern: each request stands alone, and names its revision in `_meta`.
 MODERN = ("2026-07-28",)
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 INFO = {"name": "small", "version": "1.0"}
-# Several processes behind one URL would have to share this.
+# Several processes behind one URL would have to share this key.
 SECRET = os.urandom(32)
 
 
@@ -51,24 +51,24 @@ SECRET = os.urandom(32)
 TOOLS = {}
 PROMPTS = {}
 RESOURCES = {}  # by URI, or by a template such as "note://{name}"
-# To JSON, 1 is a number as well; to Python it is no float, so there is none here.
+# There is no float here: 1 is a number in JSON, but not a float in Python.
 TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object"}
 
 
 def offer(table, name=None):
-    """Return a decorator that puts a function into one of these tables."""
+    """Return a decorator that adds a function to one of these tables."""
     # setdefault returns the function.
     return lambda function: table.setdefault(name or function.__name__, function)
 
 
 def parameters_of(function):
-    """Return the parameters that a caller gives. `ctx` is the one that we give."""
+    """Return the parameters that a caller gives: all but `ctx`, which we give."""
     parameters = inspect.signature(function).parameters.values()
     return [each for each in parameters if each.name != "ctx"]
 
 
 def schema_of(function):
-    """Return the JSON schema by which a model knows how to call a function."""
+    """Return the JSON schema that tells a model how to call a function."""
     parameters = parameters_of(function)
     return {
         "type": "object",
@@ -82,7 +82,7 @@ def schema_of(function):
 def run(function, arguments, ctx):
     """Call a function with arguments that came as JSON. Raises TypeError."""
     for each in parameters_of(function):
-        # No isinstance: to Python True is an int, to JSON true is no number.
+        # Not isinstance: in Python True is an int, in JSON true is not a number.
         if type(arguments.get(each.name, each.default)) is not each.annotation:
             raise TypeError(f"{each.name}: expected {TYPES[each.annotation]}")
     if "ctx" in inspect.signature(function).parameters:
@@ -91,7 +91,7 @@ def run(function, arguments, ctx):
 
 
 def blocks(value):
-    """Return a value as a list of content blocks. Those that are dicts are blocks."""
+    """Return a value as a list of content blocks. A dict is a block already."""
     return [
         each if isinstance(each, dict) else {"type": "text", "text": str(each)}
         for each in (value if isinstance(value, list) else [value])
@@ -104,29 +104,29 @@ def blocks(value):
 
 
 class Refused(Exception):
-    """An error of the protocol: for the program that asked, not for its model."""
+    """A protocol error: for the program that asked, not for its model."""
 
     def __init__(self, code, message, status=200, **data):
         details = {"data": data} if data else {}
         self.error = {"code": code, "message": message, **details}
-        self.status = status  # of HTTP; in a session it is always 200
+        self.status = status  # of HTTP; in a session, it is always 200
 
 
 class Question(Exception):
-    """Ends a modern request: what it gets is a question, and no answer yet."""
+    """Ends a modern request: its result is a question, not an answer."""
 
 
 class Session:
-    """What we remember of a legacy client, from its `initialize` on."""
+    """What we remember about a legacy client, from its `initialize` on."""
 
     def __init__(self):
         self.version = None
         self.capabilities = {}
-        self.waiting = {}  # {id of a request of ours: the queue where its answer goes}
+        self.waiting = {}  # {id of our request: the queue for its answer}
 
 
 class Context:
-    """A request. By this, a tool says something before its answer, or asks."""
+    """A request. With it, a tool can report and ask before it answers."""
 
     def __init__(self, message, session, send):
         self.id = message["id"]
@@ -137,12 +137,12 @@ class Context:
         self.send = send
 
     def notify(self, name, **params):
-        """Send a notification: what wants no answer."""
+        """Send a notification, which is not answered."""
         method = f"notifications/{name}"
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def progress(self, done, total):
-        """Tell how far we are, under the token that the client has chosen."""
+        """Report progress, under the token that the client has chosen."""
         if "progressToken" in self.meta:
             self.notify(
                 "progress",
@@ -154,8 +154,8 @@ class Context:
     def ask(self, **questions):
         """Ask the client name={"method": ..., "params": ...}; returns {name: answer}.
 
-        A modern client sends its request again, with the answers. Then the function
-        that asks runs again from its top, and comes back to this place.
+        A modern client sends its request again, with the answers. The function that asks
+        then runs again from the top, and returns to this place.
         """
         can = self.session.capabilities if self.session else self.meta[CAPABILITIES]
         kinds = {each["method"].partition("/")[0]: {} for each in questions.values()}
@@ -173,7 +173,7 @@ class Context:
         return answers
 
     def request(self, method, params):
-        """Send a request of our own, and wait: a legacy server may do that."""
+        """Send a request of our own, and wait, as a legacy server may."""
         name = os.urandom(8).hex()
         answer = self.session.waiting[name] = queue.Queue()
         self.send({"jsonrpc": "2.0", "id": name, "method": method, "params": params})
@@ -181,9 +181,9 @@ class Context:
 
 
 def seal(ctx, answers):
-    """Return a text that nobody else can make, with answers to questions of a request.
+    """Return a text that nobody else can make, with a request's answers so far.
 
-    The server forgets them. The client brings them along when it asks again.
+    The server forgets them. The client sends the text along when it asks again.
     """
     about = [ctx.method, ctx.params.get("name"), ctx.params.get("arguments"), answers]
     signature = hmac.new(SECRET, json.dumps(about).encode(), hashlib.sha256)
@@ -197,7 +197,7 @@ def unseal(ctx):
         answers = json.loads(state.partition(" ")[2])
         if hmac.compare_digest(seal(ctx, answers).encode(), state.encode()):
             return answers
-    raise Refused(-32602, "requestState: not as it was given", 400)
+    raise Refused(-32602, "requestState: not as it was sent", 400)
 
 
 def initialize(ctx):
@@ -265,7 +265,7 @@ def get_prompt(ctx):
 
 
 def find(table, ctx):
-    """Return what a request names. Raises Refused."""
+    """Return the tool or prompt that a request names. Raises Refused."""
     if ctx.params.get("name") not in table:
         raise Refused(-32602, f"unknown: {ctx.params.get('name')}")
     return table[ctx.params["name"]]
@@ -299,13 +299,13 @@ def read_resource(ctx):
 
 
 def listen(ctx):
-    # Of what the client wants, what it will get.
+    # The kinds of changes that the client wants, and that it will get.
     wanted = {
         name: True
         for name in ("toolsListChanged", "promptsListChanged")
         if ctx.params["notifications"].get(name)
     }
-    # It has no result: it stays open, and changes come under its id.
+    # The request has no result yet. It stays open, and changes carry its id.
     LISTENERS.append(ctx)
     ctx.notify(
         "subscriptions/acknowledged",
@@ -315,7 +315,7 @@ def listen(ctx):
 
 
 def changed(kind):
-    """Tell whoever listens that the list of "tools" or "prompts" is another one."""
+    """Notify all listeners that the list of "tools" or "prompts" has changed."""
     for ctx in list(LISTENERS):
         if ctx.params["notifications"].get(f"{kind}ListChanged"):
             with suppress(OSError):
@@ -342,14 +342,14 @@ METHODS = {
     "resources/templates/list": (list_resources, "legacy, modern"),
     "resources/read": (read_resource, "legacy, modern"),
 }
-# Gateways read no bodies: the header Mcp-Name repeats this parameter.
+# Gateways do not read bodies, so the header Mcp-Name repeats this parameter.
 NAMING = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-# The results of these say for how long they hold.
+# The results of these methods say how long they are fresh.
 CACHED = re.compile("server/discover|resources/read|.*/list")
 
 
 def is_modern(message, header=""):
-    """Return whether a message says that it is modern: in `_meta`, or in a header."""
+    """Return whether a message is modern, by its `_meta` or by a header."""
     return (
         VERSION in message.get("params", {}).get("_meta", {})
         or header not in ("", *LEGACY)
@@ -370,7 +370,7 @@ def admit(ctx, headers):
 
 
 def check_modern(ctx, headers):
-    """Raise Refused unless `_meta` says all that it must, and the headers the same."""
+    """Raise Refused unless `_meta` is complete, and the headers agree with it."""
     if not {VERSION, CAPABILITIES} <= ctx.meta.keys():
         raise Refused(-32602, f"_meta wants {VERSION} and {CAPABILITIES}", 400)
     expected = {"MCP-Protocol-Version": ctx.meta[VERSION], "Mcp-Method": ctx.method}
@@ -403,10 +403,10 @@ def parse(text):
 
 
 def serve(text, find_session, send, headers=None):
-    """Serve the message in a text; find_session(message) returns its session, or None
-    in the modern era, and send(message) is for what comes before the answer.
+    """Serve the message in a text.
 
-    Returns HTTP's status for it, and the answer; None where there is none.
+    find_session(message) returns its session, or None in the modern era. send(message)
+    sends what comes before the answer. Returns the HTTP status, and the answer or None.
     """
     answer = {"jsonrpc": "2.0"}
     session = None
@@ -414,7 +414,7 @@ def serve(text, find_session, send, headers=None):
         message = parse(text)
         session = find_session(message)
         if session and "method" not in message:
-            # The answer to a question of ours.
+            # The answer to one of our questions.
             session.waiting.pop(message.get("id"), queue.Queue()).put(message)
         if not {"method", "id"} <= message.keys():
             return 202, None
@@ -433,7 +433,7 @@ def serve(text, find_session, send, headers=None):
     except Refused as refusal:
         return 200 if session else refusal.status, {**answer, "error": refusal.error}
     except Exception as error:
-        # A parameter is missing, or of another type; or it is our failure.
+        # A parameter is missing or has another type; or else the failure is ours.
         code = -32602 if isinstance(error, (KeyError, TypeError)) else -32603
         return 200, {**answer, "error": {"code": code, "message": repr(error)}}
     if session is None and result:
@@ -450,14 +450,14 @@ def serve(text, find_session, send, headers=None):
 
 
 def serve_stdio():
-    """Serve the lines of stdin until they end, each on a thread."""
+    """Serve the lines of stdin, each on a thread, until they end."""
     wire = sys.stdout
-    # What a tool prints must not get between the messages.
+    # A tool's prints must not get between the messages.
     sys.stdout = sys.stderr
     session = Session()
 
     def send(message):
-        # In one piece, whichever thread sends.
+        # One write for the whole line, as several threads send.
         wire.write(json.dumps(message) + "\n")
         wire.flush()
 
@@ -474,11 +474,11 @@ def serve_stdio():
 # 5. HTTP #####################################################################
 ###############################################################################
 
-SESSIONS = {}  # by the id that is in the header Mcp-Session-Id
+SESSIONS = {}  # by the id in the header Mcp-Session-Id
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """One request: each message comes by a POST. The connection ends with its answer."""
+    """One request: each message is a POST. The connection ends with the answer."""
 
     session_id = None
     is_stream = False
@@ -491,19 +491,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif answer:
             self.send_event(answer)
         else:
-            # A listener: until it hangs up, there is nothing to be read from it.
+            # A listener sends nothing more. This returns when it hangs up.
             with suppress(OSError):
                 self.connection.recv(1)
             LISTENERS[:] = [each for each in LISTENERS if each.send != self.send_event]
 
     def find_session(self, message):
-        """Return the session of a legacy message, which may open one; else None. Raises
-        Refused for one that comes from elsewhere: any web page may have its browser
-        send requests to 127.0.0.1."""
+        """Return the session of a legacy message, which may open one, or None. Raises
+        Refused for a message from elsewhere: any web page may make a browser send
+        requests to 127.0.0.1."""
         origin = self.headers.get("Origin", "http://localhost").partition("://")[2]
         for host in (self.headers.get("Host", ""), origin):
             if not re.fullmatch(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", host):
-                raise Refused(-32600, "this server is not for others", 403)
+                raise Refused(-32600, "this server is for this machine alone", 403)
         self.session_id = self.headers.get("Mcp-Session-Id")
         if is_modern(message, self.headers.get("MCP-Protocol-Version", "")):
             return None
@@ -515,14 +515,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return SESSIONS[self.session_id]
 
     def send_event(self, message):
-        """Send what comes before the answer, and so make that a stream of events."""
+        """Send a message before the answer, which makes the response a stream."""
         if not self.is_stream:
             self.is_stream = True
             self.respond(200, kind="text/event-stream")
         self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
 
     def respond(self, status, message=None, kind="application/json"):
-        """Send the head of a response, and the message, if it is the only one."""
+        """Send the head of a response, and its only message, if there is just one."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         if self.session_id:
@@ -532,7 +532,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(message).encode())
 
     def do_GET(self):
-        self.respond(405)  # no stream without a request, and no end to a session
+        self.respond(405)  # There is no GET stream, and sessions do not end.
 
     do_DELETE = do_GET
 

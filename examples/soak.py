@@ -1,12 +1,12 @@
-"""Minutes of mixed load with faults and foes, and every call's outcome accounted for.
+"""Minutes of mixed load with faults and attacks, in which every call is accounted for.
 
-Teaches: a test of endurance is bookkeeping. Each call ends in exactly one of a right
-answer (its value is checked), a failure that this program asked for, or a LOSS; and
-nothing stays open. Meanwhile foes attack the server. Nobody counts what becomes of
-them: the limits are there so that no friend notices.
+Teaches: an endurance test is bookkeeping. Each call ends in exactly one of three ways: a
+right answer (its value is checked), a failure that this program asked for, or a LOSS; and
+nothing stays open. Meanwhile, foes attack the server. Their outcomes are not counted: the
+server's limits exist so that no friend notices the foes.
 
 Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
-It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
+The exit code is 0, with a last line "ok: ...", or 1, with "FAILED: ...".
 """
 
 import argparse
@@ -95,7 +95,7 @@ def build_server():
 
 
 class Soak:
-    """Keeps the books, and the server over HTTP, which may be replaced at any time."""
+    """Keeps the books, and the HTTP server, which may be replaced at any time."""
 
     def __init__(self, seconds, seed):
         self.until = time.monotonic() + seconds
@@ -106,7 +106,7 @@ class Soak:
         self.losses = 0
         self.server = build_server()
         self.restarts = 0
-        # It stays open, so that no other program takes the port during a restart.
+        # It stays open, so that no other program can take the port during a restart.
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.http = self.server.start_http(sock=self.socket.dup())
 
@@ -162,10 +162,10 @@ class Visit:
                 self.expect(ConnectionClosed, lambda: self.client.call("leave"))
 
     def check(self, what, work, is_right):
-        """Do it, and account for it. Returns whether it went right."""
+        """Do some work, and account for it. Returns whether the outcome is right."""
         restarts = self.soak.restarts
         if self.place == "sse":
-            # Its session ends with the server that it began with.
+            # A session ends with the server that opened it.
             restarts = self.restarts
         loss = ""
         try:
@@ -174,7 +174,7 @@ class Visit:
                 loss = f"wrong: {got!r:.200}"
         except Exception as error:
             loss = f"{type(error).__name__}: {error}"
-            # A client of a server that was replaced may hear of that.
+            # The client's server was replaced, so the call may fail.
             over_http = self.place in ("http", "sse")
             if over_http and (restarts % 2 or restarts != self.soak.restarts):
                 self.soak.book()
@@ -184,7 +184,7 @@ class Visit:
         return not loss
 
     def expect(self, kind, work):
-        """Do what has to fail, with an exception of this kind."""
+        """Do work that must fail with an exception of this kind."""
 
         def fails():
             try:
@@ -253,7 +253,7 @@ class Visit:
     def listen(self):
         def work():
             with self.client.listen() as events:
-                # It ends the iteration, if nothing comes.
+                # It ends the iteration if nothing arrives.
                 timer = threading.Timer(PATIENCE, events.close)
                 timer.start()
                 self.client.call("change", name=f"t{self.dice.randrange(10**9)}")
@@ -266,7 +266,7 @@ class Visit:
 
 
 def attack(soak, dice):
-    """Do one thing to the server over HTTP that no friend does."""
+    """Attack the HTTP server once, in a way that no friend would."""
     head = (
         b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     )
@@ -289,12 +289,12 @@ def attack(soak, dice):
 
 
 def befriend(soak, dice):
-    """Visit the server once, in one of its places."""
+    """Visit the server once, over one of the transports."""
     Visit(soak, dice).run()
 
 
 def restart(soak, dice):
-    """Replace the server over HTTP. Calls that notice may fail."""
+    """Replace the HTTP server. Calls that notice may fail."""
     soak.restarts += 1
     soak.http.close()
     soak.http = soak.server.start_http(sock=soak.socket.dup())
@@ -303,7 +303,7 @@ def restart(soak, dice):
 
 
 def keep_doing(soak, job, number):
-    """Do a job again and again until the time is over: a thread of the load."""
+    """Run a job over and over until the time is up. This is one thread of the load."""
     dice = random.Random(f"{soak.seed} {number}")
     while time.monotonic() < soak.until:
         try:
@@ -351,14 +351,14 @@ def main():
     )
     parser.add_argument("minutes", nargs="?", type=float, default=1.0)
     parser.add_argument("seed", nargs="?", type=float, default=1.0)
-    # For the server that it starts itself.
+    # For the server that this program starts.
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         build_server().run()
         return 0
     minutes, seed = options.minutes, options.seed
-    # The library logs what it refuses: the foes are many.
+    # The library would log each attack that it refuses.
     logging.disable()
     threads, opened = threading.active_count(), descriptors()
     soak = Soak(minutes * 60, seed)

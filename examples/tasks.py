@@ -1,15 +1,15 @@
 """Calls that go on after their answer: the extension Tasks, in both roles.
 
-Teaches: how an extension is made from public parts alone. On the server, middleware
-answers `tools/call` with a task while the tool runs on (Context.detach), and three
-methods report it; in the client, a result type of the extension's own is followed
-until the task's end (Client(result_types=)), so that client.call() works as ever.
+Teaches: how an extension is made of public parts alone. On the server, middleware answers
+`tools/call` with a task while the tool runs on (Context.detach), and three methods report
+on the task. In the client, a result type of the extension is followed until the task ends
+(Client(result_types=)), so client.call() works as usual.
 The rules: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
 
 Run: python3 examples/tasks.py           a client, a server, a task that asks
      python3 examples/tasks.py --serve   its server alone, on stdio
      python3 examples/tasks.py --http 8000   the same, at a URL
-For a program of yours, copy Tasks for a server, and task_options() for a client.
+For your own program, copy Tasks for a server, and task_options() for a client.
 """
 
 import argparse
@@ -43,19 +43,19 @@ from mcp_lite import (  # noqa: E402
 
 TASKS = "io.modelcontextprotocol/tasks"
 OVER = ("completed", "failed", "cancelled")
-# Each task at work has a thread. For a caller with more of them, calls are answered as
-# without tasks, or refused as busy where there is no other way. So one caller may fill
-# its own table, and nobody else's.
+# Each task at work has a thread. Beyond this number, a caller's calls are answered
+# without tasks, or refused as busy where that is impossible. So a caller may fill its own
+# table, but nobody else's.
 MAX_AT_WORK = 16  # of one principal
 MAX_ALL_AT_WORK = 128
-# Of tasks that are over, only so many are kept. Those go first whose result was read,
-# then the oldest; of all principals together, those of the one that has most.
+# Only so many finished tasks are kept. Those whose result has been read go first, then
+# the oldest; of all principals together, those of the principal with the most.
 MAX_KEPT = 100  # of one principal
 MAX_BYTES = 16 << 20  # of the results of one principal, as JSON
 MAX_ALL_KEPT = 1000
 PATIENCE = 600.0  # seconds for which a task waits for its client's answer, at most
-STEP = 0.05  # seconds after which a waiting client looks whether its call goes on
-MAX_PAUSE = 60.0  # seconds between two questions of a client, whatever the server says
+STEP = 0.05  # seconds after which a waiting client checks whether its call is wanted
+MAX_PAUSE = 60.0  # seconds between two polls of a client, whatever the server says
 
 
 LOG = logging.getLogger("tasks")
@@ -66,7 +66,7 @@ def now():
 
 
 def owner_of(ctx):
-    """Return who calls, as a text: the principal. Callers without a token are one."""
+    """Return the principal who calls, as a text. Callers without a token share one."""
     return json.dumps(principal(ctx.auth), sort_keys=True)
 
 
@@ -77,11 +77,11 @@ class Task:
     """A call that goes on: working <-> input_required, then one of OVER, for good."""
 
     def __init__(self, owner, ttl, poll):
-        # What owner_of() returns; for others this task does not exist.
+        # As owner_of() returns it. For others, this task does not exist.
         self.owner = owner
         self.until = time.monotonic() + ttl
         self.changed = threading.Condition()
-        # What follows is guarded by `changed`. What tasks/get returns:
+        # Everything below is guarded by `changed`. What tasks/get returns:
         self.state = {
             "taskId": secrets.token_urlsafe(24),
             "status": "working",
@@ -90,11 +90,11 @@ class Task:
             "ttlMs": int(ttl * 1000),
             "pollIntervalMs": int(poll * 1000),
         }
-        # The questions that wait, and the answers to the current ones: by key.
+        # By key: the questions that are open, and the answers to the current ones.
         self.questions = {}
         self.answers = {}
         self.is_cancelled = False
-        # Whether its end was read, and how long its result is as JSON.
+        # Whether its outcome has been read, and the length of its result as JSON.
         self.was_read = False
         self.size = 0
 
@@ -102,13 +102,13 @@ class Task:
         return self.state["status"] in OVER
 
     def begin(self, ctx, call_next):
-        """Have a thread go on with the call."""
+        """Continue the call on a thread."""
         self.cancel_work = ctx.detach(self.hear_progress, self.ask)
         threading.Thread(target=self.work, args=(call_next,), daemon=True).start()
 
     def work(self, call_next):
         try:
-            # A tool that fails has a result, too: isError.
+            # A tool that fails has a result, too, with isError.
             self.set("completed", result=call_next())
         except Cancelled:
             self.set("cancelled")
@@ -117,7 +117,7 @@ class Task:
             failure = {"code": error.code, "message": str(error), **data}
             self.set("failed", error=failure)
         except Exception:
-            # The caller learns nothing of what went wrong inside.
+            # The caller does not learn what went wrong inside.
             LOG.error("a task failed: %s", printable(traceback.format_exc()))
             self.set("failed", error={"code": -32603, "message": "Internal error"})
 
@@ -152,7 +152,7 @@ class Task:
             return self.answers
 
     def answer(self, responses):
-        """Take what answers a question that waits; ignore the rest."""
+        """Take the answers to open questions, and ignore all others."""
         with self.changed:
             for key in set(responses).intersection(self.questions):
                 del self.questions[key]
@@ -170,13 +170,14 @@ class Task:
 
 
 class Tasks:
-    """Makes tools of a server tasks, for clients that know the extension.
+    """Turns calls of a server's tools into tasks, for clients that know the extension.
 
     server: made with extensions={TASKS: {}}
     tools: the names of the tools whose calls become tasks
-    only: those of them that cannot be called otherwise: other clients get -32021
-    ttl: seconds for which a task is kept, its work included
-    poll: seconds between two questions of a client
+    only: the names of those that cannot be called without a task; other clients get
+        error -32021
+    ttl: seconds for which a task is kept, including its work
+    poll: seconds between two polls of a client
     """
 
     def __init__(self, server, tools, only=(), ttl=3600.0, poll=1.0):
@@ -184,9 +185,9 @@ class Tasks:
         self.only = frozenset(only)
         self.ttl = ttl
         self.poll = poll
-        # Serialises the making and forgetting of tasks.
+        # Serialises creating and dropping tasks.
         self.lock = threading.Lock()
-        # By id, the oldest first; guarded by `lock`, but a single look-up needs none.
+        # By id, the oldest first. Guarded by `lock`, except for a single look-up.
         self.tasks = {}
         server.middleware(self.serve)
         server.method("tasks/get", extension=TASKS)(self.get)
@@ -194,7 +195,7 @@ class Tasks:
         server.method("tasks/cancel", extension=TASKS)(self.cancel)
 
     def serve(self, ctx: Context, method, params, call_next):
-        """Answer a call of one of the tools with a task: this is the middleware."""
+        """The middleware: answer a call of one of the tools with a task."""
         if method != "tools/call" or params.get("name") not in self.tools:
             return call_next()
         # "This extension is not defined" in a revision with sessions.
@@ -231,8 +232,8 @@ class Tasks:
             return task
 
     def forget_old(self):
-        """Drop the tasks whose time is over, with their work; and of those that are
-        over, what is too much. The caller holds the lock."""
+        """Drop the tasks whose time is over, and their work; then the finished tasks
+        that are too many. The caller holds the lock."""
         for key, task in list(self.tasks.items()):
             if time.monotonic() > task.until:
                 del self.tasks[key]
@@ -242,7 +243,7 @@ class Tasks:
             if task.is_over():
                 by_owner.setdefault(task.owner, []).append(task)
         for kept in by_owner.values():
-            # What goes first stands last.
+            # The last one is dropped first.
             kept.sort(key=lambda task: (task.was_read, -task.until))
             size = sum(task.size for task in kept)
             while len(kept) > MAX_KEPT or (size > MAX_BYTES and len(kept) > 1):
@@ -281,10 +282,10 @@ class Tasks:
 
 
 def task_options(on_task=None):
-    """Return options for a Client that knows tasks: client.call() waits for their end.
+    """Return the options of a Client that knows tasks: client.call() waits for their end.
 
-    on_task: on_task(task) receives each state of a task, as it is on the wire. Keep
-        its taskId, and follow_task() goes on after a crash.
+    on_task: on_task(task) receives each state of a task, as on the wire. With its
+        taskId, follow_task() can continue after a crash.
     """
 
     def follow(call, task):
@@ -299,8 +300,8 @@ def task_options(on_task=None):
 def follow_task(client, task, on_task=None, check=lambda: None):
     """Poll until the task ends, and answer what it asks. Returns the call's result.
 
-    task: what the server said of it; of one that was begun before, {"taskId": ...}
-    check: called every now and then; what it raises ends the waiting, and the task
+    task: as the server sent it; or {"taskId": ...} for one that was begun earlier
+    check: called every now and then. If it raises, the waiting ends, and so does the task
 
     Raises McpError for a task that failed, Cancelled for one that was cancelled.
     """
@@ -318,7 +319,7 @@ def follow_task(client, task, on_task=None, check=lambda: None):
             if on_task is not None:
                 on_task(task)
             questions = task.get("inputRequests", {})
-            # A key that comes back later is another question's.
+            # A key that returns later belongs to another question.
             answered.intersection_update(questions)
             # "SHOULD deduplicate inputRequests keys across consecutive polls"
             answers = {
@@ -330,7 +331,7 @@ def follow_task(client, task, on_task=None, check=lambda: None):
                 answered.update(answers)
                 client.request("tasks/update", {**name, "inputResponses": answers})
     except (Exception, KeyboardInterrupt):
-        # Nothing else tells the server that the outcome is of no use any more.
+        # The server cannot know otherwise that nobody wants the outcome any more.
         cancel_task(client, task)
         raise
     if task["status"] == "failed":
@@ -342,7 +343,7 @@ def follow_task(client, task, on_task=None, check=lambda: None):
 
 
 def cancel_task(client, task):
-    """Ask a server to end a task. It may be out of reach, or may not know the task."""
+    """Ask a server to end a task. It may be unreachable, or may not know the task."""
     with contextlib.suppress(McpError, OSError):
         client.request("tasks/cancel", {"taskId": task["taskId"]}, timeout=5)
 

@@ -1,8 +1,9 @@
 """Lesson 1: bytes on a pipe.
 
 Teaches: a server on stdio is a program that reads lines and writes lines. Each line is
-one message of JSON-RPC 2.0: a request has an id and gets one answer with that id, in
-whatever order; a notification has none, and gets none. This needs no mcp_lite.
+one message of JSON-RPC 2.0. A request has an id, and is answered once, with that id;
+answers may come in any order. A notification has no id, and is not answered. This lesson
+does without mcp_lite.
 
 Run: python3 examples/lessons/01_bytes.py
 """
@@ -13,20 +14,20 @@ import sys
 
 
 def server():
-    """Act as the server, which is nothing but a loop. It holds its first result back, until it has
-    sent another one."""
+    """Act as the server, which is just a loop. It holds its first result back until it
+    has sent another one."""
     held_back = None
     is_first = True
     for line in sys.stdin:
         try:
             message = json.loads(line)
         except ValueError:
-            # Nobody knows whose id it would have been. JSON-RPC has fixed the codes.
+            # The id is unknown, so it is null. The codes are those of JSON-RPC.
             error = {"code": -32700, "message": "not JSON"}
             answer({"id": None, "error": error})
             continue
         if "id" not in message:
-            continue  # a notification: heard, never answered
+            continue  # a notification: never answered
         if message["method"] != "add":
             error = {"code": -32601, "message": f"no method {message['method']!r}"}
             answer({"id": message["id"], "error": error})
@@ -56,7 +57,7 @@ def client():
 
     def send(line):
         print("-->", line)
-        child.stdin.write(line + "\n")  # the line end is the end of the message
+        child.stdin.write(line + "\n")  # the message ends with the line
         child.stdin.flush()
 
     def read():
@@ -64,20 +65,18 @@ def client():
 
     send('{"jsonrpc": "2.0", "id": 1, "method": "add", "params": [1, 2]}')
     send('{"jsonrpc": "2.0", "id": 2, "method": "add", "params": [3, 4]}')
-    print("\nThe second is answered first: the id says what belongs together.")
+    print("\nThe second is answered first. The id says which request an answer is for.")
     read()
     read()
-    print(
-        "\nA notification is not answered; what comes next is for the request after it."
-    )
+    print("\nA notification is not answered; the next answer is for the next request.")
     send('{"jsonrpc": "2.0", "method": "by the way"}')
     send('{"jsonrpc": "2.0", "id": 3, "method": "subtract"}')
     read()
-    print("\nA line that is no JSON ends nothing.")
+    print("\nA line that is not JSON does not end the conversation.")
     send("hello?")
     read()
-    child.stdin.close()  # the end of the input: that is how a conversation ends
-    print("\nThe server left with exit code", child.wait())
+    child.stdin.close()  # The end of the input ends the conversation.
+    print("\nThe server ended with exit code", child.wait())
 
 
 if sys.argv[1:] == ["server"]:
@@ -86,8 +85,8 @@ else:
     client()
 
 # Exercises
-# 1. Let answer() print("debug") before it answers. What does the client read, and when
-#    does it read the answers? Then print it to sys.stderr. That is why a server must
-#    print nothing else to stdout.
+# 1. Have answer() print("debug") before it answers. What does the client read, and when
+#    does it read the answers? Then print to sys.stderr instead. This is why a server must
+#    print nothing but messages to stdout.
 # 2. Send a message with a line break inside its JSON, and read() more often. How many
-#    errors come back, and why does JSON need no line breaks, not even within texts?
+#    errors come back, and why does JSON never need line breaks, not even inside strings?

@@ -1,11 +1,11 @@
 """Lesson 2: the handshake, and how to do without one.
 
-Teaches: up to the revision 2025-11-25, `initialize` opens a session: both sides agree on
-a revision, and say what they can (their capabilities). Since 2026-07-28 there is no
-session: every request carries that in its `_meta`. A session lives in the memory of one
-process; a request that says everything can be answered by any process, so a server may
-run as many (lesson 9 shows it). No mcp_lite on this side of the pipe; the server is the
-one of the quickstart, and speaks both.
+Teaches: up to revision 2025-11-25, `initialize` opens a session: both sides agree on a
+revision and say what they can do (their capabilities). Since 2026-07-28 there is no
+session: every request carries all that in its `_meta`. A session lives in the memory of
+one process, while a request that says everything can be answered by any process, so a
+server may run as several (lesson 9 shows that). This side of the pipe does without
+mcp_lite; the server is that of the quickstart, which speaks both.
 
 Run: python3 examples/lessons/02_handshake.py
 """
@@ -27,7 +27,7 @@ child = subprocess.Popen(
 
 
 def show(arrow, message):
-    """Print a message, in lines that fit on a screen. On the pipe it has one line."""
+    """Print a message, in lines that fit on a screen. On the pipe it is one line."""
     text = f"{arrow} {json.dumps(message)}"
     print(textwrap.fill(text, 96, subsequent_indent="    ", break_on_hyphens=False))
 
@@ -47,32 +47,24 @@ def read():
     return message.get("result", {})
 
 
-print("Too early: without a handshake, and without _meta, nothing is known.")
+print("Too early: there was no handshake, and there is no _meta.")
 send(id=1, method="tools/list")
 read()
 
-print(
-    "\nModern: a request that says everything, and stands alone. Clients send this one"
-)
-print("first, to learn which revisions the server speaks, and what it offers.")
+print("\nModern: a request that says everything, and stands alone. Clients begin with")
+print("this one, to learn which revisions the server speaks and what it offers.")
 meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},  # this client answers no questions
 }
 send(id=2, method="server/discover", params={"_meta": meta})
 print("     its modern revisions:", read().get("supportedVersions"))
-print(
-    "\nThe next one says it all again. Its result is complete (lesson 6 has one that is"
-)
-print(
-    "not), stays fresh for 0 milliseconds (ttlMs), and no cache may share it (private)."
-)
+print("\nThe next one says it all again. Its result is complete (lesson 6 has one that")
+print("is not), fresh for 0 milliseconds (ttlMs), and for this client only (private).")
 send(id=3, method="tools/list", params={"_meta": meta})
 print("     its tools:", [tool["name"] for tool in read().get("tools", [])])
 
-print(
-    "\nLegacy: first `initialize`, with the newest revision that *this* client knows ..."
-)
+print("\nLegacy: first `initialize`, with the newest revision that this client knows,")
 params = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},  # nothing that the server might ask of this client
@@ -82,17 +74,17 @@ send(id=4, method="initialize", params=params)
 session = read()
 print("     agreed on:", session["protocolVersion"])
 print("     it offers (its capabilities):", sorted(session["capabilities"]))
-print("... then the client says that it has understood, and the session is open.")
+print("then the client says that it is ready, and the session is open.")
 send(method="notifications/initialized")
 send(id=5, method="tools/list")
 print("     the same tools:", [tool["name"] for tool in read()["tools"]])
 
 child.stdin.close()
-print("\nThe server left with exit code", child.wait())
+print("\nThe server ended with exit code", child.wait())
 
 # Exercises
-# 1. Ask for the protocolVersion "1999-12-31", in either way. One era refuses it, and says
-#    what it could be; the other one has a counter-offer. What must the client do then?
+# 1. Ask for the protocolVersion "1999-12-31", in either era. One era refuses it and lists
+#    what it supports; the other makes a counter-offer. What must the client do then?
 # 2. "fields marked as required MUST be included on every request", says the specification
 #    (2026-07-28, basic/index) of `_meta`. Leave out clientCapabilities in a modern request:
-#    which code has the error, and what does its message name?
+#    which code does the error have, and what does its message name?

@@ -1,9 +1,9 @@
 """Lesson 3: a tool, from the hint to the schema to the call.
 
-Teaches: what a library does for you. A function's hints become a JSON schema, its
-docstring what the model reads; a call brings JSON that must fit the schema; the value
-becomes content for the model, and structured content for programs. Forty lines of it are
-here, by hand, without mcp_lite and without its care.
+Teaches: what a library does for you. A function's hints become a JSON schema, and its
+docstring is what the model reads; the arguments of a call must fit the schema; the value
+becomes content for the model, and structured content for programs. Here are forty lines
+that do it by hand, without mcp_lite and without its care.
 
 Run: python3 examples/lessons/03_tool.py
 """
@@ -21,7 +21,7 @@ def forecast(city: str, days: int = 3) -> list:
 
 
 def schema_of(function):
-    """Make a schema of hints: they tell the types; a default makes it optional."""
+    """Make a schema from hints. A parameter with a default is optional."""
     hints = typing.get_type_hints(function)
     members = {}
     required = []
@@ -35,7 +35,7 @@ def schema_of(function):
 
 
 def errors_in(arguments, schema):
-    """Return what is wrong with the arguments of a call, by the schema."""
+    """Yield what the schema finds wrong with the arguments of a call."""
     python_types = {name: kind for kind, name in TYPES.items()}
     for name in schema["required"]:
         if name not in arguments:
@@ -49,9 +49,9 @@ def errors_in(arguments, schema):
 
 
 def call(function, arguments):
-    """Return a result as the wire has it. The model hears what is wrong, and may mend it.
+    """Return a result as on the wire. The model reads what is wrong, and may try again.
 
-    (Revisions before 2025-11-25 have an error for that: see lesson 4.)
+    (Revisions before 2025-11-25 send an error instead: see lesson 4.)
     """
     errors = list(errors_in(arguments, schema_of(function)))
     if errors:
@@ -62,13 +62,13 @@ def call(function, arguments):
     value = function(**arguments)
     text = json.dumps(value)
     return {
-        "content": [{"type": "text", "text": text}],  # which the model reads
+        "content": [{"type": "text", "text": text}],  # for the model
         "structuredContent": {"result": value},  # for programs; legacy: an object
     }
 
 
 def show(why, number, request, result):
-    """Print a request and its answer, whole. On the wire each would be one line."""
+    """Print a request and its answer in full. On the wire, each would be one line."""
     print(why)
     for arrow, members in (("-->", request), ("<--", {"result": result})):
         message = {"jsonrpc": "2.0", "id": number, **members}
@@ -83,19 +83,19 @@ tool = {
     "inputSchema": schema_of(forecast),
 }
 print(f"A Python function: {tool['name']}{inspect.signature(forecast)}\n")
-why = "What the model reads of it: its name, its docstring, and its hints as a schema."
+why = "What the model reads: the name, the docstring, and the hints as a schema."
 show(why, 1, {"method": "tools/list"}, {"tools": [tool]})
 for number, why, arguments in (
     (2, "A call that fits: the value, as text for the model, and for programs.", GOOD),
-    (3, "A call that does not: nothing is run; the model reads why.", {"days": "two"}),
+    (3, "A call that does not fit: the function does not run.", {"days": "two"}),
 ):
     params = {"name": "forecast", "arguments": arguments}
     request = {"method": "tools/call", "params": params}
     show(why, number, request, call(forecast, arguments))
 
 # Exercises
-# 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (To Python, a
-#    bool is an int. To JSON, true is no number.) Mend errors_in(). What does it say of 1
-#    where a float is wanted?
+# 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (In Python, a
+#    bool is an int. In JSON, true is not a number.) Mend errors_in(). What does it say
+#    about 1 where a float is wanted?
 # 2. Give `forecast` a parameter with the hint typing.Literal["C", "F"], and have
-#    schema_of() make an "enum" of it.
+#    schema_of() turn it into an "enum".

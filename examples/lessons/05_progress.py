@@ -1,8 +1,8 @@
 """Lesson 5: progress and cancellation.
 
-Teaches: while a request is in flight, notifications may go both ways. The server tells
-how far it is, under the token that the client has put into the request; the client says
-that it has lost interest, and then nothing more comes for that request.
+Teaches: while a request is in flight, notifications may go both ways. The server reports
+its progress, under a token that the client has put into the request. The client may say
+that it has lost interest; then nothing more comes for that request.
 
 Run: python3 examples/lessons/05_progress.py
 """
@@ -31,7 +31,7 @@ def bake(ctx: Context, loaves: int) -> str:
     """Bake loaves."""
     for n in range(loaves):
         ctx.progress(n + 1, loaves, f"loaf {n + 1}")
-        told.acquire(timeout=10)  # the client has heard it, before this call is over
+        told.acquire(timeout=10)  # until the client has heard it
     return "done"
 
 
@@ -58,16 +58,16 @@ def hear(done, total, text):
 opening = ("initialize", "notifications/initialized")
 explainer = Explainer(without=opening)
 with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
-    print("\nA call that wants to know how far it is has a progressToken, in `_meta`:")
+    print("\nA call that asks for progress has a progressToken, in `_meta`:")
     client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 
-    print("\nA call that is given up. Nothing is answered:")
+    print("\nA call that is cancelled. It is not answered:")
     call = client.start_call("rest")
     begun.acquire(timeout=10)
     call.cancel("the shop is closed")
     ended.acquire(timeout=10)
 
-    print("\nA call that takes too long is given up by itself:")
+    print("\nA call that takes too long is cancelled by the client:")
     try:
         client.call_tool("rest", timeout=0.5)
     except Timeout as error:
@@ -75,8 +75,8 @@ with Client(server, protocol_version="2025-06-18", trace=explainer) as client:
         print("*** Timeout:", error)
 
 # Exercises
-# 1. Make `rest` deaf: time.sleep(3) in place of ctx.sleep. Who waits now, and for what?
+# 1. Make `rest` deaf: time.sleep(3) instead of ctx.sleep. Who waits now, and for what?
 #    A thread cannot be stopped: what does the client get, and when?
-# 2. Write a tool that tells for ever of more and more progress. Call it with an
-#    on_progress, from a Client(timeout=1): it never ends (Ctrl-C). Then with
-#    total_timeout=3, too. What is each limit good for?
+# 2. Write a tool that reports progress for ever. Call it with an on_progress, from a
+#    Client(timeout=1): it never ends (press Ctrl-C). Then add total_timeout=3. What is
+#    each limit good for?

@@ -1,10 +1,10 @@
 """Lesson 6: questions to the user and to the model, in both eras side by side.
 
-Teaches: a tool may need to know more from the user (elicitation), or have the client's
-model write something (sampling): the server has no model of its own. In a session the
-server sends the client a request, and the tool waits. In the modern era a server never
-sends requests: its *result* says what it wants to know, and the client calls again with
-the answers, so the function runs again from its top.
+Teaches: a tool may need to ask the user something (elicitation), or have the client's
+model write something (sampling), as the server has no model of its own. In a session, the
+server sends the client a request, and the tool waits. In the modern era, a server never
+sends requests: its *result* says what it wants to know. The client calls again with the
+answers, so the function runs again from the top.
 
 Run: python3 examples/lessons/06_question.py
 """
@@ -36,7 +36,7 @@ FORM = {
 def book(ctx: Context, city: str) -> str:
     """Book a journey."""
     print("*** the function begins")
-    number = ctx.once("number", reserve)  # once, however often the function runs
+    number = ctx.once("number", reserve)  # once, however often this function runs
     answer = ctx.elicit(f"To {city}, on which day?", FORM)
     if answer["action"] != "accept":  # the others are "decline" and "cancel"
         return "not booked"
@@ -74,15 +74,15 @@ for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
         server, protocol_version=version, trace=explainer, **callbacks
     ) as client:
         print("*** value:", client.call("book", city="Oslo"))
-        print("\nThe same with the model. Who pays for it is the client:")
+        print("\nThe same with the model, which the client pays for:")
         print("*** value:", client.call("praise", city="Oslo"))
-print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
+print("\nThe modern one ran twice; what is in ctx.once() was done once.")
 
 # Exercises
-# 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?
-# 2. Put trace=print in place of trace=explainer, and you see the whole requestState,
-#    which the client sends back. Decode by base64 what stands before its dot. It says
-#    that the place is reserved, so a cheating client might forge it. Send one of your
-#    own, in the modern era:
+# 1. Remove ctx.once: number = reserve(). In which era is a place reserved twice?
+# 2. Write trace=print instead of trace=explainer to see the whole requestState, which the
+#    client sends back. Decode the part before its dot, which is base64. It says that the
+#    place is reserved, so a cheating client might want to forge it. Send one of your own,
+#    in the modern era:
 #    client.request("tools/call", {"name": "book", "arguments": {"city": "Oslo"},
 #    "requestState": "x"}). Why is it refused? See Signer in mcp_lite.py.

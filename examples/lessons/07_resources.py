@@ -1,12 +1,12 @@
 """Lesson 7: resources, prompts, and listening.
 
-Teaches: three things a server has, and who decides about each. Tools are for the model;
-it calls them. A resource is for the program: a text or bytes under a URI, alone or by a
-template, which it may show to the model. A prompt is for the user, who picks it, as a
-slash command say, and fills in its arguments, which the server completes. A client that
-subscribes to a resource hears that it has changed, and reads it again: the change itself
-is not sent. In a session there is a request for each subscription; in the modern era one
-request stays open for as long as one listens.
+Teaches: three things that a server has, and who decides about each. Tools are for the
+model, which calls them. A resource is for the program: a text or bytes under a URI of its
+own, or of a template, which the program may show to the model. A prompt is for the user,
+who picks it, perhaps as a slash command, and fills in its arguments, which the server
+completes. A client that subscribes to a resource is told that it has changed, and reads
+it again: the change itself is not sent. In a session there is a request for each
+subscription; in the modern era, one request stays open for as long as the client listens.
 
 Run: python3 examples/lessons/07_resources.py
 """
@@ -52,7 +52,7 @@ def plan(name: str) -> str:
 
 @server.completion("plan", "name")
 def complete_name(value: str) -> list:
-    """What a name may be that begins so."""
+    """The names that begin like this."""
     return [name for name in names() if name.startswith(value)]
 
 
@@ -64,23 +64,23 @@ for version in ("2025-06-18", "2026-07-28"):
         print("***", [each["uri"] for each in client.list_resources()])
         templates = client.list_resource_templates()
         print("***", [each["uriTemplate"] for each in templates])
-        print("\nReading what the template makes of a name:")
+        print("\nReading a URI that fits the template:")
         print("***", client.read("note://today"))
-        print("\nListening: when it changes, it is read again.")
+        print("\nListening: when the note changes, it is read again.")
         with client.listen(uris=["note://today"]) as changes:
             notes["today"] = "drink tea"
             server.resource_updated("note://today")
             change = next(changes)
             print("***", change["method"], change["params"]["uri"])
             print("***", client.read(change["params"]["uri"]))
-        print("\nPrompts: the user types /plan to, and picks what completes it.")
+        print("\nPrompts: the user types `/plan tom`, and picks the completion.")
         print("***", [each["name"] for each in client.list_prompts()])
         (name,) = client.complete("plan", "name", "tom")
         (message,) = client.get_prompt("plan", {"name": name})["messages"]
         print("*** to the model:", message["content"]["text"])
 
 # Exercises
-# 1. Listen for list changes (client.listen() without uris) and call server.add_resource
-#    meanwhile. In which revision does the client have to ask for that?
-# 2. What becomes of a change that comes between reading and subscribing? In which order
-#    must a program do the two, if it wants to miss nothing?
+# 1. Listen for list changes (client.listen() without uris), and meanwhile call
+#    server.add_resource. In which revision does the client have to ask for that?
+# 2. What happens to a change that comes between reading and subscribing? In which order
+#    must a program do the two to miss nothing?

@@ -1,9 +1,9 @@
 """Lesson 8: HTTP by hand, first modern; then sessions, streams, and resuming.
 
-Teaches: over HTTP every message of the client is a POST to one URL; those of the server
-come in the responses. Part 1: headers mirror what a gateway wants to know. Part 2: one
-header is the session; a response may be a stream of events, and when that breaks, it can
-be taken up after the last event that was read.
+Teaches: over HTTP, every message of the client is a POST to one URL; those of the server
+come in the responses. Part 1: headers repeat what a gateway wants to know. Part 2: one
+header names the session; a response may be a stream of events, and a stream that breaks
+can be resumed after the last event that was read.
 
 Run: python3 examples/lessons/08_http.py
 """
@@ -35,7 +35,7 @@ def count(ctx: Context) -> str:
 
 
 def show(arrow, *lines):
-    """Print lines of HTTP. Long ones are broken after a comma, to fit on a screen."""
+    """Print lines of HTTP. Long lines are broken after a comma, to fit on a screen."""
     for line in lines:
         pieces = textwrap.wrap(line.replace(',"', ', "'), 84, break_on_hyphens=False)
         print(arrow, "\n      ".join(pieces))
@@ -43,7 +43,7 @@ def show(arrow, *lines):
 
 
 def ask(verb, headers, **message):
-    """Send one HTTP request. Returns the response, whose body is still to be read."""
+    """Send one HTTP request. Returns the response, whose body has not been read yet."""
     body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
     headers = {"Accept": "application/json, text/event-stream", **headers}
     if body:
@@ -57,24 +57,24 @@ def ask(verb, headers, **message):
 
 
 with server.start_http() as url:
-    print("PART 1, MODERN: the request stands alone, and headers say what is in it.")
+    print("PART 1, MODERN: the request stands alone, and headers say what it contains.")
     key = "io.modelcontextprotocol/"
     meta = {f"{key}protocolVersion": "2026-07-28", f"{key}clientCapabilities": {}}
     tools = {"method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
     show("   ", "", ask("POST", headers, id=1, **tools).read().decode())
 
-    print("\nHeaders that contradict the body are refused: gateways rely on them.")
+    print("\nHeaders that contradict the body are refused, as gateways rely on them.")
     headers["Mcp-Method"] = "ping"
     show("   ", "", ask("POST", headers, id=2, **tools).read().decode())
 
-    print("\nPART 2, LEGACY: the answer to `initialize` has the id of a session.")
+    print("\nPART 2, LEGACY: the answer to `initialize` names a session, in a header.")
     params = {"protocolVersion": "2025-06-18", "capabilities": {}}
     params["clientInfo"] = {"name": "lesson", "version": "1"}
     response = ask("POST", {}, id=3, method="initialize", params=params)
     session = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
     session["MCP-Protocol-Version"] = "2025-06-18"
-    print("\nBoth are headers from now on. A notification has no answer: 202.")
+    print("\nTwo headers repeat it and the revision. A notification gets a mere 202.")
     ask("POST", session, method="notifications/initialized")
 
     print("\nA call with progress is answered by a stream of events:")
@@ -85,21 +85,21 @@ with server.start_http() as url:
     show("   ", "", *event)
     last = dict(line.split(": ", 1) for line in event).get("id")
     response.close()
-    print("    ... and here the connection breaks. The tool goes on.")
+    print("    ... and here the connection breaks. The tool runs on.")
     go_on.set()
 
     print("\nResuming: a GET with the id of the last event. A line `:` is a comment.")
     response = ask("GET", {**session, "Last-Event-ID": last})
     show("   ", "", *response.read().decode().splitlines())
 
-    print("\nThe end of a session is a DELETE; then it is unknown.")
+    print("\nA DELETE ends the session; after that, its id is unknown.")
     ask("DELETE", session)
     show("   ", "", ask("POST", session, id=5, method="ping").read().decode())
 
 # Exercises
 # 1. Send the modern request with the header Origin: http://evil.example. Any web page can
-#    have a browser send a POST to 127.0.0.1: why does a server on this machine refuse it?
-# 2. Break a *modern* tools/call. It wants the header Mcp-Name: count; keep the
-#    progressToken in its _meta, as without it there is no stream. ctx.cancelled is True
-#    once nobody waits for the tool's answer any more. What is it a second after
-#    go_on.wait, and why, without a session?
+#    make a browser send a POST to 127.0.0.1: why does a server on this machine refuse it?
+# 2. Break a *modern* tools/call. It needs the header Mcp-Name: count, and a progressToken
+#    in its _meta, as there is no stream without one. ctx.cancelled is True once nobody
+#    waits for the tool's answer any more. What is it a second after go_on.wait, and why,
+#    when there is no session?

@@ -1,9 +1,9 @@
 """Lesson 9: a stateless server behind two processes.
 
-Teaches: why the modern era has no sessions. Any process may answer any request, so what
-stands before them may send each to another one. Even a question and its answer may meet
-different processes: what was answered before travels with the request, signed, so all
-processes need the same key, and nothing else. The client is made by hand once more.
+Teaches: why the modern era has no sessions. Any process may answer any request, so a
+gateway may send each request to a different one. Even a question and its answer may reach
+different processes: earlier answers travel with the request, signed, so the processes need
+to share a key, and nothing else. The client is written by hand once more.
 
 Run: python3 examples/lessons/09_two_processes.py
 """
@@ -23,13 +23,13 @@ from mcp_lite import Context, Server  # noqa: E402
 
 
 def serve(name):
-    """Be one of the two processes. It ends with its input."""
+    """Act as one of the two processes, until the input ends."""
     server = Server("twins", version="1", state_key="the same in both: keep it secret")
 
     @server.tool
     def book(ctx: Context) -> str:
         """Book a journey."""
-        begun = ctx.once("begun", lambda: name)  # which process has run this
+        begun = ctx.once("begun", lambda: name)  # the process that ran this first
         schema = {"type": "object", "properties": {"city": {"type": "string"}}}
         answer = ctx.elicit("Where to?", schema)
         return f"begun in {begun}, done in {name}: to {answer['content']['city']}"
@@ -53,7 +53,7 @@ HEADERS = {
 
 
 def call(process, port, number, **answers):
-    """Call the tool, in one of the processes; returns what it says."""
+    """Call the tool in one of the processes. Returns the result, or the error."""
     print(f"\n--> {number} tools/call book, to process {process}")
     print(textwrap.fill(json.dumps(answers), 96))
     params = {"name": "book", "arguments": {}, "_meta": META, **answers}
@@ -74,19 +74,19 @@ def main():
     children = [subprocess.Popen([*command, name], **pipes) for name in "AB"]
     first, second = [int(child.stdout.readline()) for child in children]
 
-    print("The tool begins in one process, and has a question.")
+    print("The tool begins in one process, and asks a question.")
     asked = call("A", first, 1)
     for key, question in asked["inputRequests"].items():
         print(f"\nThe user is asked ({key}):", question["params"]["message"])
 
-    print("The answer goes to the other one, with the state: there the tool is done.")
+    print("The answer goes to the other one, with the state. The tool ends there.")
     responses = {key: {"action": "accept", "content": {"city": "Oslo"}}}
     state = asked["requestState"]
     call("B", second, 2, inputResponses=responses, requestState=state)
 
     for child in children:
-        child.communicate()  # closes its input: that is its end
-    print("\nBoth processes are gone.")
+        child.communicate()  # closes its input, and so ends it
+    print("\nBoth processes have ended.")
 
 
 if sys.argv[1:]:
@@ -95,8 +95,8 @@ else:
     main()
 
 # Exercises
-# 1. Give each process a state_key of its own (state_key=name * 16). Which error comes,
-#    from which of them, and what would an attacker gain if it did not?
+# 1. Give each process a state_key of its own (state_key=name * 16). Which of them sends
+#    which error, and what could an attacker do without it?
 # 2. With sessions: start_http() without stateless=True, POST `initialize` to A as lesson 8
-#    does, and then tools/list to B. What fails, and which header would a gateway have to
-#    look at, to make it work?
+#    does, and then tools/list to B. Print the status. What fails, and which header would
+#    a gateway have to look at to make it work?
