@@ -3766,7 +3766,7 @@ class SteppedModule:
     def find(self, name, *given):
         return STEPPED_MODULES.get(name) or __import__(name, *given)
 
-    def log_line(self, level, text, error=None, logger=""):
+    def log_line(self, level, text, error=None, logger="", attributes=None):
         if level >= logging.ERROR:
             STEPS.end(f"logged by {STEPS.current.name}: {text}: {error!r}")
 
@@ -13523,8 +13523,12 @@ class TestHttpServer:
         times = [each.pop("ms") for each in found]
         assert [type(each) for each in times] == [float] * 3
         call = {
-            **{"client": "127.0.0.1", "http_method": "POST", "path": "/mcp"},
-            **{"status": 200, "mcp_method": "tools/call", "caller": "ada?b"},
+            "client": "127.0.0.1",
+            "http_method": "POST",
+            "path": "/mcp",
+            "status": 200,
+            "mcp_method": "tools/call",
+            "caller": "ada?b",
         }
         assert found[0] == {**call, "mcp_name": "fits", "reason": ""}
         assert found[1] == {**call, "mcp_name": "fail", "reason": "the tool failed"}
