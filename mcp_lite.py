@@ -2086,11 +2086,11 @@ def log_line(
     text: str,
     error: BaseException | None = None,
     logger: str = "mcp_lite",
-    columns: Json | None = None,
+    attributes: Json | None = None,
 ) -> None:
-    """Log a line, with the traceback of an error, and `columns` as attributes of the
-    record. If the program has no handler for the logger, print warnings and errors to
-    stderr."""
+    """Log a line, with the traceback of an error, and these attributes of its record.
+    If the program has no handler for the logger, print warnings and errors to stderr.
+    """
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2110,7 +2110,7 @@ def log_line(
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
     if has_handlers:
         record = log.makeRecord(
-            logger, level, __file__, 0, "%s", (text,), raised, extra=columns
+            logger, level, __file__, 0, "%s", (text,), raised, extra=attributes
         )
         record.exc_text = traced
         log.handle(record)
@@ -7555,8 +7555,6 @@ class Child(StreamTransport):
     """A server in a child process. The child has its own process group: close() ends
     the programs that it has started, and Ctrl-C in a terminal does not reach it."""
 
-    # The seconds that the child has to end by itself: EXIT_SECONDS once it has written.
-    _patience = STARTING_SECONDS
     # The first bytes that it has written.
     _head = b""
 
@@ -7596,8 +7594,6 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
-        # Set when all that it has written was read.
-        self._is_read = threading.Event()
         try:
             self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
         except RuntimeError:
@@ -7607,11 +7603,8 @@ class Child(StreamTransport):
 
     def read(self) -> bytes:
         data = super().read()
-        if data:
-            self._patience = EXIT_SECONDS
-            self._head = self._head or data[:MAX_TRACE]
-        else:
-            self._is_read.set()
+        self._head = self._head or data[:MAX_TRACE]
+        if not data:
             # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
         return data
@@ -7639,12 +7632,11 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """See Transport. Waits up to 2 s for the exit code and the rest of its output."""
+        """See Transport. Waits up to 1.5 s for the exit code and the rest of stderr."""
         self._wait(1.0)
         self._stderr_thread.join(0.5)
-        self._is_read.wait(0.5)
         exit_code = self._process.poll()
-        if exit_code == 0 and self._patience < EXIT_SECONDS:
+        if exit_code == 0 and not self._head:
             why = "it ended without serving: is run() missing?"
         elif self._head and b"{" not in self._head:
             why = f"it printed what is no message, and ended: {self._head!r}"
@@ -7665,13 +7657,14 @@ class Child(StreamTransport):
         EXIT_SECONDS. A child that has written nothing has nothing to finish, so
         STARTING_SECONDS replace EXIT_SECONDS.
         """
+        seconds = EXIT_SECONDS if self._head else STARTING_SECONDS
         try:
             with suppress(OSError, ValueError):
                 self._writer.close()
-            self._wait(self._patience)
+            self._wait(seconds)
             if self._process.poll() is None:
                 self._signal_group(15)  # SIGTERM
-                self._wait(self._patience)
+                self._wait(seconds)
         finally:
             # Kill the child if it still runs, and the rest of its group, even if Ctrl-C
             # has cut the waits above short.
@@ -11177,10 +11170,11 @@ def log_access(exchange: Exchange) -> None:
     line = " ".join(texts)
     if exchange.reason:
         line += ": " + exchange.reason
-    attributes: Json = dict(zip(_COLUMNS, texts))
-    attributes.update(status=exchange.status, ms=ms, reason=exchange.reason)
+    attributes = dict(
+        zip(_COLUMNS, texts), status=exchange.status, ms=ms, reason=exchange.reason
+    )
     level = WARNING if exchange.status >= 400 else INFO
-    log_line(level, line, logger=ACCESS_LOGGER, columns=attributes)
+    log_line(level, line, logger=ACCESS_LOGGER, attributes=attributes)
 
 
 class HttpConnection(Connection):

@@ -3766,7 +3766,7 @@ class SteppedModule:
     def find(self, name, *given):
         return STEPPED_MODULES.get(name) or __import__(name, *given)
 
-    def log_line(self, level, text, error=None, logger="", columns=None):
+    def log_line(self, level, text, error=None, logger="", attributes=None):
         if level >= logging.ERROR:
             STEPS.end(f"logged by {STEPS.current.name}: {text}: {error!r}")
 
@@ -13511,8 +13511,12 @@ class TestHttpServer:
         times = [each.pop("ms") for each in found]
         assert [type(each) for each in times] == [float] * 3
         call = {
-            **{"client": "127.0.0.1", "http_method": "POST", "path": "/mcp"},
-            **{"status": 200, "mcp_method": "tools/call", "caller": "ada?b"},
+            "client": "127.0.0.1",
+            "http_method": "POST",
+            "path": "/mcp",
+            "status": 200,
+            "mcp_method": "tools/call",
+            "caller": "ada?b",
         }
         assert found[0] == {**call, "mcp_name": "fits", "reason": ""}
         assert found[1] == {**call, "mcp_name": "fail", "reason": "the tool failed"}
@@ -23379,31 +23383,31 @@ class TestReload:
             "stderr": told.put,
             "cwd": str(tmp_path),
         }
-        with Client(self.write(tmp_path), **options) as client:
-            with client.listen(uris=["x://y"]) as changes:
-                client.set_log_level("info")
-                assert client.call("word") == "ONE"
-                slow = client.start_call("slow")
-                while "begun" not in told.get(timeout=SECONDS):
-                    pass
-                self.write(tmp_path, "TWO")
-                kinds = {next(changes)["method"] for _ in range(2)}
-                assert kinds == {
-                    "notifications/tools/list_changed",
-                    "notifications/resources/list_changed",
-                }
-                assert client.call("word") == "TWO"
-                (tmp_path / "go").touch()
-                assert slow.value(timeout=SECONDS) == "slow"
-                client.call("level")
-                assert logs.get(timeout=SECONDS)[1] == "heard"
-                assert client.read("x://y") == "TWO"
-                assert next(changes)["method"] == "notifications/resources/updated"
-                for number in range(3):
-                    self.write(tmp_path, f"number {number}")
-                    assert next(changes)["method"].endswith("list_changed")
-                    assert next(changes)["method"].endswith("list_changed")
-                    assert client.call("word") == f"number {number}"
+        client = Client(self.write(tmp_path), **options)
+        with client, client.listen(uris=["x://y"]) as changes:
+            client.set_log_level("info")
+            assert client.call("word") == "ONE"
+            slow = client.start_call("slow")
+            while "begun" not in told.get(timeout=SECONDS):
+                pass
+            self.write(tmp_path, "TWO")
+            kinds = {next(changes)["method"] for _ in range(2)}
+            assert kinds == {
+                "notifications/tools/list_changed",
+                "notifications/resources/list_changed",
+            }
+            assert client.call("word") == "TWO"
+            (tmp_path / "go").touch()
+            assert slow.value(timeout=SECONDS) == "slow"
+            client.call("level")
+            assert logs.get(timeout=SECONDS)[1] == "heard"
+            assert client.read("x://y") == "TWO"
+            assert next(changes)["method"] == "notifications/resources/updated"
+            for number in range(3):
+                self.write(tmp_path, f"number {number}")
+                assert next(changes)["method"].endswith("list_changed")
+                assert next(changes)["method"].endswith("list_changed")
+                assert client.call("word") == f"number {number}"
 
     @pytest.mark.skipif(os.name == "nt", reason="a child is killed there")
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
@@ -23411,23 +23415,23 @@ class TestReload:
         """Requests are refused until the next change; stderr says why."""
         told = []
         options = {"protocol_version": version, "stderr": told.append}
-        with Client(self.write(tmp_path), **options) as client:
-            with client.listen() as changes:
-                assert client.call("word") == "ONE"
-                self.write(tmp_path, broken='" + 1/0 + "')
-                refused = "the server has ended; it starts again when its file changes"
-                eventually(lambda: "ZeroDivisionError" in str(told))
+        client = Client(self.write(tmp_path), **options)
+        with client, client.listen() as changes:
+            assert client.call("word") == "ONE"
+            self.write(tmp_path, broken='" + 1/0 + "')
+            refused = "the server has ended; it starts again when its file changes"
+            eventually(lambda: "ZeroDivisionError" in str(told))
 
-                def answer():
-                    try:
-                        return client.call("word")
-                    except InternalError as error:
-                        return error.message
+            def answer():
+                try:
+                    return client.call("word")
+                except InternalError as error:
+                    return error.message
 
-                eventually(lambda: answer() == refused)
-                self.write(tmp_path, "TWO")
-                assert next(changes)["method"].endswith("list_changed")
-                assert answer() == "TWO"
+            eventually(lambda: answer() == refused)
+            self.write(tmp_path, "TWO")
+            assert next(changes)["method"].endswith("list_changed")
+            assert answer() == "TWO"
 
     def test_a_question_of_the_old_server(self, tmp_path):
         """It is withdrawn, and its answer does not reach the new server."""
