@@ -416,24 +416,134 @@ def build_server():
     return server
 
 
+class Halves:
+    """A plugin of pytest: two processes share the tests, for two cores.
+
+    After the collection the process forks. One of the two runs the tests from the first
+    on, the other from the last on, until they meet. The second is silent; what became of
+    its tests reaches the first, which counts and shows them as its own.
+    """
+
+    # In the second process: its reports, which can be pickled.
+    reports = None
+
+    def pytest_configure(self, config):
+        self.config = config
+
+    def pytest_runtestloop(self, session):
+        """Run the tests in place of pytest's own loop."""
+        import pickle
+
+        if session.testsfailed or session.config.option.collectonly:
+            return None
+        # It has a byte for each test: whoever reads one may take the next from its end.
+        turns, writer = os.pipe()
+        os.write(writer, bytes(len(session.items)))
+        os.close(writer)
+        reader, writer = os.pipe()
+        sys.stdout.flush()
+        if self.fork():
+            os.close(reader)
+            self.be_silent(session.config)
+            self.reports = []
+            try:
+                self.run(session, reversed(session.items), turns)
+            finally:
+                with os.fdopen(writer, "wb") as file:
+                    pickle.dump(self.reports, file)
+        else:
+            os.close(writer)
+            self.run(session, session.items, turns)
+            # It comes when the second has ended; EOFError says that it died before.
+            with os.fdopen(reader, "rb") as file:
+                self.take_reports(session, pickle.load(file))
+        return True
+
+    @staticmethod
+    def fork():
+        """Return whether this is the second process: a grandchild, as no child of the
+        first may be left behind by a test."""
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return False
+        if os.fork():
+            os._exit(0)
+        return True
+
+    @staticmethod
+    def be_silent(config):
+        """Print nowhere, and capture what tests print in files of one's own."""
+        capture = config.pluginmanager.getplugin("capturemanager")
+        capture.stop_global_capturing()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+
+    @staticmethod
+    def run(session, items, turns):
+        """Run those of these tests that the other process does not."""
+        mine = (item for item in items if os.read(turns, 1))
+        item = next(mine, None)
+        try:
+            while item is not None:
+                # What the next one does not share is torn down.
+                following = next(mine, None)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+                item = following
+        finally:
+            # If this one is interrupted, the other one ends, too.
+            os.read(turns, len(session.items))
+
+    def pytest_runtest_logreport(self, report):
+        """Called with each outcome."""
+        if self.reports is not None:
+            to_plain = self.config.hook.pytest_report_to_serializable
+            self.reports.append(to_plain(config=self.config, report=report))
+
+    def take_reports(self, session, plain_reports):
+        """Report what the second process has reported."""
+        hook = session.config.hook
+        for plain in plain_reports:
+            report = hook.pytest_report_from_serializable(
+                config=session.config, data=plain
+            )
+            hook.pytest_runtest_logreport(report=report)
+
+
 def main():
     """`--serve` is a server on stdio; else run the tests, and first install pytest into
-    .venv if need be."""
+    .venv if need be. Options are pytest's."""
     if "--serve" in sys.argv:
         build_server().run()
         return
-    python = sys.executable
-    if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
-        folder = os.path.join(HERE, ".venv")
-        python = os.path.join(folder, "Scripts" if os.name == "nt" else "bin", "python")
-        if not os.path.exists(python):
-            subprocess.check_call([sys.executable, "-m", "venv", folder])
-        if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
-            pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
-            subprocess.check_call([*pip, "install", "pytest"])
+    try:
+        import pytest
+    except ImportError:
+        sys.exit(subprocess.call([python_with_pytest(), __file__, *sys.argv[1:]]))
+    os.chdir(HERE)
     # A second -q would hide how many passed.
     options = sys.argv[1:] if "-q" in sys.argv else ["-q", *sys.argv[1:]]
-    sys.exit(subprocess.call([python, "-m", "pytest", *options], cwd=HERE))
+    # Where it can tell how many there are.
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else []
+    plugins = [Halves()] if len(cores) > 1 and not sys.argv[1:] else []
+    sys.exit(pytest.main(options, plugins))
+
+
+def python_with_pytest():
+    """The path of a Python in .venv that has pytest; it is made if need be."""
+    folder = os.path.join(HERE, ".venv")
+    python = os.path.join(folder, "Scripts" if os.name == "nt" else "bin", "python")
+    if not os.path.exists(python):
+        subprocess.check_call([sys.executable, "-m", "venv", folder])
+    if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
+        pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
+        subprocess.check_call([*pip, "install", "pytest"])
+    return python
 
 
 if __name__ == "__main__" or "--serve" in sys.argv:
@@ -521,8 +631,9 @@ def at_once(fn, rows):
 
 def mypy_command():
     """The command that runs mypy; skips the test where there is none."""
-    if os.environ.get("MCP_LITE_MYPY"):
-        return [os.environ["MCP_LITE_MYPY"]]
+    path = os.environ.get("MCP_LITE_MYPY") or shutil.which("mypy")
+    if path:
+        return [path]
     if importlib.util.find_spec("mypy"):
         return [sys.executable, "-m", "mypy"]
     return pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
@@ -607,6 +718,9 @@ def equal_environments(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        # What the collection made stays: no collection of garbage looks at it again.
+        if hasattr(gc, "freeze"):
+            gc.freeze()
         yield
 
 
@@ -15346,7 +15460,7 @@ class TestOtherServers:
         [
             lambda answer: {**answer, "id": str(answer["id"])},
             lambda answer: {**answer, "id": float(answer["id"])},
-            lambda answer: {**answer, "error": None},
+            lambda answer: {"error": None, **answer},
             lambda answer: {**answer, "method": "tools/call"},
             lambda answer: {**answer, "params": None, "method": None},
         ],
@@ -20657,10 +20771,8 @@ class TestPublicFace:
         handbook mentions it outside of its programs."""
         with open(__file__, encoding="utf-8") as file:
             tree = ast.parse(file.read())
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        used |= {
-            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-        }
+        nodes = ast.walk(tree)
+        used = {getattr(each, "attr", getattr(each, "id", None)) for each in nodes}
         paths = ("README.md", "examples/README.md")
         pages = "".join(pathlib.Path(HERE, path).read_text("utf-8") for path in paths)
         prose = re.sub(r"^ *```.*?^ *```$", "", pages, flags=re.M | re.S)
@@ -20982,18 +21094,6 @@ class TestTypes:
         shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
         code, told = self.check(tmp_path, "pyright", mode="basic", include="*.py")
         assert code == 0 and " 0 warnings" in told, told
-
-    @pytest.mark.parametrize("options", [[], ["--no-comments"]])
-    def test_copies(self, tmp_path, options):
-        """A copy that was cut to size passes, too."""
-        copies = ["server", "client", "client http", "server http legacy", "client cli"]
-        for words in copies:
-            path = tmp_path / f"copy_{words.replace(' ', '_')}.py"
-            vendor = os.path.join(HERE, "examples", "vendor.py")
-            run(sys.executable, vendor, *words.split(), *options, "-o", str(path))
-        mypy = [find_checker("mypy"), "--strict", "--config-file=", "--cache-dir=cache"]
-        told, _ = run(*mypy, *map(str, tmp_path.glob("*.py")), cwd=tmp_path)
-        assert told.startswith(f"Success: no issues found in {len(copies)} "), told
 
 
 def anchors_of(path):
@@ -22677,20 +22777,39 @@ class TestVendor:
             print(client.call("anything"))
     """
 
-    @pytest.fixture
-    def make(self, tmp_path):
-        """make(*words) -> the text of a copy beside which programs are run."""
-        self.folder = tmp_path / "vendor"
-        path = self.folder / "mcp_lite.py"
+    # The copies that were made, as cutting takes a second: {words: (text, docstring,
+    # how many statements)}.
+    COPIES = {}
 
-        def make(*words):
-            argv = ["vendor.py", *words, "-o", str(path)]
+    @pytest.fixture
+    def cut(self, tmp_path):
+        """cut(*words): make a copy, beside which programs are run."""
+        self.folder = tmp_path / "vendor"
+
+        def cut(*words):
+            argv = ["vendor.py", *words, "-o", str(self.folder / "mcp_lite.py")]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(sys, "argv", argv)
                 example("vendor").main()
-            text = path.read_text("utf-8")
-            # What older Pythons would refuse; `-W error` is what any would warn of.
-            self.tree = ast.parse(text, feature_version=(3, 8))
+
+        return cut
+
+    @pytest.fixture
+    def make(self, cut):
+        """make(*words) -> the text of such a copy, which may be another test's."""
+
+        def make(*words):
+            path = self.folder / "mcp_lite.py"
+            if words not in self.COPIES:
+                cut(*words)
+                text = path.read_bytes().decode()
+                # What older Pythons would refuse; `-W error` is what any would warn of.
+                tree = ast.parse(text, feature_version=(3, 8))
+                copy = text, ast.get_docstring(tree), self.statements(tree)
+                self.COPIES[words] = copy
+            text, self.doc, self.count = self.COPIES[words]
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(text.encode())
             return text
 
         return make
@@ -22718,11 +22837,12 @@ class TestVendor:
         """Print a row of the table. The handbook is not off by more than a tenth.
         Returns how many statements there are."""
         size = len(text.encode()) // 1000
-        count = self.statements(self.tree)
+        count = self.count
         lines = len(text.splitlines())
         print(f"| {words} | {count:,} | {lines:,} | {size} |")
         handbook = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
-        rows = re.findall(r"^\| ([a-z ]+) \| ([\d,]+) \| ([\d,]+) \|", handbook, re.M)
+        row = r"^\| ([a-z ]+) \| ([\d,]+) \| ([\d,]+) \| \d+ \| \d+ \|$"
+        rows = re.findall(row, handbook, re.M)
         told = {
             name: [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows
         }
@@ -22952,10 +23072,9 @@ class TestVendor:
         over_http = f"{serve}\n            server.run('http', port=0)"
         with self.serving_http(over_http) as url:
             works(url, [MODERN])
-        self.show("server", make("server"))
-        assert sizes[0] < 0.9 * self.statements(self.tree)
+        assert sizes[0] < 0.9 * self.show("server", make("server"))
 
-    def test_what_a_copy_is(self, make):
+    def test_what_a_copy_is(self, make, cut):
         """--check tells copies as cut from changed, old and foreign files; none but the
         first and the old are overwritten without --force."""
         path = self.folder / "mcp_lite.py"
@@ -22973,7 +23092,7 @@ class TestVendor:
         head, _, rest = text.partition("\n")
         path.write_text(head[:-64] + "0" * 64 + "\n" + rest, "utf-8")
         check(f"old: cut from another mcp_lite.py, {mcp_lite.__version__}", 1)
-        make("client", "http")
+        cut("client", "http")
         check("as cut", 0)
         for state, changed in (
             ("changed by hand", text.replace("MAX_MESSAGE", "MAX_LINE")),
@@ -22991,7 +23110,7 @@ class TestVendor:
         """A copy's docstring has an example that runs with it, and its sections alone."""
         for words in (["tools"], ["server", "http"], ["client"], ["client", "http"]):
             make(*words)
-            doc = ast.get_docstring(self.tree)
+            doc = self.doc
             assert f"This is a copy, cut to: {' '.join(words)}" in doc
             entries = re.findall(r"(?m)^ +\d+\. (.+?)  ", doc)
             assert ("HTTP messages" in entries) == ("http" in words)
@@ -23006,9 +23125,11 @@ class TestVendor:
             assert ("Server" in names) == ("client" not in words)
             assert "start_http" not in doc or "http" in words
 
-    @pytest.mark.parametrize(
-        "words",
-        [
+    @pytest.mark.parametrize("options", [[], ["--no-comments"]])
+    def test_every_copy_is_typed(self, make, options, tmp_path):
+        """mypy --strict finds nothing in any copy."""
+        mypy = mypy_command()
+        copies = [
             "tools",
             "tools http",
             "server",
@@ -23016,18 +23137,17 @@ class TestVendor:
             "server http legacy",
             "client",
             "client http",
+            "client cli",
             "legacy oauth",
             "server client",
             "server cli",
-        ],
-    )
-    def test_a_copy_is_typed(self, make, words, tmp_path_factory):
-        """mypy --strict finds nothing in any copy."""
-        mypy = mypy_command()
-        make(*words.split())
-        cache = tmp_path_factory.getbasetemp() / "mypy"
-        options = ["--strict", "--config-file=", "--cache-dir", cache]
-        run(*mypy, *options, "mcp_lite.py", cwd=self.folder)
+        ]
+        for words in copies:
+            path = tmp_path / f"copy_{words.replace(' ', '_')}.py"
+            path.write_text(make(*words.split(), *options), "utf-8")
+        checks = ["--strict", "--config-file=", "--cache-dir=cache"]
+        told, _ = run(*mypy, *checks, *tmp_path.glob("*.py"), cwd=tmp_path)
+        assert told.startswith(f"Success: no issues found in {len(copies)} "), told
 
     def test_the_order_does_not_matter(self, monkeypatch):
         """Sections may stand in another order, and more may be written into them."""
