@@ -735,20 +735,16 @@ def unwrapped(error: BaseException) -> BaseException:
     """Return the exception that matters in an ExceptionGroup, which an
     asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
     exception unchanged."""
-    ours = (_InputRequired, _Unanswered, ToolError, McpError)
-    errors = [error]
-    leaves: list[BaseException] = []
-    # The list grows during the loop, as groups may be nested.
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, tuple):
+        return error
+    # Groups may be nested.
+    errors = list(map(unwrapped, inner))
     for each in errors:
-        if isinstance(each, ours):
+        if isinstance(each, (_InputRequired, _Unanswered, ToolError, McpError)):
             return each
-        inner = getattr(each, "exceptions", None)
-        if isinstance(inner, tuple):
-            errors += inner
-        else:
-            leaves.append(each)
-    if len(leaves) == 1:
-        return leaves[0]
+    if len(errors) == 1:
+        return errors[0]
     return error
 
 
@@ -1129,6 +1125,12 @@ class Method:
         return self.since <= version <= self.until
 
 
+class Legacy(Method):
+    """The row of a request that only legacy revisions have."""
+
+    until = LAST_LEGACY
+
+
 class Notice(Method):
     """The row of a notification."""
 
@@ -1145,12 +1147,11 @@ METHODS: dict[str, Method] = {
     row.name: row
     for row in (
         # Lifecycle: basic/lifecycle.md of the legacy revisions.
-        Method(
+        Legacy(
             "client",
             "initialize",
             handler="_initialize",
             params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
-            until=LAST_LEGACY,
             early=True,
             handshake=True,
             inline=True,
@@ -1160,9 +1161,7 @@ METHODS: dict[str, Method] = {
         ),
         # No revision has this one; some tutorials use it for the one above.
         Notice("client", "initialized", until=LAST_LEGACY, handshake=True),
-        Method(
-            "both", "ping", handler="_ping", until=LAST_LEGACY, early=True, inline=True
-        ),
+        Legacy("both", "ping", handler="_ping", early=True, inline=True),
         # The modern era has no handshake: server/discover.md.
         Method(
             "client",
@@ -1210,22 +1209,20 @@ METHODS: dict[str, Method] = {
             mirrored="uri",
             asks=True,
         ),
-        Method(
+        Legacy(
             "client",
             "resources/subscribe",
             handler="_resources_subscribe",
             capability=_SUBSCRIBE,
             params=_URI,
-            until=LAST_LEGACY,
             inline=True,
         ),
-        Method(
+        Legacy(
             "client",
             "resources/unsubscribe",
             handler="_resources_unsubscribe",
             capability=_SUBSCRIBE,
             params=_URI,
-            until=LAST_LEGACY,
             inline=True,
         ),
         # Prompts: server/prompts.md.
@@ -1250,13 +1247,12 @@ METHODS: dict[str, Method] = {
             capability=("completions",),
             params={"ref": dict, "argument": dict, "context?": dict},
         ),
-        Method(
+        Legacy(
             "client",
             "logging/setLevel",
             handler="_logging_set_level",
             capability=("logging",),
             params={"level": str},
-            until=LAST_LEGACY,
             inline=True,
         ),
         Method(
@@ -1272,22 +1268,20 @@ METHODS: dict[str, Method] = {
         # inside results (basic/patterns/mrtr.md), and are not requests. 2026-07-28
         # deprecates roots, sampling and logging: they still work, and will be removed
         # one day.
-        Method(
+        Legacy(
             "server",
             "roots/list",
             handler="_roots_list",
             capability=("roots",),
-            until=LAST_LEGACY,
         ),
-        Method(
+        Legacy(
             "server",
             "sampling/createMessage",
             handler="_sampling_create_message",
             capability=("sampling",),
             params={"messages": list, "maxTokens": int},
-            until=LAST_LEGACY,
         ),
-        Method(
+        Legacy(
             "server",
             "elicitation/create",
             handler="_elicitation_create",
@@ -1296,7 +1290,6 @@ METHODS: dict[str, Method] = {
             undeclared=InvalidParams,
             params={"message": str},
             since="2025-06-18",
-            until=LAST_LEGACY,
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
         Notice("both", "notifications/cancelled", handler="_cancelled", cancels=True),

@@ -299,6 +299,10 @@ def is_for_types(node):
     return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
 
 
+# The classes of the rows of METHODS that are requests.
+ROW_CLASSES = ("Method", "Legacy")
+
+
 def parts_of(node):
     """Return the (name, node, needs) of each Part of a statement."""
     if isinstance(node, ast.ClassDef):
@@ -312,7 +316,7 @@ def parts_of(node):
     if "METHODS" not in names_made_by(node):
         return []
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-    rows = [each for each in calls if getattr(each.func, "id", "") == "Method"]
+    rows = [each for each in calls if getattr(each.func, "id", "") in ROW_CLASSES]
     return [("", row, row_needs(row.args[1].value)) for row in rows]
 
 
