@@ -3087,10 +3087,8 @@ class Schema:
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
             kind = _ARGUMENTS[row.argument]
-            if isinstance(kind, (type, tuple)):
-                fits = isinstance(argument, kind)
-            else:
-                fits = kind(argument)
+            is_type = isinstance(kind, (type, tuple))
+            fits = isinstance(argument, kind) if is_type else kind(argument)
             if not fits:
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"

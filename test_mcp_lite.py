@@ -8959,7 +8959,11 @@ class TestServerInProcess:
             (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
             (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
             (tool, lambda: {"a": [object()]}, r"it: TypeError: a\[0\]: a value of cl"),
-            (tool, lambda: [float("nan")], r"it: ValueError: \[0\]: nan is not a number"),
+            (
+                tool,
+                lambda: [float("nan")],
+                r"it: ValueError: \[0\]: nan is not a number",
+            ),
             (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
             (resource, lambda: object(), "x://it: TypeError: a value of class object"),
             (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
