@@ -277,6 +277,8 @@ if TYPE_CHECKING:
     SseEvents = List[Tuple[bytes, bytes]]
     # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
+    # The arguments of a tool that HTTP headers mirror: the path and the header of each.
+    Mirrors = List[Tuple[List[str], str]]
     # A function that answers a GET: (status, headers, body).
     Route = Callable[[Any], Tuple[int, Headers, Union[bytes, str]]]
     # A trace is a function (direction, line); trace= may be other things, too.
@@ -2357,7 +2359,7 @@ class Endpoint:
     def input_ended(self, connection: Connection) -> None:
         """Act on the end of the input. The other end may still listen."""
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return the arguments of a tool that HTTP headers mirror, each as the path and
         the header of mirrored_headers()."""
         return []
@@ -3869,7 +3871,7 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
-def header_parameters(schema: object) -> list[tuple[list[str], str]]:
+def header_parameters(schema: object) -> Mirrors:
     """Return the arguments of a tool that HTTP headers mirror, each as (path, header).
 
     Raises ValueError for a schema that makes the tool invalid.
@@ -5882,7 +5884,7 @@ def check_question(method: str, params: Json) -> None:
         return
     if mode != "form":
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
-    errors = Schema(_FORM).errors(params.get("requestedSchema"))
+    errors = validate(params.get("requestedSchema"), _FORM)
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors))
     # This raises ValueError for a schema that cannot be used.
@@ -6008,12 +6010,12 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     members."""
     members = _ANSWERS[method]
     schema = {"type": "object", "required": [*members], "properties": members}
-    errors = Schema(schema).errors(answer)
+    errors = validate(answer, schema)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         # Many clients accept a form without fields by `accept` alone.
         answer = {**answer, "content": answer.get("content") or {}}
-        form = Schema({"properties": {"content": params["requestedSchema"]}})
-        errors = form.errors(answer)
+        form = {"properties": {"content": params["requestedSchema"]}}
+        errors = validate(answer, form)
     if errors:
         raise InvalidParams(
             f"{method} ({key}): the client's answer: " + "; ".join(errors)
@@ -7924,7 +7926,7 @@ class ServerEndpoint(Endpoint):
                 capability.pop("subscribe", None)
         return declared
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return the parameters of a tool that HTTP headers mirror."""
         registration = self.registered["tools"].get(tool)
         return [] if registration is None else registration.headers
@@ -9395,7 +9397,7 @@ class ClientEndpoint(Endpoint):
         connection.strays = self._strays
         self.tools = None
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return which parameters of a tool HTTP headers mirror, according to the
         latest list of tools."""
         return header_parameters(member_at(self.tools, [tool, "inputSchema"]))
@@ -10004,14 +10006,7 @@ class Client:
         except Timeout:
             if wanted != "auto":
                 raise
-            try:
-                # "If the server does not respond [...], the server is legacy".
-                return self._shake_hands(connection, LAST_LEGACY, hello)
-            except UnsupportedVersion:
-                # The server is modern, and was only slow to start.
-                return self._negotiate(connection, NEWEST)
-            finally:
-                discover.cancel("no longer needed")
+            return self._negotiate_late(connection, hello, discover)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version)
         if not result:
@@ -10020,6 +10015,19 @@ class Client:
             _, result = self._probe(version, self._connect_until, discover)
         connection.protocol.version = version
         return result
+
+    def _negotiate_late(
+        self, connection: Connection, hello: PendingRequest, discover: PendingRequest
+    ) -> Json:
+        """Agree on a revision with a server that has not answered `discover` in time.
+        If it answers that before `hello`, it is modern, and was only slow to start."""
+        try:
+            # "If the server does not respond [...], the server is legacy".
+            return self._shake_hands(connection, LAST_LEGACY, hello)
+        except UnsupportedVersion:
+            return self._negotiate(connection, NEWEST)
+        finally:
+            discover.cancel("no longer needed")
 
     def _probe(
         self, wanted: str, until: float, discover: PendingRequest
@@ -10457,7 +10465,7 @@ class Client:
         if errors:
             shown = "; ".join(errors)
             raise InvalidResponse(
-                f"{tool}: the result does not match the outputSchema: {shown}", result
+                f"{tool}: the result does not match its outputSchema: {shown}", result
             )
         return result
 
