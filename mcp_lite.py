@@ -6478,17 +6478,17 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than the three with `asks`.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
-        fitted = {}
+        fitted: Json = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
             if key in self._keys:
                 # Both questions would get the same recorded answer.
                 raise ValueError(f"key used twice: {show(key)}; give another one")
-            fitted[key] = (
-                method,
-                fit_question(params, self.protocol_version, self.client_capabilities),
+            params = fit_question(
+                params, self.protocol_version, self.client_capabilities
             )
+            fitted[key] = {"method": method, "params": params}
         self._keys.update(fitted)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
@@ -6538,7 +6538,7 @@ class Context:
             {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
-    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> Json:
+    def _ask_legacy(self, questions: Json) -> Json:
         """Send the questions, and block until all are answered, or one fails."""
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
@@ -6555,10 +6555,11 @@ class Context:
         lent = self._endpoint.lent_slot(self._connection, self._request)
         with lent, self.when_cancelled(give_up):
             try:
-                for key, (method, params) in questions.items():
-                    asked[key] = PendingRequest(self._connection, method)
-                    asked[key].limit = STATE_SECONDS
-                    self._connection.request(asked[key], params, self._request)
+                for key, question in questions.items():
+                    pending = PendingRequest(self._connection, question["method"])
+                    pending.limit = STATE_SECONDS
+                    asked[key] = pending
+                    self._connection.request(pending, question["params"], self._request)
                 return {
                     key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
@@ -6573,14 +6574,13 @@ class Context:
                 # If one question fails, cancel the others.
                 give_up()
 
-    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> Json:
+    def _ask_modern(self, questions: Json) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
         known: Json = {}
         missing: Json = {}
         # The fingerprints of the missing ones.
         prints: Json = {}
-        for key, (method, params) in questions.items():
-            question = {"method": method, "params": params}
+        for key, question in questions.items():
             digest = fingerprint(question)
             asked, answer = self._record["answers"].get(key, ("", None))
             # An answer that came before its question has the fingerprint None, and fits
@@ -6955,19 +6955,19 @@ def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) 
                 value = await_value(ctx, value, asyncio.run)
             return value, loop
 
-    def run_in_loop(coroutine: Any) -> Any:
-        import asyncio
-
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-
     cancelled = Cancelled("the request was cancelled")
     with ctx.when_cancelled(partial(outcome.put, (None, cancelled))):
         value, loop = run_there(run_on, call, outcome, ctx._request.about)
-    if loop is not None:
-        # This thread waits, as a loop must not block on its own task.
-        with limit():
-            value = await_value(ctx, value, run_in_loop)
-    return value
+    if loop is None:
+        return value
+    import asyncio
+
+    def run_in_loop(coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    # This thread waits, as a loop must not block on its own task.
+    with limit():
+        return await_value(ctx, value, run_in_loop)
 
 
 ###############################################################################
@@ -8250,8 +8250,7 @@ class ServerEndpoint(Endpoint):
         if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         granted = self._grant(ctx, params["notifications"])
-        uris = granted.get(RESOURCE_UPDATE.member, ())
-        by_key = {uri_key(uri): uri for uri in uris}
+        by_key = {uri_key(uri): uri for uri in granted.get(RESOURCE_UPDATE.member, ())}
         subscription = Subscription(
             connection, ctx._request, {**granted, RESOURCE_UPDATE.member: by_key}
         )
@@ -9524,14 +9523,13 @@ class ClientEndpoint(Endpoint):
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
-        if not isinstance(answer, str):
-            return {"model": "unknown", **answer}
-        return {
-            "role": "assistant",
-            "content": {"type": "text", "text": answer},
-            "model": "unknown",
-            "stopReason": "endTurn",
-        }
+        if isinstance(answer, str):
+            answer = {
+                "role": "assistant",
+                "content": {"type": "text", "text": answer},
+                "stopReason": "endTurn",
+            }
+        return {"model": "unknown", **answer}
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
@@ -10394,11 +10392,12 @@ class Client:
         value: the text so far
         context: the other arguments, as far as they are known
         """
-        # The name of a prompt may have a colon.
-        if isinstance(ref, str) and ("{" in ref or "://" in ref):
-            ref = {"type": "ref/resource", "uri": ref}
-        elif isinstance(ref, str):
-            ref = {"type": "ref/prompt", "name": ref}
+        if isinstance(ref, str):
+            # The name of a prompt may have a colon.
+            if "{" in ref or "://" in ref:
+                ref = {"type": "ref/resource", "uri": ref}
+            else:
+                ref = {"type": "ref/prompt", "name": ref}
         params = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context is not None:
             params["context"] = {"arguments": context}
