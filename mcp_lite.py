@@ -9385,6 +9385,8 @@ class ClientEndpoint(Endpoint):
         self.log_level = ""
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
+        # Name of a tool -> its compiled outputSchema.
+        self.schemas: dict[str, Schema] = {}
         self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
@@ -9632,6 +9634,17 @@ def split_command(text: str) -> list[str]:
     return _words(shlex.split(text))
 
 
+def check_wanted_version(version: str) -> str:
+    """Return the value of protocol_version=. Raises ValueError for another revision
+    than those in SPOKEN."""
+    if version not in ("auto", *SPOKEN):
+        raise ValueError(
+            f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
+            f"got {show(version)}"
+        )
+    return version
+
+
 def _python() -> str:
     """Return the path of this Python, or "python3" if it is unknown. Inside a host
     program, sys.executable may name the host, or a file that does not exist."""
@@ -9756,11 +9769,6 @@ class Client:
         on_notification share a thread of their own, and run in order; on_progress runs
         in the thread that waits for the result.
         """
-        if protocol_version not in ("auto", *SPOKEN):
-            raise ValueError(
-                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
-                f"got {show(protocol_version)}"
-            )
         # Waiting functions reject infinity.
         limit = INFINITY if timeout is None else timeout
         self.timeout = min(limit, threading.TIMEOUT_MAX)
@@ -9776,7 +9784,7 @@ class Client:
         self._on_progress = on_progress
         self._ssl_context = ssl_context
         self._validate = validate
-        self._wanted_version = protocol_version
+        self._wanted_version = check_wanted_version(protocol_version)
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
         self._endpoint = ClientEndpoint(
@@ -9794,8 +9802,6 @@ class Client:
         self._listenings: dict[Listening, bool] = {}
         # Those that subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Name of a tool -> its compiled outputSchema.
-        self._schemas: dict[str, Schema] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
         self._set_server_info({})
@@ -10316,7 +10322,7 @@ class Client:
                 )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Each schema is compiled when it is first used.
-        self._schemas = {}
+        self._endpoint.schemas = {}
         return tools
 
     def list_resources(self) -> list[Json]:
@@ -10471,15 +10477,16 @@ class Client:
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
-        if tool not in self._schemas:
+        schemas = self._endpoint.schemas
+        if tool not in schemas:
             try:
                 wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
-                self._schemas[tool] = Schema(object_or_empty(wanted))
+                schemas[tool] = Schema(object_or_empty(wanted))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
-                self._schemas[tool] = Schema({})
-        schema = self._schemas[tool]
+                schemas[tool] = Schema({})
+        schema = schemas[tool]
         if schema.root and "structuredContent" not in result:
             return ["structuredContent: expected, but missing"]
         return schema.errors(result.get("structuredContent"))
