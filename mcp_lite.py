@@ -277,6 +277,8 @@ if TYPE_CHECKING:
     SseEvents = List[Tuple[bytes, bytes]]
     # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
+    # The arguments of a tool that HTTP headers mirror: the path and the header of each.
+    Mirrors = List[Tuple[List[str], str]]
     # A function that answers a GET: (status, headers, body).
     Route = Callable[[Any], Tuple[int, Headers, Union[bytes, str]]]
     # A trace is a function (direction, line); trace= may be other things, too.
@@ -2350,7 +2352,7 @@ class Endpoint:
     def input_ended(self, connection: Connection) -> None:
         """Act on the end of the input. The other end may still listen."""
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return the arguments of a tool that HTTP headers mirror, each as the path and
         the header of mirrored_headers()."""
         return []
@@ -3860,7 +3862,7 @@ def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
-def header_parameters(schema: object) -> list[tuple[list[str], str]]:
+def header_parameters(schema: object) -> Mirrors:
     """Return the arguments of a tool that HTTP headers mirror, each as (path, header).
 
     Raises ValueError for a schema that makes the tool invalid.
@@ -5873,7 +5875,7 @@ def check_question(method: str, params: Json) -> None:
         return
     if mode != "form":
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
-    errors = Schema(_FORM).errors(params.get("requestedSchema"))
+    errors = validate(params.get("requestedSchema"), _FORM)
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors))
     # This raises ValueError for a schema that cannot be used.
@@ -5999,12 +6001,12 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     members."""
     members = _ANSWERS[method]
     schema = {"type": "object", "required": [*members], "properties": members}
-    errors = Schema(schema).errors(answer)
+    errors = validate(answer, schema)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         # Many clients accept a form without fields by `accept` alone.
         answer = {**answer, "content": answer.get("content") or {}}
-        form = Schema({"properties": {"content": params["requestedSchema"]}})
-        errors = form.errors(answer)
+        form = {"properties": {"content": params["requestedSchema"]}}
+        errors = validate(answer, form)
     if errors:
         raise InvalidParams(
             f"{method} ({key}): the client's answer: " + "; ".join(errors)
@@ -6467,17 +6469,17 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than the three with `asks`.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
-        fitted = {}
+        fitted: Json = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
             if key in self._keys:
                 # Both questions would get the same recorded answer.
                 raise ValueError(f"key used twice: {show(key)}; give another one")
-            fitted[key] = (
-                method,
-                fit_question(params, self.protocol_version, self.client_capabilities),
+            params = fit_question(
+                params, self.protocol_version, self.client_capabilities
             )
+            fitted[key] = {"method": method, "params": params}
         self._keys.update(fitted)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
         answers = ask(fitted)
@@ -6527,7 +6529,7 @@ class Context:
             {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
-    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> Json:
+    def _ask_legacy(self, questions: Json) -> Json:
         """Send the questions, and block until all are answered, or one fails."""
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
@@ -6544,10 +6546,11 @@ class Context:
         lent = self._endpoint.lent_slot(self._connection, self._request)
         with lent, self.when_cancelled(give_up):
             try:
-                for key, (method, params) in questions.items():
-                    asked[key] = PendingRequest(self._connection, method)
-                    asked[key].limit = STATE_SECONDS
-                    self._connection.request(asked[key], params, self._request)
+                for key, question in questions.items():
+                    pending = PendingRequest(self._connection, question["method"])
+                    pending.limit = STATE_SECONDS
+                    asked[key] = pending
+                    self._connection.request(pending, question["params"], self._request)
                 return {
                     key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
@@ -6562,14 +6565,13 @@ class Context:
                 # If one question fails, cancel the others.
                 give_up()
 
-    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> Json:
+    def _ask_modern(self, questions: Json) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
         known: Json = {}
         missing: Json = {}
         # The fingerprints of the missing ones.
         prints: Json = {}
-        for key, (method, params) in questions.items():
-            question = {"method": method, "params": params}
+        for key, question in questions.items():
             digest = fingerprint(question)
             asked, answer = self._record["answers"].get(key, ("", None))
             # An answer that came before its question has the fingerprint None, and fits
@@ -6944,19 +6946,19 @@ def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) 
                 value = await_value(ctx, value, asyncio.run)
             return value, loop
 
-    def run_in_loop(coroutine: Any) -> Any:
-        import asyncio
-
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-
     cancelled = Cancelled("the request was cancelled")
     with ctx.when_cancelled(partial(outcome.put, (None, cancelled))):
         value, loop = run_there(run_on, call, outcome, ctx._request.about)
-    if loop is not None:
-        # This thread waits, as a loop must not block on its own task.
-        with limit():
-            value = await_value(ctx, value, run_in_loop)
-    return value
+    if loop is None:
+        return value
+    import asyncio
+
+    def run_in_loop(coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    # This thread waits, as a loop must not block on its own task.
+    with limit():
+        return await_value(ctx, value, run_in_loop)
 
 
 ###############################################################################
@@ -7915,7 +7917,7 @@ class ServerEndpoint(Endpoint):
                 capability.pop("subscribe", None)
         return declared
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return the parameters of a tool that HTTP headers mirror."""
         registration = self.registered["tools"].get(tool)
         return [] if registration is None else registration.headers
@@ -8239,8 +8241,7 @@ class ServerEndpoint(Endpoint):
         if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         granted = self._grant(ctx, params["notifications"])
-        uris = granted.get(RESOURCE_UPDATE.member, ())
-        by_key = {uri_key(uri): uri for uri in uris}
+        by_key = {uri_key(uri): uri for uri in granted.get(RESOURCE_UPDATE.member, ())}
         subscription = Subscription(
             connection, ctx._request, {**granted, RESOURCE_UPDATE.member: by_key}
         )
@@ -9375,6 +9376,8 @@ class ClientEndpoint(Endpoint):
         self.log_level = ""
         # Name -> tool; None until the list is read, and after it has changed.
         self.tools: dict[str, Json] | None = None
+        # Name of a tool -> its compiled outputSchema.
+        self.schemas: dict[str, Schema] = {}
         self._strays = BurstLog()
 
     def connected(self, connection: Connection) -> None:
@@ -9386,7 +9389,7 @@ class ClientEndpoint(Endpoint):
         connection.strays = self._strays
         self.tools = None
 
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> Mirrors:
         """Return which parameters of a tool HTTP headers mirror, according to the
         latest list of tools."""
         return header_parameters(member_at(self.tools, [tool, "inputSchema"]))
@@ -9513,14 +9516,13 @@ class ClientEndpoint(Endpoint):
 
     def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
-        if not isinstance(answer, str):
-            return {"model": "unknown", **answer}
-        return {
-            "role": "assistant",
-            "content": {"type": "text", "text": answer},
-            "model": "unknown",
-            "stopReason": "endTurn",
-        }
+        if isinstance(answer, str):
+            answer = {
+                "role": "assistant",
+                "content": {"type": "text", "text": answer},
+                "stopReason": "endTurn",
+            }
+        return {"model": "unknown", **answer}
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
@@ -9621,6 +9623,17 @@ def split_command(text: str) -> list[str]:
         # On Windows, a backslash is part of a path.
         text = text.replace("\\", "\\\\")
     return _words(shlex.split(text))
+
+
+def check_wanted_version(version: str) -> str:
+    """Return the value of protocol_version=. Raises ValueError for another revision
+    than those in SPOKEN."""
+    if version not in ("auto", *SPOKEN):
+        raise ValueError(
+            f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
+            f"got {show(version)}"
+        )
+    return version
 
 
 def _python() -> str:
@@ -9747,11 +9760,6 @@ class Client:
         on_notification share a thread of their own, and run in order; on_progress runs
         in the thread that waits for the result.
         """
-        if protocol_version not in ("auto", *SPOKEN):
-            raise ValueError(
-                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
-                f"got {show(protocol_version)}"
-            )
         # Waiting functions reject infinity.
         limit = INFINITY if timeout is None else timeout
         self.timeout = min(limit, threading.TIMEOUT_MAX)
@@ -9767,7 +9775,7 @@ class Client:
         self._on_progress = on_progress
         self._ssl_context = ssl_context
         self._validate = validate
-        self._wanted_version = protocol_version
+        self._wanted_version = check_wanted_version(protocol_version)
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
         self._endpoint = ClientEndpoint(
@@ -9785,8 +9793,6 @@ class Client:
         self._listenings: dict[Listening, bool] = {}
         # Those that subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Name of a tool -> its compiled outputSchema.
-        self._schemas: dict[str, Schema] = {}
         # The thread that connects holds this.
         self._connecting = threading.Lock()
         self._set_server_info({})
@@ -9995,14 +10001,7 @@ class Client:
         except Timeout:
             if wanted != "auto":
                 raise
-            try:
-                # "If the server does not respond [...], the server is legacy".
-                return self._shake_hands(connection, LAST_LEGACY, hello)
-            except UnsupportedVersion:
-                # The server is modern, and was only slow to start.
-                return self._negotiate(connection, NEWEST)
-            finally:
-                discover.cancel("no longer needed")
+            return self._negotiate_late(connection, hello, discover)
         if version in LEGACY_VERSIONS:
             return self._shake_hands(connection, version)
         if not result:
@@ -10011,6 +10010,19 @@ class Client:
             _, result = self._probe(version, self._connect_until, discover)
         connection.protocol.version = version
         return result
+
+    def _negotiate_late(
+        self, connection: Connection, hello: PendingRequest, discover: PendingRequest
+    ) -> Json:
+        """Agree on a revision with a server that has not answered `discover` in time.
+        If it answers that before `hello`, it is modern, and was only slow to start."""
+        try:
+            # "If the server does not respond [...], the server is legacy".
+            return self._shake_hands(connection, LAST_LEGACY, hello)
+        except UnsupportedVersion:
+            return self._negotiate(connection, NEWEST)
+        finally:
+            discover.cancel("no longer needed")
 
     def _probe(
         self, wanted: str, until: float, discover: PendingRequest
@@ -10301,7 +10313,7 @@ class Client:
                 )
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Each schema is compiled when it is first used.
-        self._schemas = {}
+        self._endpoint.schemas = {}
         return tools
 
     def list_resources(self) -> list[Json]:
@@ -10377,11 +10389,12 @@ class Client:
         value: the text so far
         context: the other arguments, as far as they are known
         """
-        # The name of a prompt may have a colon.
-        if isinstance(ref, str) and ("{" in ref or "://" in ref):
-            ref = {"type": "ref/resource", "uri": ref}
-        elif isinstance(ref, str):
-            ref = {"type": "ref/prompt", "name": ref}
+        if isinstance(ref, str):
+            # The name of a prompt may have a colon.
+            if "{" in ref or "://" in ref:
+                ref = {"type": "ref/resource", "uri": ref}
+            else:
+                ref = {"type": "ref/prompt", "name": ref}
         params = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context is not None:
             params["context"] = {"arguments": context}
@@ -10448,22 +10461,23 @@ class Client:
         if errors:
             shown = "; ".join(errors)
             raise InvalidResponse(
-                f"{tool}: the result does not match the outputSchema: {shown}", result
+                f"{tool}: the result does not match its outputSchema: {shown}", result
             )
         return result
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
         """Check a result against the tool's outputSchema in the latest list. Returns
         the error texts."""
-        if tool not in self._schemas:
+        schemas = self._endpoint.schemas
+        if tool not in schemas:
             try:
                 wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
-                self._schemas[tool] = Schema(object_or_empty(wanted))
+                schemas[tool] = Schema(object_or_empty(wanted))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
-                self._schemas[tool] = Schema({})
-        schema = self._schemas[tool]
+                schemas[tool] = Schema({})
+        schema = schemas[tool]
         if schema.root and "structuredContent" not in result:
             return ["structuredContent: expected, but missing"]
         return schema.errors(result.get("structuredContent"))
