@@ -10531,8 +10531,8 @@ class Client:
 # for gateways (basic/transports/streamable-http.md). It opens no connection.
 
 MAX_HEAD = 64 << 10  # bytes of a head
-# "Integer values MUST be within the safe range for JavaScript": larger ones lose digits
-# in programs that store them as floats.
+# "Integer values MUST be within the safe range for JavaScript": programs that store
+# integers as floats lose digits of larger ones.
 MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
@@ -10541,8 +10541,8 @@ _TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """Return the headers that mirror a message, {name: value}. The value is None where
-    the message has none.
+    """Return the headers that mirror a message, {name: value}. A value that the message
+    does not have is None.
 
     parameters: parameters(tool) returns the header_parameters() of a tool
     """
@@ -10688,7 +10688,7 @@ _HEAD = (
     r"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
     r"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
-# It stands for one that cannot be parsed.
+# Stands for a head that cannot be parsed.
 _NO_HEAD = Head("", "", "1.0", {}, None, True)
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 # These fields must not repeat: a proxy might use the other value. The values of other
@@ -10702,8 +10702,8 @@ _LENGTH = "[0-9]{1,18}"
 def parse_head(data: bytes) -> Head:
     """Parse the head of a request, with its blank line.
 
-    Raises HttpError for a malformed or an ambiguous head. The error quotes nothing of
-    a malformed head, which may have a secret anywhere.
+    Raises HttpError for a malformed or an ambiguous head. The error does not quote a
+    malformed head, which may have a secret anywhere.
 
     The standard library's parser is made for e-mail. It takes 52 us for a head; this
     one takes 8. The former also accepts NUL, folded lines, and lines without CR, and
@@ -10711,7 +10711,7 @@ def parse_head(data: bytes) -> Head:
     """
     head = re.fullmatch(_HEAD, data.decode("latin-1"))
     if head is None:
-        raise HttpError(400, "this is not the head of a request of HTTP/1.1")
+        raise HttpError(400, "malformed HTTP request head")
     method, host, target, version, lines = head.groups()
     fields: Headers = {}
     for line in lines.split("\r\n")[:-1]:
@@ -10720,7 +10720,7 @@ def parse_head(data: bytes) -> Head:
         value = value.strip(" \t")
         if name in fields:
             if re.fullmatch(_SINGLE, name):
-                raise HttpError(400, f"{name}: came twice")
+                raise HttpError(400, f"{name}: must not repeat")
             value = f"{fields[name]}, {value}"
         fields[name] = value
     if host is not None:
@@ -10738,7 +10738,9 @@ def _body_size(fields: Headers, version: str) -> int | None:
     if coding is None:
         length = fields.get("content-length", "0")
         if not re.fullmatch(_LENGTH, length):
-            raise HttpError(400, f"Content-Length: {show(length)}")
+            raise HttpError(
+                400, f"Content-Length: expected a number, got {show(length)}"
+            )
         return int(length)
     # Request smuggling uses unknown codings, chunks in HTTP/1.0, or both a length and
     # chunks.
@@ -10952,6 +10954,8 @@ class Exchange:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
+        # The revision that a header names.
+        self.version = headers.get("mcp-protocol-version")
         self.thread = threading.get_ident()
         self.began = time.monotonic()
         # Headers for whatever response this request gets.
@@ -11498,7 +11502,7 @@ class HttpEndpoint:
         # The era is that of the message, whatever the client sent before.
         version = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
-        header = exchange.headers.get("mcp-protocol-version")
+        header = exchange.version
         is_modern = version is not None or row.since >= FIRST_MODERN
         # In a session, a gateway may have set a header of its own.
         has_session = "mcp-session-id" in exchange.headers
@@ -11519,14 +11523,14 @@ class HttpEndpoint:
     def _check_modern(self, exchange: Exchange, version: Any) -> None:
         """Raise McpError if the headers of a modern message are wrong. `version` is the
         version in its `_meta`."""
-        header = exchange.headers.get("mcp-protocol-version")
+        header = exchange.version
         is_request = exchange.request_id is not None
         if version not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(version)} in _meta"
             )
-        if header or version is not None:
-            check_modern_version(header or version)
+        if header:
+            check_modern_version(header)
         if is_request and version is None:
             meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
@@ -11843,7 +11847,7 @@ class LegacyEndpoint:
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
-        version = exchange.headers.get("mcp-protocol-version")
+        version = exchange.version
         if version and version not in SPOKEN:
             raise HttpError(
                 400,
@@ -11882,8 +11886,8 @@ class LegacyEndpoint:
         if self._stateless:
             session = Session(self, exchange, None)
             if not opens:
-                version = exchange.headers.get("mcp-protocol-version")
-                session.protocol.version = min(version or ASSUMED_VERSION, LAST_LEGACY)
+                version = exchange.version or ASSUMED_VERSION
+                session.protocol.version = min(version, LAST_LEGACY)
             try:
                 self.http.serve(session, exchange)
             finally:
@@ -14411,7 +14415,7 @@ def _answer(server: str, params: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Prompt the user by a text, and read a line; Ctrl-D is an empty one."""
+    """Prompt the user, and read a line; Ctrl-D gives an empty one."""
     _say(text, end="")
     # Do not use input(): after a Ctrl-C, it leaves the lock of stdin held, and Python
     # blocks on that at exit.
