@@ -11270,10 +11270,11 @@ class HttpConnection(Connection):
 # 18. HTTP endpoint ###########################################################
 ###############################################################################
 
-# One endpoint serves every revision (basic/transports/streamable-http.md and its
-# predecessors). HttpEndpoint admits requests, and serves the modern era: one POST, one
-# answer. The legacy era follows, from SessionStream on: sessions, streams that a client
-# can resume, batches, and HTTP+SSE.
+# This section decides who may ask, and finds who answers. One endpoint serves every
+# revision (basic/transports/streamable-http.md and its predecessors). HttpEndpoint owns
+# the routes, the admission of requests and the budget of memory, and serves the modern
+# era: one POST, one answer. The legacy era follows, from SessionStream on, and owns the
+# sessions: streams that a client can resume, batches, and HTTP+SSE.
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -11641,13 +11642,13 @@ def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str
 # SHOULD assume protocol version `2025-03-26`": basic/transports.md.
 ASSUMED_VERSION = "2025-03-26"
 MAX_SESSIONS = 1_000  # open at once
-# Bytes, by estimate, of an `initialize`, since its session keeps parts of it.
+# Estimated bytes of an `initialize`, parts of which its session keeps.
 MAX_HELLO = 256 << 10
-# A request whose client has hung up is cancelled if it does not resume the stream.
+# When a client hangs up and does not resume its stream, its request is cancelled after
+# this time.
 AWAY_SECONDS = 60.0
-# Finished streams are kept for clients that resume them: at most this many in all
-# sessions together, with this many bytes of events. Beyond that, the oldest are
-# dropped.
+# Finished streams that all sessions together keep for clients that resume them, and the
+# bytes of their events. Beyond that, drop the oldest.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 
@@ -11655,7 +11656,7 @@ MAX_KEPT = 32 << 20
 class SessionStream(MessageQueue):
     """A queue of a session that outlives its exchange, so that a client can resume its
     stream. The id of an event is the name of the stream and the event's number, such as
-    2-7. The latest MAX_EVENTS messages are kept after they were taken.
+    2-7. take() keeps the latest MAX_EVENTS messages.
 
         carried --the client leaves, or leave()--> waiting --carry_on()--> carried
     """
@@ -11679,8 +11680,8 @@ class SessionStream(MessageQueue):
         return f"id: {self.name}-{number}\n".encode("ascii")
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, which is the last message. That to a handshake has the id of
-        the session in a header."""
+        """Queue an answer, which is the last message. The response to a handshake has
+        the id of the session in a header."""
         is_hello = request is not None and request.row.handshake
         if is_hello and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
@@ -11699,8 +11700,8 @@ class SessionStream(MessageQueue):
             return sum(len(message) for _, message in self._messages)
 
     def carry_on(self, exchange: Exchange, after: int | None) -> None:
-        """Continue on this exchange: with the events that follow number `after`, or, if
-        that is None, with those that were not sent yet."""
+        """Continue on this exchange: with the events that follow number `after`; if it
+        is None, with those that have not been sent."""
         with self._lock:
             before = self.exchange
             self.exchange = exchange
@@ -11740,8 +11741,8 @@ class Session(HttpConnection):
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
         super().__init__(legacy.http, Outbox())
-        # The ids of the server's questions begin at a random number. A late answer to a
-        # question of a lost session thus matches none in the next session.
+        # The ids of the server's questions begin at a random number, so that a late
+        # answer to a question of a lost session matches none of the next session.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
@@ -11952,9 +11953,10 @@ class LegacyEndpoint:
 # 19. HTTP server #############################################################
 ###############################################################################
 
-# Two carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
+# This section owns the sockets, the threads of connections and their deadlines. Two
+# carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This section knows nothing of MCP messages, and the endpoint nothing of sockets.
+# Nothing here knows MCP messages, and the endpoint does not know sockets.
 
 MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
 TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
@@ -12007,12 +12009,13 @@ class _WsgiExchange(Exchange):
 
     def read_body(self) -> bytes:
         fields = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
-        size = length = _body_size(fields, "1.1") or 0
+        length = _body_size(fields, "1.1") or 0
+        self.check_size(length)
+        size = length
         # Some servers terminate the input of a body whose length is unknown. Reading
         # past the end of any other input would block.
-        if self._environ.get("wsgi.input_terminated") and size == 0:
+        if length == 0 and self._environ.get("wsgi.input_terminated"):
             size = self.endpoint.max_body + 1
-        self.check_size(length)
         body: bytes = self._environ["wsgi.input"].read(size)
         if len(body) < length:
             raise HttpError(400, "the body ended early")
