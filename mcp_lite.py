@@ -10984,7 +10984,7 @@ class Exchange:
     def check_size(self, size: int) -> None:
         """Raise HttpError if a body of this size is too large."""
         if size > self.endpoint.max_body:
-            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
+            raise HttpError(413, f"the body exceeds {self.endpoint.max_body} bytes")
 
     def claim(self, load: int) -> None:
         """Record how much memory the request occupies by now. Raises HttpError if too
@@ -11396,7 +11396,7 @@ class HttpEndpoint:
         loads = list(self.loads.values())
         if len(loads) <= 1 or sum(loads) <= MAX_LOAD:
             return True
-        self.refusals.add("HTTP: too many large messages at once: some are refused")
+        self.refusals.add("HTTP: too many large messages at once; refusing some")
         return False
 
     # Admission: by the head alone, before a byte of the body is read
@@ -11822,7 +11822,7 @@ class LegacyEndpoint:
         if stateless:
             return
         if place in ("/sse", "/messages"):
-            raise ValueError(f"path: {place} is where HTTP+SSE is served")
+            raise ValueError(f"path: {place} is reserved for HTTP+SSE")
         http.routes[place].update(GET=self._get, DELETE=self._delete)
         http.routes["/sse"] = {"GET": self._get_sse}
         http.routes["/messages"] = {"POST": self._post_sse}
@@ -12093,7 +12093,7 @@ class _SocketExchange(Exchange):
             self._read(size, body)
             # Trailers are refused as well.
             if self._handler.rfile.read(2) != b"\r\n":
-                raise self._handler.broken_off("a chunk without an end")
+                raise self._handler.broken_off("the chunk does not end with CR LF")
 
     def start(self, status: int, headers: Headers, body: bytes | None) -> None:
         if body is None and self._is_chunked:
@@ -12257,7 +12257,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
             self.server.endpoint.refusals.add(
-                "HTTP: too many connections: refused (503)"
+                "HTTP: too many connections; refusing some (503)"
             )
         # A timeout of the socket itself would double the system calls. On Windows it is
         # needed, as a thread may not notice that the server cuts it off.
@@ -12321,7 +12321,7 @@ class _Handler(BaseHTTPRequestHandler):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
             if len(data) > MAX_HEAD:
-                raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
+                raise HttpError(431, f"the head exceeds {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise self.broken_off("the head ended early, or a line has no CR")
         return parse_head(data)
@@ -14307,7 +14307,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
-            raise ValueError(f"{message} ({_PROGRAM} --help says more)")
+            raise ValueError(f"{message}; see {_PROGRAM} --help")
 
         def print_help(self, file: object = None) -> None:
             print(_HELP, end="")

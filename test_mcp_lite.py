@@ -13497,7 +13497,7 @@ class TestHttpServer:
             with pytest.raises(ValueError) as caught:
                 serve(verify="secret")
             assert "cret" not in str(caught.value)
-        with pytest.raises(ValueError, match="^path: /sse is where HTTP"):
+        with pytest.raises(ValueError, match="^path: /sse is reserved for HTTP"):
             server.start_http(path="sse/")
 
     def test_a_port_that_is_taken(self, server):
