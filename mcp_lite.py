@@ -10536,8 +10536,8 @@ class Client:
 # for gateways (basic/transports/streamable-http.md). It opens no connection.
 
 MAX_HEAD = 64 << 10  # bytes of a head
-# "Integer values MUST be within the safe range for JavaScript": larger ones lose digits
-# in programs that store them as floats.
+# "Integer values MUST be within the safe range for JavaScript": programs that store
+# integers as floats lose digits of larger ones.
 MAX_INTEGER = 2**53 - 1
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 
@@ -10546,8 +10546,8 @@ _TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """Return the headers that mirror a message, {name: value}. The value is None where
-    the message has none.
+    """Return the headers that mirror a message, {name: value}. A value that the message
+    does not have is None.
 
     parameters: parameters(tool) returns the header_parameters() of a tool
     """
@@ -10693,7 +10693,7 @@ _HEAD = (
     r"([A-Z]+) (?:(?i:https?)://([!-.0-~]+))?(/[!-~]*) HTTP/(1\.[01])\r\n"
     r"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n"
 )
-# It stands for one that cannot be parsed.
+# Stands for a head that cannot be parsed.
 _NO_HEAD = Head("", "", "1.0", {}, None, True)
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 # These fields must not repeat: a proxy might use the other value. The values of other
@@ -10707,8 +10707,8 @@ _LENGTH = "[0-9]{1,18}"
 def parse_head(data: bytes) -> Head:
     """Parse the head of a request, with its blank line.
 
-    Raises HttpError for a malformed or an ambiguous head. The error quotes nothing of
-    a malformed head, which may have a secret anywhere.
+    Raises HttpError for a malformed or an ambiguous head. The error does not quote a
+    malformed head, which may have a secret anywhere.
 
     The standard library's parser is made for e-mail. It takes 52 us for a head; this
     one takes 8. The former also accepts NUL, folded lines, and lines without CR, and
@@ -10716,7 +10716,7 @@ def parse_head(data: bytes) -> Head:
     """
     head = re.fullmatch(_HEAD, data.decode("latin-1"))
     if head is None:
-        raise HttpError(400, "this is not the head of a request of HTTP/1.1")
+        raise HttpError(400, "malformed HTTP request head")
     method, host, target, version, lines = head.groups()
     fields: Headers = {}
     for line in lines.split("\r\n")[:-1]:
@@ -10725,7 +10725,7 @@ def parse_head(data: bytes) -> Head:
         value = value.strip(" \t")
         if name in fields:
             if re.fullmatch(_SINGLE, name):
-                raise HttpError(400, f"{name}: came twice")
+                raise HttpError(400, f"{name}: must not repeat")
             value = f"{fields[name]}, {value}"
         fields[name] = value
     if host is not None:
@@ -10743,7 +10743,9 @@ def _body_size(fields: Headers, version: str) -> int | None:
     if coding is None:
         length = fields.get("content-length", "0")
         if not re.fullmatch(_LENGTH, length):
-            raise HttpError(400, f"Content-Length: {show(length)}")
+            raise HttpError(
+                400, f"Content-Length: expected a number, got {show(length)}"
+            )
         return int(length)
     # Request smuggling uses unknown codings, chunks in HTTP/1.0, or both a length and
     # chunks.
@@ -10957,6 +10959,8 @@ class Exchange:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
+        # The revision that a header names.
+        self.version = headers.get("mcp-protocol-version")
         self.thread = threading.get_ident()
         self.began = time.monotonic()
         # Headers for whatever response this request gets.
@@ -10985,7 +10989,7 @@ class Exchange:
     def check_size(self, size: int) -> None:
         """Raise HttpError if a body of this size is too large."""
         if size > self.endpoint.max_body:
-            raise HttpError(413, f"a body of more than {self.endpoint.max_body} bytes")
+            raise HttpError(413, f"the body exceeds {self.endpoint.max_body} bytes")
 
     def claim(self, load: int) -> None:
         """Record how much memory the request occupies by now. Raises HttpError if too
@@ -11271,10 +11275,11 @@ class HttpConnection(Connection):
 # 18. HTTP endpoint ###########################################################
 ###############################################################################
 
-# One endpoint serves every revision (basic/transports/streamable-http.md and its
-# predecessors). HttpEndpoint admits requests, and serves the modern era: one POST, one
-# answer. The legacy era follows, from SessionStream on: sessions, streams that a client
-# can resume, batches, and HTTP+SSE.
+# This section decides who may ask, and finds who answers. One endpoint serves every
+# revision (basic/transports/streamable-http.md and its predecessors). HttpEndpoint owns
+# the routes, the admission of requests and the budget of memory, and serves the modern
+# era: one POST, one answer. The legacy era follows, from SessionStream on, and owns the
+# sessions: streams that a client can resume, batches, and HTTP+SSE.
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -11396,7 +11401,7 @@ class HttpEndpoint:
         loads = list(self.loads.values())
         if len(loads) <= 1 or sum(loads) <= MAX_LOAD:
             return True
-        self.refusals.add("HTTP: too many large messages at once: some are refused")
+        self.refusals.add("HTTP: too many large messages at once; refusing some")
         return False
 
     # Admission: by the head alone, before a byte of the body is read
@@ -11503,7 +11508,7 @@ class HttpEndpoint:
         # The era is that of the message, whatever the client sent before.
         version = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
-        header = exchange.headers.get("mcp-protocol-version")
+        header = exchange.version
         is_modern = version is not None or row.since >= FIRST_MODERN
         # In a session, a gateway may have set a header of its own.
         has_session = "mcp-session-id" in exchange.headers
@@ -11524,14 +11529,14 @@ class HttpEndpoint:
     def _check_modern(self, exchange: Exchange, version: Any) -> None:
         """Raise McpError if the headers of a modern message are wrong. `version` is the
         version in its `_meta`."""
-        header = exchange.headers.get("mcp-protocol-version")
+        header = exchange.version
         is_request = exchange.request_id is not None
         if version not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(version)} in _meta"
             )
-        if header or version is not None:
-            check_modern_version(header or version)
+        if header:
+            check_modern_version(header)
         if is_request and version is None:
             meta = object_or_empty(member_at(exchange.message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
@@ -11642,13 +11647,13 @@ def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str
 # SHOULD assume protocol version `2025-03-26`": basic/transports.md.
 ASSUMED_VERSION = "2025-03-26"
 MAX_SESSIONS = 1_000  # open at once
-# Bytes, by estimate, of an `initialize`, since its session keeps parts of it.
+# Estimated bytes of an `initialize`, parts of which its session keeps.
 MAX_HELLO = 256 << 10
-# A request whose client has hung up is cancelled if it does not resume the stream.
+# When a client hangs up and does not resume its stream, its request is cancelled after
+# this time.
 AWAY_SECONDS = 60.0
-# Finished streams are kept for clients that resume them: at most this many in all
-# sessions together, with this many bytes of events. Beyond that, the oldest are
-# dropped.
+# Finished streams that all sessions together keep for clients that resume them, and the
+# bytes of their events. Beyond that, drop the oldest.
 MAX_STREAMS = 1_000
 MAX_KEPT = 32 << 20
 
@@ -11656,7 +11661,7 @@ MAX_KEPT = 32 << 20
 class SessionStream(MessageQueue):
     """A queue of a session that outlives its exchange, so that a client can resume its
     stream. The id of an event is the name of the stream and the event's number, such as
-    2-7. The latest MAX_EVENTS messages are kept after they were taken.
+    2-7. take() keeps the latest MAX_EVENTS messages.
 
         carried --the client leaves, or leave()--> waiting --carry_on()--> carried
     """
@@ -11680,8 +11685,8 @@ class SessionStream(MessageQueue):
         return f"id: {self.name}-{number}\n".encode("ascii")
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue an answer, which is the last message. That to a handshake has the id of
-        the session in a header."""
+        """Queue an answer, which is the last message. The response to a handshake has
+        the id of the session in a header."""
         is_hello = request is not None and request.row.handshake
         if is_hello and "error" not in answer:
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
@@ -11700,8 +11705,8 @@ class SessionStream(MessageQueue):
             return sum(len(message) for _, message in self._messages)
 
     def carry_on(self, exchange: Exchange, after: int | None) -> None:
-        """Continue on this exchange: with the events that follow number `after`, or, if
-        that is None, with those that were not sent yet."""
+        """Continue on this exchange: with the events that follow number `after`; if it
+        is None, with those that have not been sent."""
         with self._lock:
             before = self.exchange
             self.exchange = exchange
@@ -11741,8 +11746,8 @@ class Session(HttpConnection):
         self.streams: dict[str, SessionStream] = {}
         self.names = map(str, itertools.count())
         super().__init__(legacy.http, Outbox())
-        # The ids of the server's questions begin at a random number. A late answer to a
-        # question of a lost session thus matches none in the next session.
+        # The ids of the server's questions begin at a random number, so that a late
+        # answer to a question of a lost session matches none of the next session.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
@@ -11822,7 +11827,7 @@ class LegacyEndpoint:
         if stateless:
             return
         if place in ("/sse", "/messages"):
-            raise ValueError(f"path: {place} is where HTTP+SSE is served")
+            raise ValueError(f"path: {place} is reserved for HTTP+SSE")
         http.routes[place].update(GET=self._get, DELETE=self._delete)
         http.routes["/sse"] = {"GET": self._get_sse}
         http.routes["/messages"] = {"POST": self._post_sse}
@@ -11848,7 +11853,7 @@ class LegacyEndpoint:
         if name is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         session = self._owned(Session, name, exchange)
-        version = exchange.headers.get("mcp-protocol-version")
+        version = exchange.version
         if version and version not in SPOKEN:
             raise HttpError(
                 400,
@@ -11887,8 +11892,8 @@ class LegacyEndpoint:
         if self._stateless:
             session = Session(self, exchange, None)
             if not opens:
-                version = exchange.headers.get("mcp-protocol-version")
-                session.protocol.version = min(version or ASSUMED_VERSION, LAST_LEGACY)
+                version = exchange.version or ASSUMED_VERSION
+                session.protocol.version = min(version, LAST_LEGACY)
             try:
                 self.http.serve(session, exchange)
             finally:
@@ -11953,9 +11958,10 @@ class LegacyEndpoint:
 # 19. HTTP server #############################################################
 ###############################################################################
 
-# Two carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
+# This section owns the sockets, the threads of connections and their deadlines. Two
+# carriers connect exchanges to HTTP servers: one to any WSGI server, and one to the
 # standard library's http.server and socketserver, with a thread for each connection.
-# This section knows nothing of MCP messages, and the endpoint nothing of sockets.
+# Nothing here knows MCP messages, and the endpoint does not know sockets.
 
 MAX_SURPLUS = 32  # connections beyond the limit that get a 503; more are closed
 TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients have left
@@ -12008,12 +12014,13 @@ class _WsgiExchange(Exchange):
 
     def read_body(self) -> bytes:
         fields = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
-        size = length = _body_size(fields, "1.1") or 0
+        length = _body_size(fields, "1.1") or 0
+        self.check_size(length)
+        size = length
         # Some servers terminate the input of a body whose length is unknown. Reading
         # past the end of any other input would block.
-        if self._environ.get("wsgi.input_terminated") and size == 0:
+        if length == 0 and self._environ.get("wsgi.input_terminated"):
             size = self.endpoint.max_body + 1
-        self.check_size(length)
         body: bytes = self._environ["wsgi.input"].read(size)
         if len(body) < length:
             raise HttpError(400, "the body ended early")
@@ -12091,7 +12098,7 @@ class _SocketExchange(Exchange):
             self._read(size, body)
             # Trailers are refused as well.
             if self._handler.rfile.read(2) != b"\r\n":
-                raise self._handler.broken_off("a chunk without an end")
+                raise self._handler.broken_off("the chunk does not end with CR LF")
 
     def start(self, status: int, headers: Headers, body: bytes | None) -> None:
         if body is None and self._is_chunked:
@@ -12255,7 +12262,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(self.server.connections) > self.server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
             self.server.endpoint.refusals.add(
-                "HTTP: too many connections: refused (503)"
+                "HTTP: too many connections; refusing some (503)"
             )
         # A timeout of the socket itself would double the system calls. On Windows it is
         # needed, as a thread may not notice that the server cuts it off.
@@ -12319,7 +12326,7 @@ class _Handler(BaseHTTPRequestHandler):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
             if len(data) > MAX_HEAD:
-                raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
+                raise HttpError(431, f"the head exceeds {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise self.broken_off("the head ended early, or a line has no CR")
         return parse_head(data)
@@ -14305,7 +14312,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
-            raise ValueError(f"{message} ({_PROGRAM} --help says more)")
+            raise ValueError(f"{message}; see {_PROGRAM} --help")
 
         def print_help(self, file: object = None) -> None:
             print(_HELP, end="")
@@ -14416,7 +14423,7 @@ def _answer(server: str, params: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """Prompt the user by a text, and read a line; Ctrl-D is an empty one."""
+    """Prompt the user, and read a line; Ctrl-D gives an empty one."""
     _say(text, end="")
     # Do not use input(): after a Ctrl-C, it leaves the lock of stdin held, and Python
     # blocks on that at exit.

@@ -13501,7 +13501,7 @@ class TestHttpServer:
             with pytest.raises(ValueError) as caught:
                 serve(verify="secret")
             assert "cret" not in str(caught.value)
-        with pytest.raises(ValueError, match="^path: /sse is where HTTP"):
+        with pytest.raises(ValueError, match="^path: /sse is reserved for HTTP"):
             server.start_http(path="sse/")
 
     def test_a_port_that_is_taken(self, server):
@@ -13589,7 +13589,7 @@ class TestHttpServer:
             web.post(call_tool("greet", name="s3cret"), Mcp_Name="other")
             raw_http(http.port, b"POST /mcp HTTP/1.1\r\nAuthorization s3cret\r\n\r\n")
             host = 'host "evil.example" is not allowed; see allowed_hosts'
-            no_head = "this is not the head of a request of HTTP/1.1"
+            no_head = "malformed HTTP request head"
             assert read(5) == [
                 f"127.0.0.1 - - 400 - - -: {no_head}",
                 f"127.0.0.1 GET /wp-login.php 403 - - -: {host}",
