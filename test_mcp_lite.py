@@ -23849,7 +23849,7 @@ class TestExplainedPages:
         text = (folder / "README.md").read_text("utf-8")
         minutes = re.findall(r"^\| .*\.py\S+ \| (\d+) \|", text, re.M)
         (chosen,) = re.findall(r"In 90 minutes: ([\d, ]+)\.", text)
-        assert len(minutes) == 11
+        assert len(minutes) == 12
         chosen = [int(minutes[int(each) - 1]) for each in chosen.split(", ")]
         half, total, words, questions = re.search(
             r"the first half, in (\d+) minutes: that makes (\d+)\.\s(\d+) more.*\n"
@@ -23864,7 +23864,7 @@ class TestExplainedPages:
             _, _, exercises = path.read_text("utf-8").partition("# Exercises\n")
             numbers = re.findall(r"^# (\d)\. ", exercises, re.M)
             wanted += [f"{int(path.name[:2])}.{number}" for number in numbers]
-        assert solved == wanted and len(solved) == 20
+        assert solved == wanted and len(solved) == 22
 
 
 class TestBridgeForMany:

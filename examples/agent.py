@@ -1,19 +1,19 @@
-"""An agent in a page: a model that is given the tools of several servers.
+"""A small agent: a model that is given the tools of several servers.
 
-Teaches: what a host does. It offers the tools to the model, asks the user, runs what
-the model asks for, and reports what came of it, until the model has an answer. Three
-classes hold what differs between providers: the form of tools, calls and results,
-images included. A model that should not read 143 tools is given two: one searches the
-tools, the other calls one.
+Teaches: what a host does. It offers the tools to the model, asks the user, runs what the
+model asks for, and reports the results, until the model has an answer. Three classes hold
+what differs between providers: the format of tools, calls and results, including images.
+If there are too many tools for a model to read, it is given two: one searches the tools,
+the other calls one.
 
-What servers and models say is bounded and printed safe: a result of ten megabytes does
-not go to the model whole, and of a long conversation the oldest rounds are left out.
+What servers and models say is bounded, and printed safely: a result of ten megabytes does
+not go to the model whole, and a long conversation loses its oldest rounds.
 
 Run: python3 examples/agent.py ["a question" [mcp.json]]
-The config file is what desktop clients have, with "mcpServers". Without one there are
-two servers. The model is the one whose key is set: OPENAI_API_KEY, ANTHROPIC_API_KEY or
-GEMINI_API_KEY. MODEL names another model, OPENAI_BASE_URL (and so on) another place,
-such as a server of open models on this machine. Without a key the model is a Script.
+The config file is that of a desktop program, with "mcpServers". Without one, there are
+two servers. The model is chosen by the key that is set: OPENAI_API_KEY, ANTHROPIC_API_KEY
+or GEMINI_API_KEY. MODEL names another model, and OPENAI_BASE_URL (and so on) another URL,
+such as that of open models on this machine. Without a key, the model is a Script.
 """
 
 import argparse
@@ -42,7 +42,7 @@ MAX_CONVERSATION = 400_000  # characters as JSON: about 100,000 tokens
 notes = Server("notes", version="1.0")
 
 
-@notes.tool  # without readOnlyHint: it changes something
+@notes.tool  # without readOnlyHint, as it changes something
 def write(text: str) -> str:
     """Write a note."""
     return f"written: {text}"
@@ -77,9 +77,9 @@ INDIRECT = [
 class Toolbox:
     """The tools of a group, under names that every provider accepts.
 
-    offered: what the model is given: the tools as listed, or INDIRECT
+    offered: the tools that the model is given: those of the group, or INDIRECT
     allow(name, arguments): asks the user before a tool runs that might change something
-    max_tools: with more, the model is given INDIRECT
+    max_tools: if there are more, the model is given INDIRECT
     """
 
     def __init__(self, group, allow, max_tools=40):
@@ -88,8 +88,8 @@ class Toolbox:
         # The name that the model sees -> the tool as the group lists it
         self.tools = {}
         for tool in group.list_tools():
-            # The narrowest rules of the three: A-Z, a-z, 0-9, _ and -, 64 at most, and
-            # first no digit and no -.
+            # The narrowest rules of the three: at most 64 of A-Z, a-z, 0-9, _ and -,
+            # without a digit or a - at the start.
             name = re.sub(r"[^A-Za-z0-9_-]|^(?=[0-9-])", "_", tool["name"])[:64]
             number = len(self.tools)
             while name in self.tools:
@@ -100,13 +100,13 @@ class Toolbox:
         self.offered = direct if len(direct) <= max_tools else INDIRECT
 
     def search(self, query):
-        """Return the eight tools that fit a query best; a rare word weighs more."""
+        """Return the eight tools that fit a query best. Rare words weigh more."""
         texts = {
             name: json.dumps([name, tool]).lower() for name, tool in self.tools.items()
         }
         scores = dict.fromkeys(self.tools, 0.0)
         for word in re.findall(r"[^\W_]+", query.lower()):
-            # Without its "s", a plural finds the singular.
+            # Without its final "s", a plural finds the singular.
             fitting = [name for name in scores if word.rstrip("s") in texts[name]]
             for name in fitting:
                 scores[name] += 1 / len(fitting)
@@ -114,7 +114,7 @@ class Toolbox:
         return [with_schema({**self.tools[name], "name": name}) for name in best[:8]]
 
     def run(self, name, arguments):
-        """Do what the model asks for. Returns a result that it can read, failed or not.
+        """Do what the model asks for. Returns a result that it can read in any case.
 
         arguments: an object, or a text that should be one
         """
@@ -133,7 +133,7 @@ class Toolbox:
                 return as_result("Not done: the user does not want it.", True)
             return self.group.call_tool(tool["name"], arguments)
         except (KeyError, TypeError, ValueError, McpError, OSError) as error:
-            # What the model sent was no call; or the server refused it, or is gone.
+            # The model did not send a valid call, or the server refused it, or is gone.
             return as_result(f"Not done: {type(error).__name__}: {error}", True)
 
 
@@ -142,10 +142,10 @@ def as_result(text, is_error=False):
 
 
 def with_schema(tool, member="inputSchema"):
-    """Return what a model reads of a tool, its schema under the provider's name.
+    """Return a tool as a model reads it, with its schema under the provider's name.
 
-    Where a schema begins with such as anyOf, a provider refuses the whole request. The
-    server checks the arguments by it in any case.
+    A provider refuses the whole request if a schema has keywords such as anyOf at the
+    top. The server checks the arguments in any case.
     """
     schema = {
         key: value
@@ -161,12 +161,12 @@ def with_schema(tool, member="inputSchema"):
 
 # The kinds of pictures that all three providers take.
 PICTURES = ("image/png", "image/jpeg", "image/webp")
-# What a model sees of a result; images: [(MIME type, base64)]
+# A result as a model sees it; images: [(MIME type, base64)]
 Answer = namedtuple("Answer", "id name text images is_error")
 
 
 def answer_of(id, name, result):
-    """Return the Answer to a call, from what tools/call has returned."""
+    """Return the Answer to a call, from a result of tools/call."""
     blocks = result["content"]
     shown = [
         b
@@ -176,7 +176,7 @@ def answer_of(id, name, result):
         and len(b["data"]) <= MAX_IMAGE
     ][:MAX_IMAGES]
     texts = [
-        # Of a link or a sound, the model reads at least what it is.
+        # A link or a sound is at least described to the model.
         b.get("resource", b).get("text") or json.dumps(b)[:1000]
         for b in blocks
         if b not in shown
@@ -191,7 +191,7 @@ def answer_of(id, name, result):
 
 
 def shortened(text):
-    """Return a text as a model may read it: of a long one its beginning, which is said."""
+    """Return a text as a model may read it. A long one is cut, and says so."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}\n[cut: {len(text):,} characters in all]"
@@ -208,7 +208,7 @@ BASE = {
 
 
 class OpenAI:
-    """Chat completions, which most servers of open models speak as well.
+    """Chat completions, which most servers of open models offer as well.
 
     request() returns the URL's path, the headers and the body. read() returns the
     message to keep, its text, and its calls: [(id, name, arguments)]. report() returns
@@ -252,7 +252,7 @@ class OpenAI:
             (call["id"], call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls") or []
         ]
-        # The message goes back without `annotations`, which only replies may have.
+        # The message goes back without `annotations`, which only a reply may have.
         return (
             {key: message[key] for key in message if key != "annotations"},
             message.get("content") or message.get("refusal"),
@@ -260,7 +260,7 @@ class OpenAI:
         )
 
     def report(self, answers):
-        # A tool's message takes text alone; a user's message after them has the images.
+        # A tool's message can hold text only, so the images follow in a user's message.
         messages = [
             {"role": "tool", "tool_call_id": each.id, "content": each.text}
             for each in answers
@@ -330,7 +330,7 @@ class Gemini(OpenAI):
         return {"role": "user", "parts": [{"text": text}]}
 
     def request(self, key, messages, tools):
-        # Of its two members for a schema, `parameters` takes less of JSON Schema.
+        # The other member for a schema, `parameters`, takes less of JSON Schema.
         model = os.environ.get("MODEL", "gemini-flash-latest")
         return (
             f"/models/{model}:generateContent",
@@ -348,8 +348,8 @@ class Gemini(OpenAI):
         )
 
     def read(self, reply):
-        # The parts go back as they came: the API wants their signatures again.
-        # Where a filter has stopped the model, there is no content, or no candidate.
+        # The parts go back unchanged, as the API wants their signatures again. If a
+        # filter has stopped the model, there is no content, or no candidate.
         candidate = reply.get("candidates", [reply])[0]
         message = candidate.get("content", {})
         parts = message.get("parts", [])
@@ -412,9 +412,9 @@ class Script(OpenAI):
 
 
 def run_agent(model, toolbox, question, max_rounds=8):
-    """Return what the model says in the end; None if it was not done after max_rounds:
-    a model that goes round in circles costs money."""
-    # The question, then a list for each round: what the model said, and the reports.
+    """Return the model's answer, or None if it has none after max_rounds, as a model that
+    goes round in circles costs money."""
+    # The question, then a list for each round: the model's message, and the reports.
     rounds = [[model.question(question)]]
     for _ in range(max_rounds):
         messages = sum(rounds, [])
@@ -426,8 +426,8 @@ def run_agent(model, toolbox, question, max_rounds=8):
             answers.append(answer_of(id, name, toolbox.run(name, arguments)))
             print(f"  {printable(name)}: {json.dumps(answers[-1].text)[:100]}")
         rounds.append([message, *model.report(answers)])
-        # A round goes as a whole: a report without its call is refused. The question
-        # and the latest round stay.
+        # A round is dropped as a whole, as a report without its call is refused. The
+        # question and the latest round stay.
         while len(rounds) > 2 and len(json.dumps(rounds)) > MAX_CONVERSATION:
             del rounds[1]
     return None

@@ -481,7 +481,10 @@ def draw(path):
         file.write(
             f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{y + 12}" '
             'font-family="sans-serif" font-size="12" fill="#57606a">\n'
-            "<style>rect {fill: #afb8c1} .mcp_lite {fill: #0a58ca}</style>\n"
+            "<style>rect {fill: #afb8c1} .mcp_lite {fill: #0a58ca}\n"
+            "@media (prefers-color-scheme: dark)\n"
+            "{text {fill: #9da7b3} rect {fill: #6e7781} .mcp_lite {fill: #4493f8}}\n"
+            "</style>\n"
         )
         file.write("\n".join([*texts, "</svg>\n"]))
 

@@ -1,24 +1,24 @@
 """Any server, offered to clients of any revision, on stdio or at a URL.
 
-Teaches: how middleware answers by itself, and how a question of one era is asked in the
-other.
+Teaches: how middleware can answer requests itself, and how a question of one era is asked
+in the other.
 
 Run: python3 examples/bridge.py TARGET                  offered on stdio
      python3 examples/bridge.py TARGET --http 8000      offered at a URL
      python3 examples/bridge.py --http 8000 -- python3 server.py --its-own options
-TARGET: a URL, a script, or a command in quotes. --allow GLOB and --deny GLOB, which may
-be repeated, choose among its tools.
+TARGET is a URL, a script, or a command in quotes. --allow GLOB and --deny GLOB, which may
+be repeated, select its tools.
 
 Tools, resources, prompts, completions, progress, cancellation, logs, questions, list
-changes and updates pass through. Each caller over HTTP has a client of its own, so its
-questions reach nobody else: each principal, else each session, else each request at
-work whose caller can be asked. On stdio there is one caller, and so one client. A
-question stays open until the caller answers it, even if the other server has withdrawn
+changes and updates pass through. Each caller over HTTP has a client of its own, so that
+its questions reach nobody else. A caller is a principal, or else a session, or else a
+single request whose sender can be asked. On stdio there is one caller, and so one client.
+A question stays open until the caller answers it, even if the other server has withdrawn
 it. A server that has ended is started again by the next request.
 
-There are ten clients at most, as each may be a process. A client at work is never ended
-for another caller: that one waits until a client is free. Then the client that has been
-idle for longest is ended; its own caller gets a new one with the next request.
+There are at most ten clients, as each may be a process. A busy client is never ended for
+another caller, which has to wait until a client is free. Then the client that has been
+idle longest is ended; its own caller gets a new one with the next request.
 """
 
 import argparse
@@ -59,7 +59,7 @@ HANDED_ON = (
     "completion/complete",
 )
 QUESTIONS = ("elicitation", "sampling", "roots")
-# Members of a request or a result that are about one side of the bridge.
+# Members of a request or a result that concern one side of the bridge only.
 NOT_HANDED_ON = (
     "_meta",
     "inputResponses",
@@ -70,10 +70,10 @@ NOT_HANDED_ON = (
 )
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PATIENCE = 600.0  # seconds for the answer to a question, or for a client to be free
-PAUSE = 0.05  # seconds in which the notices of one change, by several clients, arrive
-MAX_LINKS = 10  # clients of the other server: each may be a process
-MAX_WAITING = 128  # requests that wait for a client: each holds a connection
-MAX_REQUESTS = 1000  # requests served at once: one that waits must not hold up another
+PAUSE = 0.05  # seconds in which several clients may report the same change
+MAX_LINKS = 10  # clients of the other server; each may be a process
+MAX_WAITING = 128  # requests that wait for a client; each holds a connection
+MAX_REQUESTS = 1000  # requests served at once; one that waits must not block another
 
 
 class CallerGone(Exception):
@@ -81,24 +81,24 @@ class CallerGone(Exception):
 
 
 class Relay:
-    """A request that the other server is working on. It outlives a round of the caller's.
+    """A request that the other server is working on. It outlives the caller's rounds.
 
-    An event is a function that gets the Context of the present round; None is the end.
+    An event is a function that gets the Context of the current round. None is the end.
     """
 
     def __init__(self):
         self.lock = threading.Lock()
         self.events = queue.SimpleQueue()
-        # The event that a question has interrupted: the next round calls it again.
+        # The event that a question has interrupted. The next round calls it again.
         self.interrupted = None
-        # Answers that are waited for; None when the request is over. Guarded by `lock`.
+        # The answers that are awaited; None once the request is over. Guarded by `lock`.
         self.answers = set()
         # The thread that waits for the other server's result.
         self.thread = None
         self.outcome = Future()
         # When the outcome arrived: time.monotonic().
         self.ended_at = None
-        # The call at the other server, if it is one of a tool.
+        # The call of the other server, if the request is a tool call.
         self.call = None
 
     def follow(self, ctx):
@@ -112,8 +112,8 @@ class Relay:
         self.interrupted = None
 
     def ask(self, method, params):
-        """Have the caller asked, and block for the answer. Raises what came instead of
-        it, and CallerGone when there is nobody to ask any more."""
+        """Ask the caller, and block until the answer arrives. Raises the caller's error,
+        or CallerGone if there is nobody to ask any more."""
         answer = Future()
         key = os.urandom(8).hex()
 
@@ -136,7 +136,7 @@ class Relay:
         return answer.result(PATIENCE)
 
     def settle(self, answer, result=None, error=None):
-        """Give the answer to the thread that waits for it, unless it came before."""
+        """Give the answer to the thread that waits for it, unless it has one already."""
         with self.lock:
             is_open = self.answers is not None and answer in self.answers
             if is_open:
@@ -147,7 +147,7 @@ class Relay:
             answer.set_result(result)
 
     def end(self):
-        """Ask the caller nothing any more: the request is over. Idempotent."""
+        """The request is over: do not ask the caller any more. Idempotent."""
         with self.lock:
             unanswered = self.answers or ()
             self.answers = None
@@ -157,23 +157,23 @@ class Relay:
 
 
 class Link:
-    """A client of the other server: one caller's own, or shared by callers that cannot
-    be told apart."""
+    """A client of the other server. It belongs to one caller, or to several who cannot be
+    told apart."""
 
     def __init__(self, bridge, key, declared, is_private):
         self.bridge = bridge
-        # Whose it is, and what that caller declared.
+        # Its owner, and what that caller has declared.
         self.key = key
         self.is_private = is_private
-        # How many requests use it, and when the last one began. Guarded by the bridge's
+        # How many requests use it, and when the latest one began. Guarded by the bridge's
         # `changed`.
         self.users = 0
         self.used_at = 0.0
         # Serialises connecting.
         self.opening = threading.Lock()
-        # What the caller subscribed to.
+        # The URIs that the caller has subscribed to.
         self.uris = set()
-        # Requests at work, the oldest first.
+        # The requests in progress, the oldest first.
         self.relays = []
         callbacks = {
             "elicitation": dict.fromkeys(
@@ -198,23 +198,23 @@ class Link:
             try:
                 self.client.connect()
             except RuntimeError:
-                # It is connected already.
+                # The client is connected already.
                 return self.client
             try:
                 self.prepare()
             except BaseException:
-                # Half prepared, it would be taken for a good one.
+                # The next caller would take it for a prepared one.
                 self.client.close()
                 raise
         return self.client
 
     def prepare(self):
-        """Ask for all that the other server may report by itself."""
+        """Ask for everything that the other server may report by itself."""
         if "logging" in self.client.server_capabilities:
             self.client.set_log_level("debug")
         for uri in list(self.uris):
             self.client.subscribe(uri)
-        # A server need not report changes.
+        # Not every server reports changes.
         with suppress(McpError):
             self.client.listen()
         self.bridge.introduction = (
@@ -230,9 +230,9 @@ class Link:
     def ask(self, method, params):
         """Pass a question of the other server on to the caller.
 
-        A modern server asks on the thread that waits for its result. A session does not
-        say for which call it asks, so the latest one is taken; if that call ends before
-        the answer comes, the next one.
+        A modern server asks on the thread that waits for its result. In a session, the
+        question does not say which call it is for, so the latest call is assumed; if
+        that one ends before the answer arrives, the one before it.
         """
         here = threading.current_thread()
         while True:
@@ -250,14 +250,14 @@ class Link:
                     self.relays.remove(relay)
 
     def log(self, *record):
-        """Pass a log message on. It does not say which call it is about, so it goes only
-        where it can be about no other caller's."""
+        """Pass a log message on. As it does not say which call it belongs to, this is
+        done only if it cannot belong to another caller."""
         relays = list(self.relays)[-1:] if self.is_private else list(self.relays)
         if len(relays) == 1:
             relays[0].events.put(lambda ctx: ctx.log(*record))
 
     def begin(self, relay, method, params, done):
-        """Have the other server work at a request. done(): called at its end."""
+        """Send a request to the other server. done() is called when the request ends."""
         self.relays.append(relay)
 
         def finish():
@@ -275,7 +275,7 @@ class Link:
                 relay.outcome.set_result(job())
             except Exception as error:
                 relay.outcome.set_exception(error)
-            # Logs that came before the result are passed on before it.
+            # Logs that arrived before the result are passed on before it.
             with suppress(ConnectionError):
                 client.flush_callbacks(timeout=1.0)
             finish()
@@ -297,29 +297,29 @@ class Link:
 
 
 class Bridge:
-    """Offers another server: run `server`. close() ends the clients."""
+    """Offers another server: run its attribute `server`. close() ends the clients."""
 
     def __init__(self, target, allow=("*",), deny=(), **client_options):
         self.target = target
         self.allow = allow
         self.deny = deny
         self.options = client_options
-        # What the other server says of itself, when a client has reached it.
+        # What the other server says about itself, once a client has reached it.
         self.introduction = None
-        # Guards the three below, and is notified when a client becomes free.
+        # Guards the next three attributes, and is notified when a client becomes free.
         self.changed = threading.Condition()
         # The oldest first.
         self.links = []
         # How many requests wait for a client.
         self.waiting = 0
-        # The lists that have changed, and are to be reported.
+        # The lists whose change has not been reported yet.
         self.news = set()
-        # By the key that travels with a request through its rounds.
+        # By a key that accompanies a request through its rounds.
         self.relays = {}
         self.server = Server("bridge", max_workers=MAX_REQUESTS)
         self.server.middleware(self.serve)
-        # One tool, prompt and template stand for all that the other server has, so that
-        # these kinds are declared. The middleware gets the requests.
+        # A tool, a prompt and a template of its own make the server declare these kinds.
+        # The middleware answers all requests for them.
         self.server.add_tool(lambda: "", name="bridge")
         self.server.add_prompt(lambda: "", name="bridge")
         self.server.add_resource("{+x}", lambda x: x)
@@ -333,7 +333,7 @@ class Bridge:
 
     # Changes
     def note(self, method, params):
-        """Report a change to the callers; one that several clients notice, once."""
+        """Report a change to the callers, just once if several clients notice it."""
         if method == "notifications/resources/updated":
             self.server.resource_updated(params["uri"])
         elif method.endswith("/list_changed"):
@@ -350,7 +350,7 @@ class Bridge:
             kinds = self.news
             self.news = set()
         for kind in kinds:
-            # A registration that comes or goes notifies every caller, once.
+            # Adding or removing a registration notifies every caller once.
             steps = {
                 "tools": (
                     partial(self.server.remove_tool, "change"),
@@ -373,22 +373,22 @@ class Bridge:
 
     # Clients
     def owner_of(self, ctx, is_call):
-        """Return (key, is_alone): whose client serves a request, and whether it may
-        serve no other request meanwhile."""
+        """Return (key, is_alone): the owner of the client that serves a request, and
+        whether that client must serve no other request meanwhile."""
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
         caller = principal(ctx.auth) or ctx.session_id
         if not ctx.headers:
             caller = "stdio"
-        # Modern requests of no principal may come from anybody, and a question is for
-        # the caller that waits. Where that caller can be asked, each request has a
+        # A modern request without a principal may come from anybody, and a question must
+        # reach the caller who waits. So each request whose caller can be asked has a
         # client to itself.
         is_modern = ctx.protocol_version >= "2026-07-28"
         is_alone = bool(is_call and declared and not caller and is_modern)
         return (repr(caller) if caller else None, declared), is_alone
 
     def take(self, ctx, is_call=False):
-        """Return a Link of the caller's, which is in use until it is given back. Blocks
-        until there is one. Raises InternalError."""
+        """Return a Link of the caller, which must be given back. Blocks until there is
+        one. Raises InternalError."""
         key, is_alone = self.owner_of(ctx, is_call)
         ctx.on_cancel(self.wake)
         until = time.monotonic() + PATIENCE
@@ -417,7 +417,7 @@ class Bridge:
         """Return (link in use, idle link to be ended); (None, None) if none is free.
         The caller holds `changed`."""
         idle = None
-        # The oldest one first: what a caller subscribed to is at its first client.
+        # The oldest one first, as a caller's subscriptions are those of its first client.
         for link in self.links:
             if link.key == key and not (is_alone and link.users):
                 break
@@ -426,7 +426,7 @@ class Bridge:
                 unused = [each for each in self.links if not each.users]
                 if not unused:
                     return None, None
-                # Last go those that somebody has subscribed by.
+                # Clients with subscriptions go last.
                 idle = min(unused, key=lambda each: (bool(each.uris), each.used_at))
                 self.links.remove(idle)
             link = Link(self, key, key[1], is_private=key[0] is not None)
@@ -446,7 +446,7 @@ class Bridge:
 
     @contextmanager
     def borrowed(self, ctx):
-        """Inside, a Link of the caller's is in use."""
+        """A context manager in which a Link of the caller is in use."""
         link = self.take(ctx)
         try:
             yield link
@@ -455,7 +455,7 @@ class Bridge:
 
     # Requests
     def serve(self, ctx: Context, method, params, call_next):
-        """Serve a request: the middleware gets each one first."""
+        """The middleware, which receives each request first."""
         try:
             if method in HANDED_ON:
                 return self.hand_on(ctx, method, params)
@@ -469,11 +469,11 @@ class Bridge:
                     self.agree(link, params["notifications"])
             return call_next()
         except OSError as error:
-            # The end of the other server is no failure of the bridge.
+            # The other server has ended, which is not the bridge's failure.
             raise InternalError(str(error)) from None
 
     def agree(self, link, wanted):
-        """Subscribe, or leave out what the other server does not report."""
+        """Subscribe, and leave out what the other server does not report."""
         link.open()
         for uri in wanted.pop("resourceSubscriptions", []):
             with suppress(MethodNotFound, NotFound):
@@ -481,12 +481,12 @@ class Bridge:
                 wanted.setdefault("resourceSubscriptions", []).append(uri)
 
     def introduce(self, ctx, result):
-        """Say of the bridge what the other server says of itself."""
+        """Introduce the bridge as the other server introduces itself."""
         if self.introduction is None:
             with self.borrowed(ctx) as link:
                 link.open()
         info, capabilities, instructions = self.introduction
-        # A server of 2024-11-05 need not say that it completes.
+        # A server of 2024-11-05 need not declare completions.
         offered = {"completions": {}, **capabilities}
         result["capabilities"] = {
             name: offered[name] for name in result["capabilities"] if name in offered
@@ -502,7 +502,7 @@ class Bridge:
         return any(map(fits, self.allow)) and not any(map(fits, self.deny))
 
     def hand_on(self, ctx, method, params):
-        """Begin a request to the other server, or go on with it in a later round."""
+        """Begin a request to the other server, or continue it in a later round."""
         if method == "tools/call" and not self.is_offered(params["name"]):
             raise NotFound(f"Unknown tool: {params['name']}")
         key = ctx.once("bridge", lambda: os.urandom(16).hex())
@@ -554,7 +554,7 @@ def main():
         options.target if options.target[1:] else options.target[0],
         options.allow or ["*"],
         options.deny,
-        # A server may need what a host put into the environment: a key, say.
+        # The server may need variables that a host has set, such as a key.
         env=dict(os.environ),
     )
     with closing(bridge):

@@ -1,15 +1,15 @@
-"""A conversation, explained: each message in words, with the page of the specification.
+"""A conversation, explained: each message in words, with its page of the specification.
 
-Teaches: what `trace=` is called with; what each method is for.
+Teaches: what `trace=` is called with, and what each method is for.
 
 Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
-     python3 examples/explain.py -- COMMAND ARGS    a command as it is
-     python3 examples/explain.py --sheet       all that can be said, on a page
+     python3 examples/explain.py -- COMMAND ARGS    a command, not in quotes
+     python3 examples/explain.py --sheet       all methods and errors, on a page
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
-Each explanation is given once, where it first fits. `direction` is "-->" from
-the client to the server, whichever of them has the trace, and "<--" back.
+Each explanation is given once, where it first fits. The direction "-->" is from the
+client to the server, whichever of them has the trace, and "<--" is back.
 """
 
 import argparse
@@ -41,20 +41,20 @@ from mcp_lite import (  # noqa: E402
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
 WIDTH = 90
-# What mcp_lite understands, though no revision has it.
+# mcp_lite understands these, though no revision has them.
 IN_NO_REVISION = ("initialized", "$/cancelRequest", -32800)
-LONGEST = 1_000  # characters of a message: the rest is left out
+LONGEST = 1_000  # characters of a message; the rest is left out
 FIRST_MODERN = "2026-07-28"
 
-# Of each method: the page of the specification, and in words what it is for, what its
-# answer brings, and what an error in place of that means.
+# For each method: its page of the specification, what it is for, what its answer brings,
+# and what an error means instead.
 Words = namedtuple("Words", "page purpose outcome setback", defaults=("", ""))
 WORDS = {
     "initialize": Words(
         "basic/lifecycle",
         "A session begins: which revision, which capabilities, who it is.",
         "The server has chosen the revision, and says what it offers.",
-        "There is no session: this server, or this revision, will not do.",
+        "There is no session, because of this revision or this server.",
     ),
     "notifications/initialized": Words(
         "basic/lifecycle",
@@ -62,7 +62,7 @@ WORDS = {
     ),
     "initialized": Words(
         "basic/lifecycle",
-        "In no revision: some tutorials have it for `notifications/initialized`.",
+        "In no revision. Some tutorials have it instead of `notifications/initialized`.",
     ),
     "ping": Words(
         "basic/utilities/ping",
@@ -154,7 +154,7 @@ WORDS = {
     ),
     "$/cancelRequest": Words(
         "basic/patterns/cancellation",
-        "In no revision: language servers have it for `notifications/cancelled`.",
+        "In no revision. Language servers have it instead of `notifications/cancelled`.",
     ),
     "notifications/progress": Words(
         "basic/patterns/progress",
@@ -194,7 +194,7 @@ WORDS = {
     ),
 }
 NO_WORDS = Words("basic/index", "The specification does not have this method.")
-# Where a member stands, what it tells, and the page.
+# Where a member stands, what it means, and its page.
 MEMBERS = (
     (
         ("params", "_meta", META + "protocolVersion"),
@@ -208,7 +208,7 @@ MEMBERS = (
     ),
     (
         ("params", "_meta", "progressToken"),
-        "The sender wants to hear of progress. The token will say what it is about.",
+        "The sender asks for progress, which will carry this token.",
         "basic/patterns/progress",
     ),
     (
@@ -219,7 +219,7 @@ MEMBERS = (
     (
         ("result", "inputRequests"),
         "This is a question in place of a result: {}. The client answers it, and sends "
-        "the request again: a multi round-trip request (MRTR).",
+        "the request again. This is a multi round-trip request (MRTR).",
         "basic/patterns/mrtr",
     ),
     (
@@ -254,18 +254,18 @@ MEMBERS = (
     ),
     (
         ("result", "cacheScope"),
-        "To whom a cache may give this result: {} (private is this client alone, public "
-        "is anybody).",
+        "Who may receive this result from a cache: {} (private means this client alone, "
+        "public means anybody).",
         "server/utilities/caching",
     ),
 )
-# Where a message says which revision it is about.
+# Where a message names its revision.
 VERSION_PLACES = (
     ("params", "_meta", META + "protocolVersion"),
     ("params", "protocolVersion"),
     ("result", "protocolVersion"),
 )
-# Pages that have another name in the other era: in the modern one, and in the legacy one.
+# Pages that have another name in the modern era, and in the legacy era.
 MODERN_PAGES = {
     "basic/lifecycle": "basic/versioning",
     "basic/transports": "basic/transports/streamable-http",
@@ -274,7 +274,7 @@ LEGACY_PAGES = {
     "basic/patterns/progress": "basic/utilities/progress",
     "basic/patterns/cancellation": "basic/utilities/cancellation",
 }
-# What is said beside the methods: where, in which words, and what for.
+# Beside the methods: where a member stands, its name, and what it is for.
 BESIDE = (
     ("in a modern result", "<--  M inputRequests", "The three questions to a client"),
     ("in the parameters of a modern request", "-->  M inputResponses", "Their answers"),
@@ -284,20 +284,20 @@ BESIDE = (
         "The revision, and what the client can be asked",
     ),
 )
-# Errors whose docstring says it in two sentences.
+# Errors whose docstring has two sentences.
 SHEET_ERRORS = {
     -32002: "Nothing has this URI (-32602 for tools, and in the modern era)"
 }
-# What HTTP says around the messages: how the line begins, and what that means.
+# HTTP around the messages: how a line begins, and what it means.
 HTTP = {
     "POST": "A message travels in the body of a POST.",
-    "GET": "The client opens a stream, on which the server may speak first.",
+    "GET": "The client opens a stream, on which the server may send by itself.",
     "DELETE": "The client ends its session.",
-    "HTTP 200 text/event-stream": "The answer comes as events: others may come first.",
+    "HTTP 200 text/event-stream": "The answer is an event, perhaps after others.",
     "HTTP 200": "The answer is the body of this response.",
-    "HTTP 202": "The message was taken. It wants no answer.",
-    "HTTP 401": "A token is needed, or the one that came is not valid.",
-    "HTTP 403": "The token does not allow this, or the Host or Origin is a wrong one.",
+    "HTTP 202": "The message was accepted. It is not answered.",
+    "HTTP 401": "A token is needed, or the one that was sent is not valid.",
+    "HTTP 403": "The token does not allow this, or the Host or Origin is wrong.",
     "HTTP 404": "There is no such session, or nothing at this path.",
 }
 # The exit code for an exception is that of the first row that matches.
@@ -310,9 +310,9 @@ EXIT_CODES = (
 
 
 def place_of(page, version):
-    """Return where the specification of a revision has a page, behind SPECIFICATION."""
+    """Return the path of a page in a revision, below SPECIFICATION."""
     pages = MODERN_PAGES if version >= FIRST_MODERN else LEGACY_PAGES
-    # The first page of a folder is found by the folder's name.
+    # The first page of a folder has the folder's name.
     return f"{version}/{pages.get(page, page)}".replace("/index", "")
 
 
@@ -326,7 +326,7 @@ def look_up(message, path):
 
 
 def visible(members):
-    """Return the members of params, or of a result, that are shown."""
+    """Return the members of params or of a result that are shown."""
     state = shorten(members.get("requestState", ""))[:20] + "..."
     shown = {**members, "requestState": state}
     hidden = ["_meta"] + ["resultType"] * (members.get("resultType") == "complete")
@@ -334,7 +334,7 @@ def visible(members):
 
 
 def shorten(value):
-    """Return a value in one printable line: no escape of a peer reaches a terminal."""
+    """Return a value in one printable line, without a peer's escape sequences."""
     value = value if isinstance(value, str) else json.dumps(value)
     text = "".join(each if each.isprintable() else " " for each in value[:LONGEST])
     left = f" ... and {len(value) - LONGEST} characters more"
@@ -342,14 +342,14 @@ def shorten(value):
 
 
 class Explainer:
-    """Prints each message, and once what its kind is for. It is a value for `trace=`.
+    """Prints each message, and explains each kind once. It is a value for `trace=`.
 
-    write: takes the lines, each with its end; sys.stderr.write by default. It is called
-        on the thread that sends or receives, one call at a time.
-    without: methods that are passed over, with their answers; and members, such as
+    write: receives the lines with their line ends; sys.stderr.write by default. It is
+        called on the thread that sends or receives, one call at a time.
+    without: methods that are skipped, with their answers; and members, such as
         "progressToken", that are not explained
-    with_sides: each id is shown with the side that chose it. Both sides begin at 1 or
-        so, and an answer has the id of its request.
+    with_sides: show each id with the side that chose it. Both sides count from 1 or so,
+        and an answer has the id of its request.
     """
 
     is_silent = False
@@ -359,9 +359,9 @@ class Explainer:
         self.without = without
         self.with_sides = with_sides
         self.lock = threading.Lock()
-        # Texts that were given already.
+        # The explanations that were given already.
         self.told = set()
-        # The methods of the requests that wait for an answer, and when they were sent.
+        # The requests without an answer yet: their method, and when they were sent.
         self.waiting = {}
         self.version = "2025-11-25"
 
@@ -394,14 +394,14 @@ class Explainer:
             self.explain_answer(direction, message)
         for path, text, page in MEMBERS:
             value = look_up(message, path)
-            # What is false or empty says nothing, but a 0 does.
+            # A member that is false or empty means nothing, but 0 does.
             is_passed_over = value is False or path[-1] in self.without
             if (value or value == 0) and not is_passed_over:
                 words = ", ".join(value) if isinstance(value, dict) else value
                 self.note(text, page, shorten(words))
 
     def learn(self, message):
-        """Notice which revision is spoken: the pages differ."""
+        """Notice the revision, as the pages differ."""
         for path in VERSION_PLACES:
             version = look_up(message, path)
             if isinstance(version, str):
@@ -415,7 +415,7 @@ class Explainer:
             self.waiting[direction, str(message["id"])] = (name, time.monotonic())
         shown = visible(params)
         row = METHODS.get(name)
-        # The parameter that says what a request is about comes first.
+        # The parameter that names the subject of the request comes first.
         about = shown.pop(row.mirrored, "") if row and row.mirrored else ""
         rest = shorten(shown) if shown else ""
         self.show(direction, f"{name} {shorten(about)} {rest}", message)
@@ -441,7 +441,7 @@ class Explainer:
             self.note(words.outcome, words.page)
 
     def show(self, direction, text, message=None):
-        """Print one line: the direction, the id, and what it says."""
+        """Print one line: the direction, the id, and a text."""
         if self.is_silent:
             return
         request_id = (message or {}).get("id")
@@ -454,8 +454,8 @@ class Explainer:
         self.write(textwrap.fill(line, WIDTH, subsequent_indent="    ") + "\n")
 
     def note(self, text, page, value=""):
-        """Print an explanation with its page, unless it was given before, be it of
-        another value. The value fills the {} in the text."""
+        """Print an explanation with its page, unless it was given before, even if for
+        another value. The value replaces the {} in the text."""
         if self.is_silent or not text or text in self.told:
             return
         if not self.told:
@@ -467,7 +467,7 @@ class Explainer:
 
 
 def sheet():
-    """Return all that can be said, by page of the specification, as lines of text."""
+    """Return all methods and errors as lines, by page of the specification."""
     lines = [
         "--> to the server, <-- to the client; L legacy, M modern; ? wants an answer"
     ]
@@ -506,7 +506,7 @@ def main():
     parser.add_argument("tool", nargs="?", help="a tool to call")
     parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
     parser.add_argument("--protocol", default="auto", metavar="REVISION")
-    parser.add_argument("--sheet", action="store_true", help="all that can be said")
+    parser.add_argument("--sheet", action="store_true", help="all methods and errors")
     # The words behind `--` are the command of a server.
     cut = [*sys.argv, "--"].index("--")
     command = sys.argv[cut + 1 :]

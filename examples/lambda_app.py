@@ -1,13 +1,13 @@
 """A server as an AWS Lambda function, behind a function URL or an API Gateway.
 
-Teaches: serverless is WSGI with other words: an event is a request, and a dict is the
-answer. A function keeps nothing between two requests, which is how 2026-07-28 works;
-sessions of older clients are served without any, so those can call, but not be asked.
+Teaches: serverless is WSGI in other words. An event is a request, and a dict is the
+answer. A function keeps nothing between two requests, and neither does 2026-07-28. Older
+clients are served without a session, so they can call tools, but cannot be asked.
 
-Run: zip function.zip lambda_app.py mcp_lite.py, and make a function of it with the
-handler `lambda_app.handler` and MCP_STATE_KEY, 16 characters or more, in its
-environment: questions and their answers may reach different instances. To try it with
-an event as AWS sends them: python3 examples/lambda_app.py < event.json
+Run: zip function.zip lambda_app.py mcp_lite.py, and make it a function with the handler
+`lambda_app.handler`. Its environment needs MCP_STATE_KEY, of 16 characters or more, as a
+question and its answer may reach different instances. To try it with an event from AWS:
+python3 examples/lambda_app.py < event.json
 """
 
 import argparse
@@ -28,8 +28,8 @@ server = Server("serverless", state_key=os.environ.get("MCP_STATE_KEY"))
 
 @server.middleware
 def refuse_listening(ctx, method, params, call_next):
-    """A stream without an end would hold the function until AWS ends it, and cost as
-    much as a call that takes so long."""
+    """A stream without an end would occupy the function until AWS ends it, and cost as
+    much as a call of that length."""
     if method == "subscriptions/listen":
         raise McpError(-32601, "this server notifies nobody: ask again for its lists")
     return call_next()
@@ -43,14 +43,14 @@ def greet(ctx: Context) -> str:
     return f"Hello, {answer.get('content', {}).get('name', 'stranger')}!"
 
 
-# AWS has looked at the host. Without verify=, whoever knows the URL can call; a function
-# URL with AWS_IAM, or an authorizer of the gateway, keeps strangers out as well.
+# AWS has checked the host. Without verify=, anybody who knows the URL can call, unless
+# the function URL uses AWS_IAM, or the gateway an authorizer.
 app = server.wsgi_app(allowed_hosts=["*"])
 
 
 def handler(event, context):
-    """Answer one event: of a function URL or an HTTP API (payload format 2.0), of a REST
-    API or a load balancer (1.0)."""
+    """Answer one event of a function URL or an HTTP API (payload format 2.0), or of a
+    REST API or a load balancer (1.0)."""
     http = event["requestContext"].get("http")
     query = event.get("rawQueryString", "")
     if http is None:
@@ -76,7 +76,7 @@ def handler(event, context):
         answer.update(statusCode=int(status[:3]), headers=dict(headers))
         return parts.append
 
-    # Progress and logs come with the answer: nothing leaves before its end.
+    # Progress and logs arrive with the answer, as nothing is sent before the end.
     parts += app(environ, start_response)
     return {**answer, "body": b"".join(parts).decode()}
 

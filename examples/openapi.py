@@ -1,23 +1,22 @@
 """An HTTP API as tools: a server made of an OpenAPI 3 document.
 
-Teaches: tools that a program makes, with schemas of their own (input_schema=), from a
-description of something else; and what is kept from a model's hands: where requests go,
-and the credentials that they carry.
+Teaches: tools that a program makes from a description, with schemas of their own
+(input_schema=); and what a model must not control: where requests go, and the credentials
+that they carry.
 
 Run: python3 examples/openapi.py DOCUMENT [--base URL] [--header K:V] [--only GLOB]
 serves on stdio; with --http [HOST:]PORT at a URL.
-DOCUMENT is a file or a URL: JSON, or YAML where PyYAML is installed. Each operation is
-a tool; with --only "get_*", those of such names; names that are the same once they are
-cut to 64 characters get a number. Of hundreds of tools a model need not read all: see
-agent.py.
+DOCUMENT is a file or a URL: JSON, or YAML if PyYAML is installed. Each operation is a
+tool; --only "get_*" selects tools by their names. Names are cut to 64 characters, and get
+a number if that makes them equal. A model need not read hundreds of tools: see agent.py.
 
-A tool sends what the document says, or there is no such tool: an operation that is not
-supported is left out, and stderr says why. Those are uploads (multipart/form-data),
-required cookies, references that lead nowhere or out of the document's folder, and
-styles of which the specification does not say how a value is sent. A value that its
-style cannot carry fails the call, and nothing is sent. Requests go to http and https
-URLs only; --base replaces the document's own servers. The headers given by --header are
-sent to that origin alone, and no argument of a model's replaces them.
+A tool sends what the document says. An operation that is not supported is left out, and
+stderr says why: uploads (multipart/form-data), required cookies, references that lead
+nowhere or out of the document's folder, and styles for which the specification does not
+define how a value is sent. If a style cannot carry a value, the call fails and nothing is
+sent. Requests go to http and https URLs only; --base replaces the document's own servers.
+The headers given by --header are sent to that origin alone, and no argument of a model
+replaces them.
 """
 
 import argparse
@@ -46,7 +45,7 @@ from mcp_lite import (  # noqa: E402
     validate,
 )
 
-# The methods, and what a client may take for granted of them.
+# The methods, and what a client may assume about them.
 HINTS = {
     "get": {"readOnlyHint": True},
     "put": {"idempotentHint": True},
@@ -72,7 +71,7 @@ OUR_HEADERS = re.compile(
 JSON_KIND = re.compile(r"[^;]*[/+]json *(;.*)?|\*/\*|application/\*", re.IGNORECASE)
 FORM_KIND = re.compile(r"application/x-www-form-urlencoded *(;.*)?", re.IGNORECASE)
 TEXT_KIND = re.compile(r"text/plain *(;.*)?", re.IGNORECASE)
-# Of the replies, those that are text.
+# The kinds of replies that are text.
 TEXTS = re.compile(
     r"text/.*|.*[/+-](xml|yaml|javascript|json.*|ndjson|jsonl|.*urlencoded)"
 )
@@ -104,7 +103,7 @@ def parse(data, source):
     except RecursionError:
         raise ValueError(f"{source}: it is nested too deeply") from None
     except Exception as error:
-        # PyYAML's errors are no ValueErrors.
+        # PyYAML's errors are not ValueErrors.
         raise ValueError(f"{source}: neither JSON nor YAML: {error}") from None
     if not isinstance(document, dict):
         raise ValueError(f"{source}: expected an object")
@@ -112,9 +111,9 @@ def parse(data, source):
 
 
 def read_yaml(yaml, text):
-    """Return what a text in YAML says, as YAML 1.2 and JSON understand it.
+    """Return the value of a text in YAML, as YAML 1.2 and JSON understand it.
 
-    PyYAML speaks YAML 1.1, where `no` is false, and 2024-05-01 is a date.
+    PyYAML reads YAML 1.1, in which `no` is false and 2024-05-01 is a date.
     """
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -133,7 +132,7 @@ def read_yaml(yaml, text):
     Loader.add_implicit_resolver("tag:yaml.org,2002:bool", words, list("tTfF"))
     digits = re.compile("[-+]?[0-9]+$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:int", digits, list("-+0123456789"))
-    # In YAML 1.1, a zero at the front makes a number octal.
+    # In YAML 1.1, a leading zero makes a number octal.
     Loader.add_constructor(
         "tag:yaml.org,2002:int", lambda loader, node: int(node.value)
     )
@@ -141,10 +140,10 @@ def read_yaml(yaml, text):
 
 
 def as_json(value, known=None, depth=0):
-    """Return a value of a YAML reader's as JSON has it: keys and dates are texts.
+    """Return the value of a YAML reader as JSON has it: keys and dates are texts.
 
-    known: what was converted already; where YAML has one thing in many places, so has
-        the result
+    known: what has been converted already. What YAML has in several places at once, the
+        result has, too
     """
     known = {} if known is None else known
     if isinstance(value, (datetime.date, datetime.time)):
@@ -155,7 +154,7 @@ def as_json(value, known=None, depth=0):
         raise ValueError("it is nested too deeply")
     if id(value) not in known:
         made = [] if isinstance(value, list) else {}
-        # A thing inside itself is found here, unfinished: it has no end.
+        # A value that contains itself is found here, unfinished.
         known[id(value)] = None
         if isinstance(value, list):
             made += [as_json(each, known, depth + 1) for each in value]
@@ -172,23 +171,23 @@ def as_json(value, known=None, depth=0):
 class Document:
     """A document, and the files beside it that it refers to.
 
-    location: the URL or the real path that it came from; None for one of a program's
+    location: its URL or real path; None for a document made by a program
     """
 
     def __init__(self, content, location=None, files=None):
         self.content = as_json(content)
         self.location = location
-        # Path -> Document, shared by all of them; None if no file may be read.
+        # Path -> Document, shared by all of these; None if no file may be read.
         self.files = files
         is_file = location is not None and "://" not in location
         if files is None and is_file:
             self.files = {location: self}
 
     def find(self, item):
-        """Return (document, item) of what an item refers to; of another, itself.
+        """Return (document, item) of what an item refers to, or of the item itself.
 
-        Beside a reference, a summary and a description stand in place of the other's.
-        Raises ValueError.
+        A summary or a description beside a reference replaces the other one. Raises
+        ValueError.
         """
         document = self
         seen = []
@@ -243,25 +242,25 @@ class Document:
 
 # Schemas #############################################################################
 
-# Keywords whose value is a schema; or schemas, by name; or a list of schemas.
+# Keywords whose value is a schema, an object of schemas, or a list of schemas.
 ONE = (
     *("items", "additionalProperties", "contains", "propertyNames", "not", "if"),
     *("then", "else", "unevaluatedItems", "unevaluatedProperties"),
 )
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
-# What says nothing about a value.
+# Keywords that say nothing about a value.
 NOT_SENT = ("discriminator", "xml", "externalDocs", "example", "$schema", "$id")
 
 
 class Schemas:
-    """Converts the schemas of one operation. `definitions` gets what they refer to."""
+    """Converts the schemas of one operation, and collects what they refer to."""
 
     def __init__(self):
         self.definitions = {}
         # (document, pointer) -> the name of its definition
         self.names = {}
-        # How many values there are so far.
+        # The number of values so far.
         self.size = 0
 
     def convert(self, document, node):
@@ -295,22 +294,22 @@ class Schemas:
         """Return the name of the definition that a reference leads to."""
         place = document.locate(node["$ref"])
         if place not in self.names:
-            # Two files, or two places of one, may have a schema of the same name.
+            # Two files, or two places in one, may have schemas of the same name.
             last = unquote(place[1].rpartition("/")[2]) or os.path.basename(
                 place[0].location or "document"
             )
             name = re.sub("[^A-Za-z0-9_.-]", "_", last)
             while name in self.definitions:
                 name += "_"
-            # It may refer to itself, so its place comes first.
+            # The schema may refer to itself, so its name is noted first.
             self.names[place] = name
             self.definitions[name] = {}
             self.definitions[name] = self.convert(*document.find(node))
         return self.names[place]
 
     def drop_read_only(self, document, node, schema):
-        """Leave out what a request must not have: "SHOULD NOT be sent as part of the
-        request", and `required` then counts for the response only."""
+        """Leave out read-only members, which "SHOULD NOT be sent as part of the request".
+        `required` then counts for the response only."""
         properties = node.get("properties")
         if not isinstance(properties, dict):
             return
@@ -324,7 +323,7 @@ class Schemas:
 
 
 def mend(schema):
-    """Return a schema of OpenAPI 3.0 as JSON Schema has it. 3.1 has the same."""
+    """Return a schema of OpenAPI 3.0 as JSON Schema. Those of 3.1 are JSON Schema."""
     for limit in ("minimum", "maximum"):
         exclusive = f"exclusive{limit.title()}"
         # "exclusiveMinimum": true stands beside a minimum.
@@ -337,7 +336,7 @@ def mend(schema):
     try:
         validate("", {"pattern": schema.get("pattern", "")})
     except ValueError:
-        # It is no pattern. The API itself knows what it takes.
+        # It is not a valid pattern. The API checks the value itself.
         del schema["pattern"]
     if schema.get("nullable") is True:
         return {"anyOf": [schema, {"type": "null"}]}
@@ -360,7 +359,7 @@ class Operation:
     """One operation of a document: the schema of its arguments, and their request.
 
     Raises ValueError for one that is not supported.
-    headers: those of the operator's, which are not the model's to give
+    headers: the operator's, which are not for the model to give
     base: the URL that replaces the document's servers, or None
     """
 
@@ -369,7 +368,7 @@ class Operation:
         about_document, self.about = item_document.find(self.item[method])
         if not isinstance(self.about, dict):
             raise ValueError("it is no object")
-        # Some documents tell paths apart by a fragment, which is not sent.
+        # Some documents distinguish paths by a fragment, which is not sent.
         self.path = path = path.partition("#")[0]
         self.method = method
         self.notes = []
@@ -377,7 +376,7 @@ class Operation:
             raise ValueError("its path does not begin with /")
         self.base = choose_base(document, self.item, self.about, base)
         own_headers = {name.lower() for name in dict(headers)}
-        # Of two with one name and one place, the operation's own comes last, and counts.
+        # Of two parameters with the same name and place, the operation's own counts.
         known = {}
         for owner, given in (
             (item_document, self.item.get("parameters")),
@@ -420,8 +419,8 @@ class Operation:
         }
 
     def is_for_the_model(self, parameter, own_headers):
-        """Return whether a parameter becomes an argument. Raises ValueError if the
-        request cannot be made without it."""
+        """Return whether a parameter becomes an argument. Raises ValueError if it does
+        not, but is required."""
         name, place = str(parameter["name"]), parameter["in"]
         if place == "header" and name.lower() in (*IGNORED_HEADERS, *own_headers):
             return False
@@ -435,7 +434,7 @@ class Operation:
         return not is_refused
 
     def find_body(self, document):
-        """Return what its body is, if it has one: a Body."""
+        """Return the operation's Body, or None if it has no body."""
         document, body = document.find(self.about.get("requestBody") or {})
         content = body.get("content") or {}
         for kind, media in content.items():
@@ -447,7 +446,7 @@ class Operation:
         return None
 
     def describe(self):
-        """Return what a model reads of it. It has to read something."""
+        """Return the description for the model, which is never empty."""
         for owner in (self.about, self.item):
             for name in ("description", "summary"):
                 if isinstance(owner.get(name), str) and owner[name].strip():
@@ -467,7 +466,7 @@ class Operation:
             place = self.places[name]
             try:
                 if value is None and place.where != "body":
-                    # "null" is no text: it says that there is no value.
+                    # null is not a text: it means that there is no value.
                     if place.is_required:
                         raise ToolError("null cannot be sent")
                     continue
@@ -491,7 +490,7 @@ class Operation:
 
 
 def text_of(value):
-    """Return a text, a number or a truth value as requests have it."""
+    """Return a text, a number or a truth value as the text in a request."""
     if isinstance(value, (list, dict)):
         raise ToolError("a list or an object inside it cannot be sent")
     if isinstance(value, float) and value.is_integer():
@@ -501,8 +500,8 @@ def text_of(value):
 
 
 def encode_query(text, is_reserved_allowed=False):
-    """Return a text as a query has it. The characters of a query's own are encoded in
-    any case: with them, a value could add a parameter."""
+    """Return a text encoded for a query. Characters with a meaning in a query are always
+    encoded, as a value could add a parameter with them."""
     return quote(text, safe="-._~" + (":/?@!$'()*,;" if is_reserved_allowed else ""))
 
 
@@ -548,7 +547,7 @@ class Parameter:
             self.check(kind_of(document, self.schema))
 
     def check(self, kind):
-        """Raise ValueError for a value that the style has no form for."""
+        """Raise ValueError for a kind of value that the style cannot carry."""
         is_unclear = kind in ("array", "object") and (
             # One edition of the specification has "." between the parts, another ",".
             (self.style == "label" and not self.is_exploded)
@@ -571,7 +570,7 @@ class Parameter:
     def parts(self, value, encode, separator):
         """Return the parts of a list or an object, encoded. Raises ToolError.
 
-        separator: what will stand between them, which none of them may have
+        separator: will stand between the parts, so none of them may contain it
         """
         if not isinstance(value, dict):
             parts = [encode(text_of(each)) for each in value]
@@ -587,7 +586,7 @@ class Parameter:
         return parts
 
     def join(self, value):
-        """Return a value as a path or a header has it: one text. Raises ToolError."""
+        """Return a value as one text, for a path or a header. Raises ToolError."""
         encode = str if self.where == "header" else lambda text: quote(text, safe="")
         if self.is_json:
             return encode(json.dumps(value))
@@ -614,7 +613,7 @@ class Parameter:
         return text
 
     def spread(self, value):
-        """Return a value as a query or a form has it: [NAME=TEXT]. Raises ToolError."""
+        """Return a value as [NAME=TEXT], for a query or a form. Raises ToolError."""
         is_reserved_allowed = self.about.get("allowReserved") is True
 
         def encode(text):
@@ -632,7 +631,7 @@ class Parameter:
                 for keys, text in deep_pairs(value)
             ]
         if not value:
-            # A list without members is no value, as RFC 6570 has it.
+            # By RFC 6570, an empty list counts as no value.
             return []
         if not self.is_exploded:
             separator = SEPARATORS.get(self.style, ",")
@@ -666,7 +665,7 @@ class Body:
 
     def __init__(self, document, kind, media, about):
         self.document = document
-        # Where a document takes any kind, it gets JSON.
+        # If any kind will do, JSON is sent.
         self.kind = kind if "*" not in kind else "application/json"
         self.media = media
         self.about = about
@@ -686,8 +685,8 @@ class TextBody(Body):
 
 
 class FormBody(Body):
-    """A body that is a form. `encoding` says how a member is sent; else a list is sent
-    as many members, and an object as JSON."""
+    """A body that is a form. `encoding` says how a member is sent; without it, a list is
+    sent as several members, and an object as JSON."""
 
     def __init__(self, document, kind, media, about):
         super().__init__(document, kind, media, about)
@@ -731,7 +730,7 @@ class FormBody(Body):
         return "&".join(pairs).replace("%20", "+").encode()
 
 
-# Kinds of bodies that an argument can become; the first that an operation takes is used.
+# The kinds of bodies that are supported. The first that an operation takes is used.
 BODIES = {JSON_KIND: Body, FORM_KIND: FormBody, TEXT_KIND: TextBody}
 
 
@@ -859,7 +858,7 @@ def build_server(document, base=None, headers=(), only="*", location=None):
     )
     home = base
     if base is None:
-        # Each operation says by itself that it has no place to go to.
+        # If this fails, each operation reports that it has no server.
         with suppress(ValueError, LookupError, TypeError):
             home = find_base(document)
     names = set()

@@ -1,15 +1,14 @@
 """A span for each request, on the server and on the client.
 
-Teaches: what Server.middleware is good for; and how a trace goes on from one side to
-the other: the client puts `traceparent` into `_meta`, and the server finds it there.
-Spans and attributes have OpenTelemetry's names:
+Teaches: a use of Server.middleware; and how a trace continues on the other side: the
+client puts `traceparent` into `_meta`, where the server finds it. Spans and attributes
+have OpenTelemetry's names:
 https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
 
 Run: python3 examples/otel.py
      opentelemetry-instrument --traces_exporter console python3 examples/otel.py
-With opentelemetry-api installed, the spans are OpenTelemetry's, and go where it sends
-them; without it, each is printed as a line. For a program of yours, copy all but
-main().
+With opentelemetry-api installed, the spans are OpenTelemetry's. Without it, each span is
+printed on a line. For your own program, copy everything but main().
 """
 
 import argparse
@@ -33,7 +32,7 @@ except ImportError:
 
 
 def trace_request(ctx, method, params, call_next):
-    """Make a span for each request, as a child of its client's: this is middleware."""
+    """The middleware: make a span for each request, as a child of its client's span."""
     with request_span("SERVER", method, params, ctx.meta) as span:
         result = call_next()
         if result.get("isError") is True:
@@ -42,7 +41,7 @@ def trace_request(ctx, method, params, call_next):
 
 
 def call_tool(client, name, **arguments):
-    """Call a tool as client.call() does, in a span that becomes the server's parent."""
+    """Call a tool like client.call(), in a span that is the parent of the server's."""
     with request_span("CLIENT", "tools/call", {"name": name}):
         return client.start_call(name, arguments, meta=context_to_tell()).value()
 
@@ -50,7 +49,7 @@ def call_tool(client, name, **arguments):
 @contextlib.contextmanager
 def request_span(kind, method, params, meta=None):
     """Make a span around a request. meta: its `_meta`, which names its trace."""
-    # A caller may write anything there, of any length.
+    # The caller may send any text, of any length.
     target = printable(str(params.get("name", "")))[:MAX_NAME]
     method = printable(method)[:MAX_NAME]
     attributes = {"mcp.method.name": method}
@@ -61,7 +60,7 @@ def request_span(kind, method, params, meta=None):
         try:
             yield span
         except Exception as error:
-            # A question to a modern client is raised as well, but as no Exception.
+            # A question to a modern client is raised, too, but not as an Exception.
             kind = getattr(error, "code", type(error).__name__)
             if isinstance(error, ToolError):
                 kind = "tool_error"
@@ -72,10 +71,10 @@ def request_span(kind, method, params, meta=None):
 if trace is not None:
 
     def open_span(kind, name, attributes, meta):
-        """Make a span of OpenTelemetry's."""
+        """Make an OpenTelemetry span."""
         context = None
         if meta is not None:
-            # Anybody may write anything there, and extract() is for texts.
+            # The caller may send anything, and extract() wants texts.
             texts = {name: meta[name] for name in meta if isinstance(meta[name], str)}
             context = propagate.extract(texts)
         return trace.get_tracer("mcp_lite").start_as_current_span(
@@ -86,7 +85,7 @@ if trace is not None:
         )
 
     def context_to_tell():
-        """Return what goes into `_meta`, so that the server goes on with the trace."""
+        """Return the members of `_meta` with which the server continues the trace."""
         headers = {}
         propagate.inject(headers)
         return headers
@@ -94,11 +93,11 @@ if trace is not None:
 else:
     from contextvars import ContextVar
 
-    # version-trace-parent-flags, in hexadecimal: W3C Trace Context. Zeros are no id.
+    # version-trace-parent-flags, in hexadecimal: W3C Trace Context. Zeros are not an id.
     TRACEPARENT = re.compile(
         "(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}"
     )
-    # The span around this code, as other programs see it.
+    # The span around the current code, in the form for other programs.
     AROUND = ContextVar("AROUND")
 
     class PrintedSpan(dict):
@@ -106,9 +105,9 @@ else:
 
     @contextlib.contextmanager
     def open_span(kind, name, attributes, meta):
-        """Make a span that is printed when it ends: trace, itself and parent."""
+        """Make a span that is printed when it ends: the trace, the span, its parent."""
         around = AROUND.get({}) if meta is None else meta
-        # Anybody may write anything there. What is no traceparent begins a new trace.
+        # The caller may send anything. Without a valid traceparent, a new trace begins.
         known = TRACEPARENT.fullmatch(str(around.get("traceparent")))
         trace_id = known[1] if known else os.urandom(16).hex()
         parent = known[2] if known else ""
@@ -122,7 +121,7 @@ else:
             print(kind, name, trace_id, span_id, parent or "-", span)
 
     def context_to_tell():
-        """Return what goes into `_meta`, so that the server goes on with the trace."""
+        """Return the members of `_meta` with which the server continues the trace."""
         return AROUND.get({})
 
 

@@ -1,7 +1,7 @@
 """A client in one page: start a server as a child process, look around, call, read.
 
-Teaches: blocking calls, values instead of envelopes, one plain exception when something
-goes wrong.
+Teaches: calls block, return plain values, and raise an exception when something goes
+wrong.
 
 Run: python3 examples/quickstart.py
 in any folder with text files. The server is examples/quickstart_server.py.
@@ -26,7 +26,7 @@ def main():
         for tool in client.list_tools():
             print(f"  tool {tool['name']}: {tool['description']}")
 
-        # The arguments are keywords; what comes back is a Python value.
+        # The arguments are keywords, and the result is a Python value.
         counts = client.call("count_lines")
         for name, lines in counts.items():
             print(f"{lines:6} lines  {name}")

@@ -3,8 +3,8 @@
 Teaches: functions become tools; hints become schemas; the docstring is what a model
 reads.
 
-Run it by a client: python3 examples/quickstart.py
-or put its path into any MCP host's configuration.
+Run it with a client: python3 examples/quickstart.py
+or add it to a desktop program: python3 examples/install.py examples/quickstart_server.py
 """
 
 import os
@@ -42,7 +42,7 @@ def count_lines(ctx: Context) -> dict:
     for done, (name, path) in enumerate(files, 1):
         with open(path, encoding="utf-8", errors="replace") as file:
             counts[name] = sum(1 for _ in file)
-        # The client hears of it while the tool goes on.
+        # The client receives this while the tool runs on.
         ctx.progress(done, len(files), name)
     print("print() is safe here: it goes to stderr, never onto the wire")
     return counts
@@ -50,9 +50,9 @@ def count_lines(ctx: Context) -> dict:
 
 @server.tool(annotations={"readOnlyHint": True})
 def search(text: str, limit: int = 5) -> list:
-    """Search the folder's text files for a text; returns "file:line: text" of each line
-    that has it."""
-    # Not a regular expression: a model may write one that never comes to an end.
+    """Search the folder's text files for a text. Returns "file:line: text" for each line
+    that contains it."""
+    # This is not a regular expression: a model may write one that never ends.
     if not text.strip():
         # A model reads this, and may try again.
         raise ToolError("text: expected more than spaces")
@@ -67,7 +67,7 @@ def search(text: str, limit: int = 5) -> list:
 
 @server.resource("quickstart://machine", mime_type="application/json")
 def machine() -> dict:
-    """What this server runs on."""
+    """The machine that this server runs on."""
     return {
         "python": platform.python_version(),
         "system": platform.system(),

@@ -1,17 +1,17 @@
 """A server that is found by its domain: server cards, in both roles.
 
-Teaches: `public_routes=`: what else a server's port answers to a GET, without a token.
-A domain's catalog (/.well-known/ai-catalog.json) names the cards of its servers; a card
-says where a server is and what it speaks. Whoever can serve the catalog can name any
-server, so a client compares the card with what the server says of itself.
+Teaches: `public_routes=`, for other GET requests to a server's port, without a token. A
+domain's catalog (/.well-known/ai-catalog.json) names the cards of its servers; a card
+says where a server is and which revisions it speaks. Whoever can serve the catalog can
+name any server, so a client compares the card with what the server says about itself.
 The rules: experimental-ext-server-card, docs/discovery.md.
 
 Run: python3 examples/server_card.py --http 8000
 serves at that port, finds the server by the domain alone, and calls it.
 
-Whoever serves a card or a catalog is a stranger. What they name is an http or https
-URL, always: a Client would take another text for a command, and urllib would read a
-file. A card that is not as it should be is passed over.
+Whoever serves a card or a catalog is a stranger. They may name http and https URLs only:
+a Client would take any other text for a command, and urllib would read a file. A
+malformed card is skipped.
 """
 
 import argparse
@@ -43,9 +43,9 @@ CATALOG = "application/ai-catalog+json"
 def card_routes(server, site, name, description, path="/mcp"):
     """Return public_routes= for a server: its card, and a catalog of this one server.
 
-    site: where clients reach it: "https://acme.org"
-    name: in reverse DNS: "org.acme/weather"
-    path: where its endpoint is
+    site: the origin that clients use, such as "https://acme.org"
+    name: in reverse DNS, such as "org.acme/weather"
+    path: of the endpoint
     """
     card = {
         "$schema": "https://static.modelcontextprotocol.io/schemas/v1/"
@@ -77,7 +77,7 @@ def card_routes(server, site, name, description, path="/mcp"):
 
 
 def document(kind, content):
-    """Return a route that answers with a document, or with 304 to whoever has it."""
+    """Return a route that answers with a document, or with 304 if the client has it."""
     body = json.dumps(content).encode()
     headers = {
         "Content-Type": kind,
@@ -141,7 +141,7 @@ def find_servers(site):
         if not isinstance(entry, dict) or entry.get("type") != CARD:
             continue
         try:
-            # An entry has the card, or says where it is.
+            # An entry has the card, or its URL.
             card = entry.get("data") or fetch(CARD, entry.get("url"))
         except (ValueError, OSError, RecursionError) as error:
             print(printable(f"without a card: {error}"), file=sys.stderr)
@@ -160,7 +160,7 @@ def connect(card, **options):
     remotes = card.get("remotes")
     for remote in remotes if isinstance(remotes, list) else ():
         is_known = isinstance(remote, dict) and remote.get("type") == "streamable-http"
-        # Anything else than a URL would be a command to Client.
+        # Client would take anything but a URL for a command.
         if is_known and is_web(remote.get("url")):
             break
     else:

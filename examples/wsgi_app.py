@@ -1,14 +1,14 @@
 """A server behind gunicorn, in several processes and on several machines.
 
-Teaches: what scales out. Every request of 2026-07-28 stands alone, so any process may
-answer it; what a question and its answer must carry travels in `requestState`, which
+Teaches: how to scale out. Every request of 2026-07-28 stands alone, so any process may
+answer it. The state between a question and its answer travels in `requestState`, which
 all processes sign with one key. A session would stay in the process that opened it, so
-older clients are served without one: they can call, but cannot be asked.
+older clients are served without one: they can call tools, but cannot be asked anything.
 
-What gunicorn does differently from `server.run("http")`: a client that hangs up cancels
-nothing, because WSGI notices it only when a write fails. A tool that may take long
-should therefore report its progress (each report is a write), and have a `timeout=`. A
-stream that only listens would keep a thread for hours; here it is refused.
+gunicorn differs from `server.run("http")` in one respect: a client that hangs up cancels
+nothing, because WSGI notices only when a write fails. A tool that may take long should
+therefore report its progress (each report is a write), and have a `timeout=`. A stream
+that only listens would occupy a thread for hours, so it is refused here.
 
 Run in examples/:
 MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
@@ -28,8 +28,8 @@ server = Server("scaled-out", version="1.0", state_key=os.environ["MCP_STATE_KEY
 
 @server.middleware
 def refuse_listening(ctx, method, params, call_next):
-    """Threads are counted here, and each stream would occupy one. Clients can do
-    without: they ask for the lists again."""
+    """Each stream would occupy one of a few threads. Clients can do without: they ask for
+    the lists again."""
     if method == "subscriptions/listen":
         raise McpError(-32601, "this server notifies nobody: ask again for its lists")
     return call_next()
@@ -37,14 +37,14 @@ def refuse_listening(ctx, method, params, call_next):
 
 @server.tool
 def which_process() -> int:
-    """Tell which process answers."""
+    """Return the id of the process that answers."""
     return os.getpid()
 
 
 @server.tool
 def greet(ctx: Context) -> str:
-    """Ask for a name, and greet; the answer may reach another process than asked."""
-    # The function runs again with the answer: what the first run found is remembered.
+    """Ask for a name, and greet. The answer may reach another process."""
+    # The function runs again with the answer, and ctx.once returns the first run's value.
     asked_by = ctx.once("asked_by", os.getpid)
     form = {
         "type": "object",
@@ -58,7 +58,7 @@ def greet(ctx: Context) -> str:
     return f"Hello, {name}! Process {asked_by} asked, {os.getpid()} greets."
 
 
-# The names by which clients reach it, with commas between. Requests for any other host
-# are refused; without any name, only this machine can call.
+# The names by which clients reach this server, separated by commas. Requests for any
+# other host are refused. Without a name, only this machine can call.
 names = os.environ.get("MCP_HOSTS", "")
 app = server.wsgi_app(allowed_hosts=names.split(",") if names else [])

@@ -1,7 +1,7 @@
 """Blender as a server: a model builds a scene, with a window or without one.
 
-Teaches: a timer as the main thread; and a loop of one's own where no timers run, in the
-background (blender -b). Closing in order, so that nothing is left behind.
+Teaches: a timer that runs jobs on the main thread; in the background (blender -b), where
+no timers run, a loop that does it. Everything is closed in order, so nothing is left.
 
 Run: blender --python blender_host.py         serves http://127.0.0.1:9876/mcp
      blender -b --python blender_host.py      without a window, until `quit` is called
@@ -22,7 +22,7 @@ from mcp_lite import Client, Image, MainThread, Server, ToolError  # noqa: E402
 try:
     import bpy
 except ImportError:
-    bpy = None  # this is no Blender: it drives one
+    bpy = None  # This is not Blender, so it starts one and drives it.
 
 
 def make_server(main, done):
@@ -88,7 +88,7 @@ def serve(port):
         return 0.02
 
     if not bpy.app.background:
-        # It survives the loading of another file, and comes again after 0.02 seconds.
+        # The timer survives the loading of another file, and repeats every 0.02 seconds.
         bpy.app.timers.register(pump, persistent=True)
         return
     while not done.is_set():

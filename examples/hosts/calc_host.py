@@ -1,7 +1,7 @@
 """LibreOffice Calc as a server on stdio: a model fills in a spreadsheet, and reads it.
 
-Teaches: a server beside its host, which it reaches by the host's own protocol (UNO); it
-starts the host at the first call, and ends it with itself.
+Teaches: a server beside its host, which it reaches by the host's own protocol (UNO). It
+starts the host at the first call, and ends it when it ends itself.
 
 Run: put this into a desktop client's config: /usr/bin/python3 /path/to/calc_host.py serve
 (the Python that has `uno`: Debian's python3-uno, or LibreOffice's own)
@@ -21,14 +21,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
 from mcp_lite import Client, Server, ToolError  # noqa: E402
 
-# One call after another: the document is one, too.
+# There is one document, so there is one call at a time.
 server = Server("calc", max_workers=1)
-# What was started: "child", "folder", "desktop", "document".
+# What has been started: "child", "folder", "desktop", "document".
 office = {}
 
 
 def connect(child, pipe):
-    """Return the office's context, once it listens. Raises ToolError if it has ended."""
+    """Return the office's context, once the office listens. Raises ToolError."""
     import uno
 
     local = uno.getComponentContext()
@@ -38,7 +38,7 @@ def connect(child, pipe):
     while child.poll() is None:
         with contextlib.suppress(Exception):
             return resolver.resolve(f"uno:{pipe};urp;StarOffice.ComponentContext")
-        # It has no other way of telling that it is ready.
+        # LibreOffice has no other way to say that it is ready.
         time.sleep(0.1)
     raise ToolError("LibreOffice does not start")
 
@@ -77,7 +77,7 @@ def cell(name):
     try:
         return sheet.getCellRangeByName(name).getCellByPosition(0, 0)
     except Exception:
-        # UNO's exceptions say nothing that helps.
+        # UNO's exceptions are no help.
         raise ToolError(f"no cell {name!r}: expected one such as B7") from None
 
 
@@ -91,7 +91,7 @@ def write(cells: dict) -> int:
 
 @server.tool(annotations={"readOnlyHint": True})
 def read(names: list) -> dict:
-    """What the cells show, formulas computed."""
+    """The cells' contents, with formulas computed."""
     return {name: cell(name).getString() for name in names}
 
 

@@ -1,12 +1,12 @@
 """A debugger as a server: a model runs your program in gdb, and looks at it.
 
-Teaches: a host that can be told "run this soon" (MainThread(post=)); tools that run on
-its main thread beside one that waits without it (run_on=None); and a cancelled call
-that interrupts the program.
+Teaches: a host that can be asked to run something soon (MainThread(post=)); tools that
+run on its main thread, beside one that waits elsewhere (run_on=None); and a cancelled
+call that interrupts the program.
 
 Run: gdb -x gdb_host.py --args ./your_program     gdb prints the URL, at any free port
      PORT=8000 gdb -x gdb_host.py ...             at this one
-     python3 gdb_host.py                          starts gdb with a program, drives it
+     python3 gdb_host.py                          starts gdb with a program and drives it
 """
 
 import os
@@ -23,7 +23,7 @@ from mcp_lite import Client, Context, MainThread, Server, Timeout, ToolError  # 
 try:
     import gdb
 except ImportError:
-    gdb = None  # this is no gdb: it drives one
+    gdb = None  # This is not gdb, so it starts one and drives it.
 
 
 def is_running():
@@ -44,22 +44,22 @@ def make_server(main):
 
     @server.tool
     def execute(command: str) -> str:
-        """Run a gdb command that does not let the program run: print, info, x."""
+        """Run a gdb command that does not run the program, such as print, info or x."""
         if is_running():
-            # Some commands would end gdb itself now.
-            raise ToolError("the program runs: wait for `go`, or cancel it")
+            # Now, some commands would end gdb itself.
+            raise ToolError("the program is running: wait for `go`, or cancel it")
         return run(command)
 
     @server.tool
     def breakpoints(places: list) -> list:
-        """Set breakpoints at places such as "main" or "file.c:7"; return all there are."""
+        """Set breakpoints at places such as "main" or "file.c:7". Returns all of them."""
         for place in places:
             run(f"break {place}")
         return [each.location for each in gdb.breakpoints()]
 
     @server.tool
     def backtrace() -> list:
-        """Where the program has stopped, innermost frame first."""
+        """The frames where the program has stopped, the innermost first."""
         places = []
         frame = gdb.newest_frame()
         while frame is not None:
@@ -78,17 +78,17 @@ def make_server(main):
 
 
 def add_go(server, main):
-    # It waits, which the main thread must not; what needs gdb goes there part by part.
+    # It waits, which the main thread must not do. Only what needs gdb runs there.
     @server.tool(run_on=None)
     def go(command: str, ctx: Context) -> str:
-        """Let the program run: run, continue, next, step, finish. The answer comes when
-        it stops; a cancellation stops it."""
+        """Run the program: run, continue, next, step or finish. The answer comes when it
+        stops. Cancelling the call stops it."""
         events = queue.SimpleQueue()
 
         def begin():
             gdb.events.stop.connect(events.put)
             gdb.events.exited.connect(events.put)
-            # Without the "&", gdb would do nothing else until the program stops.
+            # Without the "&", gdb would be blocked until the program stops.
             run(f"{command} &")
 
         def end():
@@ -110,7 +110,7 @@ def add_go(server, main):
 def serve():
     """Serve this gdb, until it quits."""
     main = MainThread(post=gdb.post_event)
-    # gdb waits for these on its main thread: no other thread may take them.
+    # gdb handles these signals on its main thread, so no other thread may receive them.
     signals = (signal.SIGCHLD, signal.SIGINT, signal.SIGALRM, signal.SIGWINCH)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     http = make_server(main).start_http(port=int(os.environ.get("PORT", "0")))

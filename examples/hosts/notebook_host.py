@@ -1,7 +1,7 @@
 """A notebook as a server: a model sees the variables of a live kernel, and runs code.
 
-Teaches: an event loop as the main thread; a cell that is running holds calls up, and
-they come after it. The user's names stay the user's: this is one cell,
+Teaches: an event loop that runs the functions. Calls wait while a cell is running, and
+run after it. The user's names are left alone: this is one cell,
 
     import notebook_host; http = notebook_host.serve(get_ipython())
 
@@ -39,14 +39,14 @@ def serve(shell, port=0):
 
     @server.tool(annotations={"readOnlyHint": True})
     def show(name: str) -> str:
-        """The value of a variable, as repr() has it, shortened."""
+        """The repr() of a variable, shortened."""
         if name not in shell.user_ns:
             raise ToolError(f"no variable {name!r}")
         return repr(shell.user_ns[name])[:10_000]
 
     @server.tool
     def run(code: str) -> str:
-        """Run code as a cell does; returns what it prints, and its value."""
+        """Run code like a cell. Returns what it prints, and its value."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             outcome = shell.run_cell(code, store_history=False)

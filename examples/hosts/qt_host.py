@@ -1,7 +1,7 @@
 """A Qt program as a server: a model sees and changes its widgets.
 
-Teaches: a signal as `run_on`. Emitted on any thread, it is queued for the thread in
-which its receiver was made, the one that may touch widgets; no timer is needed.
+Teaches: a signal as `run_on`. Emitted on any thread, it is queued for the thread that
+made its receiver, which is the one that may touch widgets. No timer is needed.
 
 Run: python3 qt_host.py           with PySide6 (pip install PySide6-Essentials)
 It drives itself from a thread, as a client would from outside. Without a display:
@@ -37,7 +37,7 @@ def make_server(editor, runner):
 
     @server.tool
     def write(text: str) -> int:
-        """Write a line; returns how many there are."""
+        """Write a line. Returns the number of lines."""
         editor.append(text)
         return editor.document().blockCount()
 
@@ -69,7 +69,7 @@ def main():
     program = QApplication(sys.argv)
     editor = QTextEdit()
     editor.show()
-    # It is made here, on the thread that may touch widgets, and must live on.
+    # It is made on the thread that may touch widgets, and must be kept.
     runner = Runner()
     with make_server(editor, runner).start_http() as http:
         threading.Thread(target=drive, args=(http.url,), daemon=True).start()

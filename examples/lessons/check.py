@@ -164,6 +164,13 @@ def check_functions(path):
     return hints
 
 
+def judge(number, path):
+    """Judge the exercises of a lesson. Returns {exercise: a hint, or None}."""
+    if number == 3:
+        return check_functions(path)
+    return check_output(number, path)
+
+
 def check_output(number, path):
     """Judge the exercises of another lesson. Returns {exercise: a hint, or None}."""
     command = [sys.executable, "-u", path]
@@ -215,10 +222,7 @@ def main():
             if name.startswith(f"{options.lesson:02}_")
         )
         path = os.path.join(HERE, name)
-    if options.lesson == 3:
-        hints = check_functions(path)
-    else:
-        hints = check_output(options.lesson, path)
+    hints = judge(options.lesson, path)
     for exercise in (f"{options.lesson}.1", f"{options.lesson}.2"):
         if exercise not in hints:
             text = "think about it, and then compare with README.md"

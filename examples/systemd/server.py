@@ -1,9 +1,9 @@
-"""A server that systemd starts as soon as somebody comes.
+"""A server that systemd starts when the first client connects.
 
-Teaches: socket activation. systemd listens, and hands over the socket as descriptor 3:
-so the port is there before the server is, and while it restarts, when requests wait and
-none is refused; and no server needs rights for a port, or a network. Tokens come as a
-credential of systemd's, that only this service can read; logs go to the journal.
+Teaches: socket activation. systemd listens, and hands over the socket as descriptor 3. So
+the port exists before the server does, and during its restarts, when requests wait and
+none is refused. The server needs no right to open a port, nor a network. Tokens are a
+systemd credential, which only this service can read; logs go to the journal.
 
 Run: see mcp-lite.service. To try it without installing anything, in examples/systemd/:
 systemd-socket-activate -l 127.0.0.1:8000 python3 server.py
@@ -31,7 +31,7 @@ def which_process() -> int:
 
 
 def inherited_socket():
-    """The socket that systemd listens at; None if it has not started this process."""
+    """Return systemd's socket, or None if systemd has not started this process."""
     is_ours = os.environ.get("LISTEN_PID") == str(os.getpid())
     if not is_ours or os.environ.get("LISTEN_FDS") != "1":
         return None
@@ -39,7 +39,8 @@ def inherited_socket():
 
 
 def read_tokens():
-    """{token: claims} from the credential; None, so that nobody needs one, without."""
+    """Return {token: claims} from the credential, or None if there is none. Then nobody
+    needs a token."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if folder is None:
         return None
@@ -48,10 +49,10 @@ def read_tokens():
 
 
 if __name__ == "__main__":
-    # The journal knows the time. A line for each request; refusals are warnings.
+    # The journal adds the time. Each request gets a line; refusals are warnings.
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("mcp_lite.http").setLevel(logging.INFO)
-    # The names under which clients reach it, with commas between, as nginx passes them.
+    # The names by which clients reach this server, separated by commas.
     names = os.environ.get("MCP_HOSTS", "")
     server.run(
         "http",
