@@ -10,7 +10,8 @@ Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
 The folder is made if need be. Without -o, the copy goes to stdout.
 
 tools       Server with tools alone: no resources, prompts, completions, subscriptions,
-            questions to the client, methods of extensions
+            questions to the client, messages of log to it, methods of extensions, given
+            schemas and patterns; results are not checked
 server      Server with all that it can offer
 client      Client; in memory, too, where Server is kept
 stdio       both on standard streams and any other pair of streams; kept unless the
@@ -217,7 +218,7 @@ class Subscription:
         raise InvalidParams("requestState: not from this server")
 ''',
     "Protocol._receive_response": '''
-    def _receive_response(self, message: Json) -> Any:
+    def _receive_response(self, message: Json) -> Refusal:
         """Refuse an answer: this copy sends no requests."""
         return Refusal("the request it answers is not open", is_late=True)
 ''',
