@@ -7944,17 +7944,25 @@ class ServerEndpoint(Endpoint):
             self._slots.put(None)
 
     def _take_slot(self, request: Request) -> None:
-        """Block until fewer than max_workers functions run. A long wait is logged."""
+        """Block until fewer than max_workers functions run."""
         self._at_work[request] = ""
         with self._door:
             try:
-                get_within(self._slots, LATE_SECONDS)
+                self._slots.get_nowait()
             except Empty:
-                running = self.load()["running"].items()
-                names = ", ".join([f"{name} x {count}" for name, count in running])
-                self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
-                get_within(self._slots)
+                self._wait_for_slot()
         self._at_work[request] = request.runs or request.method
+
+    def _wait_for_slot(self) -> None:
+        """Block until a function returns. Log what keeps the workers busy if that takes
+        long."""
+        try:
+            get_within(self._slots, LATE_SECONDS)
+        except Empty:
+            running = self.load()["running"].items()
+            names = ", ".join([f"{name} x {count}" for name, count in running])
+            self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
+            get_within(self._slots)
 
     def load(self) -> Json:
         """Return what Server.load() does."""

@@ -23047,7 +23047,9 @@ class TestVendor:
                     told = {"on_progress": lambda *each, done=done: done.append(each)}
                     client.call_tool("slow", **told)
                     assert done == [(1, 2, "half")]
-                    assert list(client.server_capabilities) == ["logging", "tools"]
+                    assert client.server_capabilities == {"tools": {}}
+                    with pytest.raises((ToolError, InvalidParams), match="at most 9"):
+                        client.call("add", a=1, b=10)
                     for method in ("resources/list", "prompts/list"):
                         with pytest.raises(MethodNotFound):
                             client.request(method)
@@ -23056,7 +23058,7 @@ class TestVendor:
             server = mcp_lite.Server("cut", version="1")
 
             @server.tool
-            def add(a: int, b: int) -> int:
+            def add(a: int, b: int = mcp_lite.Param(le=9)) -> int:
                 return a + b
 
             @server.tool
@@ -23071,7 +23073,14 @@ class TestVendor:
         sizes = [self.show("tools", make("tools"))]
         command = self.program(f"{serve}\n            server.run()")
         works(command, ["2024-11-05", "2025-03-26", "2025-11-25", MODERN])
-        self.refuses("mcp_lite.Server('x').resource('x://')", "tools stdio", "server")
+        add_tool = "mcp_lite.Server('x').add_tool(lambda x: x, "
+        for refused in (
+            "mcp_lite.Server('x').resource('x://')",
+            "mcp_lite.Context.info(None, 1)",
+            "mcp_lite.validate(1, {})",
+            add_tool + "input_schema={'type': 'object'})",
+        ):
+            self.refuses(refused, "tools stdio", "server")
         sizes.append(self.show("tools http", make("tools", "http")))
         over_http = f"{serve}\n            server.run('http', port=0)"
         with self.serving_http(over_http) as url:

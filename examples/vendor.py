@@ -10,7 +10,8 @@ Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
 The folder is made if need be. Without -o, the copy goes to stdout.
 
 tools       Server with tools alone: no resources, prompts, completions, subscriptions,
-            questions to the client, methods of extensions
+            questions to the client, messages of log to it, methods of extensions, given
+            schemas and patterns; results are not checked
 server      Server with all that it can offer
 client      Client; in memory, too, where Server is kept
 stdio       both on standard streams and any other pair of streams; kept unless the
@@ -80,7 +81,7 @@ NEEDS = (
     ),
     ("http", "Context.close_stream header_parameters"),
     ("http", "ServerEndpoint.header_parameters ClientEndpoint.header_parameters"),
-    ("stdio", "StreamTransport Deputy read_plainly end_stream wait_for LineOutbox"),
+    ("stdio", "StreamTransport read_plainly end_stream wait_for LineOutbox"),
     ("stdio", "LineFramer private_wire Child inherited_environment"),
     ("stdio", "Server.connect Server.serve Server._serve"),
     ("stdio", "Connection.read_all Connection.read Connection.feed"),
@@ -88,6 +89,16 @@ NEEDS = (
     ("client http", "Client._open_url"),
     ("server client stdio", "MemoryTransport"),
     ("server", "ServerEndpoint._find_resource Signature.completions"),
+    ("server", "Context.log Context.debug Context.info Context.warning Context.error"),
+    ("server", "ServerEndpoint.notify_list_changed ServerEndpoint.input_ended"),
+    ("server", "ServerEndpoint._declare ServerEndpoint._grant Signature._use_schema"),
+    ("server stdio", "Deputy"),
+    ("server", "Subscription Context._record"),
+    ("requests", "Protocol._receive_response"),
+    ("full", "validate Schema search_pattern"),
+    ("full", "_Validator.check _Validator.attempt _Validator.member _Validator.key"),
+    ("full", "_Validator.prefix_items _Validator.items _Validator.contains"),
+    ("full", "_Validator.properties _Validator.required _Validator.is_schema"),
     ("tools", "Protocol._admit_modern"),
     ("tools sessions", "Protocol._open_session Context._ask_legacy"),
     ("sessions full", "Connection.receive_batch"),
@@ -111,6 +122,9 @@ ROWS = (
     ("sessions", "resources/subscribe resources/unsubscribe"),
     ("sessions", "notifications/elicitation/ notifications/roots/"),
 )
+# The rows of the table _KEYWORDS that limit a value by themselves. A copy that checks no
+# whole schemas needs no others.
+LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # Beside the public names, these are where reaching begins.
 ALSO_PUBLIC = ("__version__", "METHODS", "annotations")
 # What stands for a part that is left out, where no error may be raised.
@@ -164,6 +178,67 @@ class Signer:
 
     def open(self, *given: object) -> Json:
         raise InvalidParams("requestState: not from this server")
+''',
+    "Deputy": '''
+class Deputy:
+    """Stands for the serving of requests by the thread that reads them, which is only
+    faster. This copy was made without it."""
+
+    def __init__(self, connection: Connection, signals: Signals) -> None:
+        self.wait = partial(read_plainly, connection, signals)
+''',
+    "Schema": '''
+class Schema:
+    """Stands for the check of a value against a schema, which this copy was made without:
+    what a tool returns is not checked."""
+
+    def __init__(self, schema: object) -> None:
+        pass
+
+    def errors(self, value: object) -> list[str]:
+        """Return no errors."""
+        return []
+
+    @property
+    def patterns(self) -> dict[str, Any]:
+        """Refuse a limit that is a pattern. Raises NotImplementedError."""
+        raise NotImplementedError(_left_out("patterns", "server"))
+''',
+    "Subscription": '''
+class Subscription:
+    """Stands for a listener: this copy notifies of no changes."""
+
+    def __init__(self, *given: object) -> None:
+        pass
+''',
+    "Context._record": '''
+    @property
+    def _record(self) -> Json:
+        """Refuse the state of a question. Raises InvalidParams."""
+        raise InvalidParams("requestState: not from this server")
+''',
+    "Protocol._receive_response": '''
+    def _receive_response(self, message: Json) -> Refusal:
+        """Refuse an answer: this copy sends no requests."""
+        return Refusal("the request it answers is not open", is_late=True)
+''',
+    "ServerEndpoint.notify_list_changed": '''
+    def notify_list_changed(self, kind: str) -> None:
+        """Stands for notifications of changes, which this copy was made without."""
+''',
+    "ServerEndpoint.input_ended": '''
+    def input_ended(self, connection: Connection) -> None:
+        """Stands for the end of subscriptions, which this copy was made without."""
+''',
+    "ServerEndpoint._declare": '''
+    def _declare(self, ctx: Context) -> Json:
+        """Return the capabilities that this server declares to a client."""
+        return {"tools": {}} if "tools" in self.declared else {}
+''',
+    "ServerEndpoint._grant": '''
+    def _grant(self, *given: object) -> Json:
+        """Stands for a client's filter: this copy notifies of no changes."""
+        return {}
 ''',
     "header_parameters": '''
 def header_parameters(*given: object) -> list[tuple[list[str], str]]:
@@ -313,11 +388,21 @@ def parts_of(node):
         ]
     if is_for_types(node):
         return [("", each, set()) for each in node.body]
+    if "_KEYWORDS" in names_made_by(node):
+        rows = zip(node.value.keys, node.value.values)
+        return [("", row, keyword_needs(key)) for key, row in rows]
     if "METHODS" not in names_made_by(node):
         return []
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     rows = [each for each in calls if getattr(each.func, "id", "") in ROW_CLASSES]
     return [("", row, row_needs(row.args[1].value)) for row in rows]
+
+
+def keyword_needs(key):
+    """Return the features without which a copy has no row for a keyword."""
+    # Limits of lengths have no key of their own: **_counted(...).
+    is_limit = key is None or getattr(key, "value", "") in LIMITS
+    return set() if is_limit else {"full"}
 
 
 def row_needs(method):
@@ -527,6 +612,9 @@ def part_text(part, reach):
         return ""
     if part.name in STAND_INS:
         return STAND_INS[part.name]
+    if part.name.startswith("_"):
+        # Nothing outside its class calls it.
+        return ""
     needs = needs_words(part.needs - reach.features)
     return f'\n    {part.node.name} = _without("{part.name}", "{needs}")\n'
 
