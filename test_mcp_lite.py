@@ -2597,7 +2597,7 @@ class TestLifetimes:
         )
         env = {**os.environ, "PYTHONPATH": HERE}
         with subprocess.Popen(
-            [sys.executable, str(script)], stderr=subprocess.PIPE, env=env
+            [*PYTHON, str(script)], stderr=subprocess.PIPE, env=env
         ) as process:
             url = re.search(rb"http://\S+", process.stderr.readline())[0].decode()
             with Client(url) as client:
@@ -3204,7 +3204,7 @@ class TestLifetimes:
             "    os._exit(7)\n"
         )
         with pytest.raises(ConnectionClosed) as caught:
-            Client([sys.executable, "-c", code], timeout=SECONDS).connect()
+            Client([*PYTHON, "-c", code], timeout=SECONDS).connect()
         assert caught.value.exit_code == 7
 
     def test_the_end_of_an_inbox_stays(self):
@@ -3265,7 +3265,7 @@ class TestLifetimes:
             )
         )
         done = subprocess.run(
-            [sys.executable, str(script)],
+            [*PYTHON, str(script)],
             stdout=subprocess.PIPE,
             timeout=SECONDS,
             check=True,
@@ -11098,7 +11098,7 @@ class TestInsideHosts:
     def test_the_example(self):
         """examples/host_app.py draws, goes on ticking, and quits, from outside."""
         options = ["-X", "dev", "-W", "error"]
-        said, complaints = run(sys.executable, *options, "examples/host_app.py")
+        said, complaints = run(*PYTHON, *options, "examples/host_app.py")
         assert complaints == ""
         assert said.splitlines() == [
             "drew circle and there are 1",
@@ -11320,7 +11320,7 @@ class TestClient:
     def test_a_dead_child_says_why(self):
         """The exception and its text have its exit code, command and last lines."""
         dying = "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"
-        command = [sys.executable, "-c", dying]
+        command = [*PYTHON, "-c", dying]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
         assert caught.value.exit_code == 7
@@ -11438,7 +11438,7 @@ class TestClient:
         script = f"""
             quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
             options = {{"start_new_session": True}} if {reach == "beyond"} else quiet
-            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            sleep = [*PYTHON, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleep, **options)
             Server("parent", instructions=str(child.pid)).run()
         """
@@ -13048,7 +13048,7 @@ class TestHttpServer:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             code = f"import mcp_lite; mcp_lite.Server('x').run('http', port={port})"
-            _, told = run(sys.executable, "-c", code, code=1)
+            _, told = run(*PYTHON, "-c", code, code=1)
         assert told.startswith("x: ") and told.count("\n") == 1
 
     def test_a_long_head(self, web):
@@ -16671,7 +16671,7 @@ class TestAuthorization:
         script = os.path.join(HERE, "examples", "oauth_server.py")
         known = {"INTROSPECTION_ID": "me", "INTROSPECTION_SECRET": "secret"}
         with subprocess.Popen(
-            [sys.executable, script, site.url, "--http", str(port)],
+            [*PYTHON, script, site.url, "--http", str(port)],
             env={**os.environ, **known},
             stderr=subprocess.DEVNULL,
         ) as program, contextlib.ExitStack() as stack:
@@ -20037,7 +20037,7 @@ class TestBesideTheSdk:
         script.write_text(ORACLE.format(here=HERE))
         asked = Questions(version)
         assert len(asked) > 100
-        commands = [[str(SDK), script], [sys.executable, script, "--ours"]]
+        commands = [[str(SDK), script], [*PYTHON, script, "--ours"]]
 
         def ask(command):
             with Asked(command, version) as server:
@@ -20764,7 +20764,7 @@ class TestPublicFace:
             assert not re.search(rf"^[^#\"]*\b{name}\(", source, re.M), name
         (tmp_path / "mcp_lite.py").write_text(source, "utf-8")
         (tmp_path / "cut.py").write_text(CUT)
-        told, _ = run(sys.executable, tmp_path / "cut.py", cwd=tmp_path)
+        told, _ = run(*PYTHON, tmp_path / "cut.py", cwd=tmp_path)
         assert told.splitlines() == [
             *["1 None None", f"{MODERN} 3"] * 2,
             "UnsupportedVersion",
@@ -21141,7 +21141,7 @@ class TestReadme:
             (tmp_path / names[-1]).write_text(block, encoding="utf-8")
         # One of them is the server of another.
         options = {"cwd": tmp_path, "env": env}
-        at_once(lambda name: run(sys.executable, name, **options), zip(names))
+        at_once(lambda name: run(*PYTHON, name, **options), zip(names))
 
     def test_a_server_in_a_minute(self, tmp_path):
         """In a fresh folder, a copy of the file and the first two programs do what the
@@ -21239,7 +21239,7 @@ class TestReadme:
             except (ToolError, McpError, OSError) as error:
                 print(type(error).__name__, error)
         """
-        program = [sys.executable, "-c", textwrap.dedent(client)]
+        program = [*PYTHON, "-c", textwrap.dedent(client)]
         env = {**os.environ, "PYTHONPATH": HERE}
         assert shown in "".join(run(*program, cwd=tmp_path, env=env))
 
@@ -21311,7 +21311,7 @@ class TestReadme:
         options = {"on_elicit": on_elicit, "stderr": None}
         with Client(server, protocol_version=version, trace=trace, **options) as client:
             recorded = converse(client)
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         command.append(str(trace))
         with contextlib.ExitStack() as stack:
             if over == "http":
@@ -21394,7 +21394,7 @@ class TestReadme:
             lines.append("Mcp-Name: which_process")
             client.sendall(head_of(call_tool("which_process"), *lines))
             process = subprocess.Popen(
-                [sys.executable, "-c", start, str(sock.fileno())],
+                [*PYTHON, "-c", start, str(sock.fileno())],
                 cwd=os.path.join(HERE, "examples", "systemd"),
                 env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
                 pass_fds=[sock.fileno()],
@@ -21732,15 +21732,17 @@ class TestLessons:
                 text = text.replace(old, new, 1)
             path = copy / f"solution_{exercise or number}.py"
             path.write_text(text, "utf-8")
-            command = [sys.executable, copy / "check.py", number, path]
+            command = [*PYTHON, copy / "check.py", number, path]
             # The other exercise of lesson 7 has nothing to run.
             told, why = run(*command, code=0 if exercise == "7.1" else 1)
             done = re.findall(r"^(\d+\.\d) done\. Compare: \S", told, re.M)
             assert done == ([exercise] if exercise else []), (told, why)
             assert len(re.findall(r"^\d+\.\d ", told, re.M)) == 2
 
+        # The first one compiles what they all import.
+        check(*rows.pop())
         at_once(check, rows)
-        told, _ = run(sys.executable, copy / "check.py", "10")
+        told, _ = run(*PYTHON, copy / "check.py", "10")
         assert told.count("think about it") == 2
         text = (self.FOLDER / "README.md").read_text("utf-8")
         solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
@@ -21759,7 +21761,7 @@ class TestLessons:
         assert name >= "04" or "mcp_lite import" not in text
         # It fits on a page.
         assert len(text.splitlines()) <= 105
-        told, _ = run(sys.executable, "-u", path, stderr=subprocess.STDOUT)
+        told, _ = run(*PYTHON, "-u", path, stderr=subprocess.STDOUT)
         # The opening is a lesson of its own; a reader's own code alone is shown.
         if name >= "04" and "import Explainer" in text:
             assert "initialize" not in told and "server/discover" not in told
@@ -21965,7 +21967,7 @@ class TestBridge:
             server.add_tool(lambda: "", name="search")
             server.run()
         """
-        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "bridge.py")]
         words = [*command, program(tmp_path, script)[-1], "--deny", "search"]
         with Client(words, env={"A_KEY": "s3cret"}) as client:
             assert [tool["name"] for tool in client.list_tools()] == ["key"]
@@ -22089,7 +22091,7 @@ class TestGroup:
             targets = {
                 "a": near,
                 "child": [*PYTHON, tasks, "--serve"],
-                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
+                "dead": [*PYTHON, "-c", "import sys; sys.exit(3)"],
                 "a_b": http.url,
                 "odd": {"args": []},
             }
@@ -22130,7 +22132,7 @@ class TestGroup:
         servers = {"q": local, "gone": {"command": "/no/such/program"}}
         path = tmp_path / "mcp.json"
         path.write_text(json.dumps({"mcpServers": servers}))
-        told, why = run(sys.executable, "examples/group.py", path)
+        told, why = run(*PYTHON, "examples/group.py", path)
         assert "q_search  " in told
         assert "without gone: " in why and "/no/such/program" in why
 
@@ -22180,7 +22182,7 @@ class TestExplain:
             (search, 0, "tools/call"),
             (["/no/such/server.py"], 4, "\nexplain: "),
         ):
-            words = [sys.executable, "examples/explain.py", *words]
+            words = [*PYTHON, "examples/explain.py", *words]
             told, _ = run(*words, code=code, stderr=subprocess.STDOUT)
             assert shown in told and "Traceback" not in told
 
@@ -22251,7 +22253,7 @@ class TestTasks:
             if place == "http":
                 target = stack.enter_context(target.start_http()).url
             if place == "stdio":
-                target = [sys.executable, tasks.__file__, "--serve"]
+                target = [*PYTHON, tasks.__file__, "--serve"]
             client = Client(target, on_elicit=lambda params: flour, **options)
             stack.enter_context(client)
             assert client.call("bake", loaves=1) == "1 loaves of rye"
@@ -22635,7 +22637,7 @@ class TestSoak:
             (1, "-c", textwrap.dedent(lie)),
         ]
         (told, complaints), (lies, _) = at_once(
-            lambda code, *words: run(sys.executable, *words, code=code), tried
+            lambda code, *words: run(*PYTHON, *words, code=code), tried
         )
         left = r"threads 1 -> 1, descriptors (\d+) -> \1"
         assert re.search(rf"ok: .* calls, 0 losses, .*, {left}\n$", told), told
@@ -22666,7 +22668,7 @@ class TestBenchmark:
         page = tmp_path / "page.md"
         page.write_text("before\n\n| measured | x |\n|---|---|\n| old | 1 |\n\nafter\n")
         options = ["0.01", "--rounds", "1", "--svg", picture, "--table", page]
-        printed, _ = run(sys.executable, program, *options)
+        printed, _ = run(*PYTHON, program, *options)
         for row in (
             "one call at a time",
             "64 calls in flight",
@@ -22701,7 +22703,7 @@ class TestBenchmark:
         for row in rows:
             assert re.search(rf"^\| {row} \| [\d.,]+ \| [\d.,]+ \|$", written, re.M)
         again = os.path.join(tmp_path, "again.svg")
-        run(sys.executable, program, "--redraw", page, "--svg", again)
+        run(*PYTHON, program, "--redraw", page, "--svg", again)
         with open(again, encoding="utf-8") as file:
             redrawn = xml.etree.ElementTree.fromstring(file.read())
         assert [each.text for each in redrawn.iter() if each.text] == texts
@@ -22712,10 +22714,40 @@ class TestBenchmark:
         examples = os.path.join(HERE, "examples")
         drawn = os.path.join(tmp_path, "drawn.svg")
         words = ["--redraw", os.path.join(examples, "README.md"), "--svg", drawn]
-        run(sys.executable, os.path.join(examples, "benchmark.py"), *words)
+        run(*PYTHON, os.path.join(examples, "benchmark.py"), *words)
         kept = pathlib.Path(examples, "benchmark.svg").read_text("utf-8")
         assert pathlib.Path(drawn).read_text("utf-8") == kept
         assert int(re.search(r'height="(\d+)"', kept)[1]) <= 600
+
+
+# A text that was parsed is not parsed again, as that takes a third of a second.
+parsed = functools.lru_cache(2)(ast.parse)
+
+
+def count_statements(tree):
+    """Return how many statements there are, docstrings aside."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    texts = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    return len(nodes) - len(texts)
+
+
+@functools.lru_cache(maxsize=None)
+def vendored(*words):
+    """Return a copy that vendor.py cuts, its docstring, and its count of statements."""
+    features = [word for word in words if not word.startswith("--")]
+    source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parsed)
+        text = example("vendor").cut(source, features, "--no-comments" not in words)
+    # What older Pythons would refuse; `-W error` is what any would warn of.
+    tree = ast.parse(text, feature_version=(3, 8))
+    return text, ast.get_docstring(tree), count_statements(tree)
 
 
 class TestVendor:
@@ -22781,10 +22813,6 @@ class TestVendor:
             print(client.call("anything"))
     """
 
-    # The copies that were made, as cutting takes a second: {words: (text, docstring,
-    # how many statements)}.
-    COPIES = {}
-
     @pytest.fixture
     def cut(self, tmp_path):
         """cut(*words): make a copy, beside which programs are run."""
@@ -22799,21 +22827,14 @@ class TestVendor:
         return cut
 
     @pytest.fixture
-    def make(self, cut):
-        """make(*words) -> the text of such a copy, which may be another test's."""
+    def make(self, tmp_path):
+        """make(*words) -> the text of such a copy, which was cut for any test."""
+        self.folder = tmp_path / "vendor"
+        self.folder.mkdir()
 
         def make(*words):
-            path = self.folder / "mcp_lite.py"
-            if words not in self.COPIES:
-                cut(*words)
-                text = path.read_bytes().decode()
-                # What older Pythons would refuse; `-W error` is what any would warn of.
-                tree = ast.parse(text, feature_version=(3, 8))
-                copy = text, ast.get_docstring(tree), self.statements(tree)
-                self.COPIES[words] = copy
-            text, self.doc, self.count = self.COPIES[words]
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(text.encode())
+            text, self.doc, self.count = vendored(*words)
+            (self.folder / "mcp_lite.py").write_bytes(text.encode())
             return text
 
         return make
@@ -22823,19 +22844,7 @@ class TestVendor:
         path = self.folder / "program.py"
         lines = ["import mcp_lite", *[f"{name} = {values[name]!r}" for name in values]]
         path.write_text("\n".join(lines) + "\n" + textwrap.dedent(text))
-        return [sys.executable, "-W", "error", str(path)]
-
-    @staticmethod
-    def statements(tree):
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-        texts = [
-            node
-            for node in nodes
-            if isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ]
-        return len(nodes) - len(texts)
+        return [*PYTHON, "-W", "error", str(path)]
 
     def show(self, words, text):
         """Print a row of the table. The handbook is not off by more than a tenth.
@@ -22881,7 +22890,7 @@ class TestVendor:
     def whole(self):
         """How many statements mcp_lite.py has."""
         text = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
-        return self.statements(ast.parse(text))
+        return count_statements(parsed(text))
 
     @contextlib.contextmanager
     def serving_http(self, text=OVER_HTTP):
@@ -22934,7 +22943,7 @@ class TestVendor:
         """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1; it knows
         its version."""
         make("server")
-        command = [sys.executable, "-W", "error", "-m", "mcp_lite"]
+        command = [*PYTHON, "-W", "error", "-m", "mcp_lite"]
         printed, _ = run(*command, "--version", cwd=self.folder)
         assert printed == f"{mcp_lite.__version__}, cut to: server stdio\n"
         for words in ([], ["list", "x.py"]):
@@ -22980,7 +22989,8 @@ class TestVendor:
 
     def test_a_client_that_logs_in(self, make, site):
         """It knows sessions as well."""
-        self.show("client http legacy oauth", make("legacy", "oauth"))
+        words = ["client", "http", "legacy", "oauth"]
+        self.show(" ".join(words), make(*words))
         told, _ = run(*self.program(self.LOG_IN, target=site.mcp))
         assert told == "let in\n"
         with build_server().start_http() as http:
@@ -23001,7 +23011,7 @@ class TestVendor:
         assert head == f"# SHA-256 of the lines below: {digest}"
         added = example("vendor").LEFT_OUT % " ".join(features)
         assert rest.replace(f"]\n{added}", "]\n", 1) == source
-        command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
+        command = [*PYTHON, "-W", "error", "-m", "mcp_lite", "list"]
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(*command, script, cwd=self.folder)
         assert "search(text: string" in told
@@ -23023,7 +23033,7 @@ class TestVendor:
         text = make(*words, "--no-comments")
         self.show(f"{' '.join(words)} --no-comments", text)
         assert bare(text) == bare(full)
-        run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=self.folder)
+        run(*PYTHON, "-W", "error", "-c", "import mcp_lite", cwd=self.folder)
         lines = text.splitlines()
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
@@ -23082,7 +23092,7 @@ class TestVendor:
         """--check tells copies as cut from changed, old and foreign files; none but the
         first and the old are overwritten without --force."""
         path = self.folder / "mcp_lite.py"
-        vendor = [sys.executable, "examples/vendor.py"]
+        vendor = [*PYTHON, "examples/vendor.py"]
 
         def check(state, code):
             told, _ = run(*vendor, "--check", path, code=code)
@@ -23256,9 +23266,9 @@ if __name__ == "__main__":
             (["http"], "server or client"),
             (["serve"], "'serve'"),
         ):
-            _, why = run(sys.executable, program, *words, code=2)
+            _, why = run(*PYTHON, program, *words, code=2)
             assert shown in why and "Traceback" not in why
-        text, _ = run(sys.executable, "-W", "error", program, "client")
+        text, _ = run(*PYTHON, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
 
 
@@ -23324,7 +23334,7 @@ class TestStubs:
             path = tmp_path / f"{name}.py"
             path.write_text(textwrap.dedent(text), "utf-8")
         stubs = os.path.join(HERE, "examples", "stubs.py")
-        text, _ = run(sys.executable, "-W", "error", stubs, tmp_path / "server.py")
+        text, _ = run(*PYTHON, "-W", "error", stubs, tmp_path / "server.py")
         ast.parse(text, feature_version=(3, 8))
         (tmp_path / "rich.py").write_text(text, "utf-8")
         return tmp_path
@@ -23332,7 +23342,7 @@ class TestStubs:
     def test_calls_are_typed(self, folder):
         """Arguments and results are dataclasses, one for each kind of object; names that
         Python has for itself get an underscore."""
-        told, _ = run(sys.executable, "-W", "error", "program.py", cwd=folder)
+        told, _ = run(*PYTHON, "-W", "error", "program.py", cwd=folder)
         assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
         text = (folder / "rich.py").read_text("utf-8")
         assert text.count("speed: float") == 1
@@ -23390,7 +23400,7 @@ class TestInstall:
 
     def install(self, path, *words, code=0):
         script = os.path.join(HERE, "examples", "install.py")
-        return run(sys.executable, script, "--file", path, *words, code=code)
+        return run(*PYTHON, script, "--file", path, *words, code=code)
 
     def test_a_new_file(self, tmp_path):
         """The entry has absolute paths, and starts the server from any folder."""
@@ -23584,7 +23594,7 @@ class TestReload:
         """Without a file it says how it is run."""
         path = os.path.join(HERE, "examples", "reload.py")
         for words in ([], ["no.py"]):
-            _, why = run(sys.executable, path, *words, code=1)
+            _, why = run(*PYTHON, path, *words, code=1)
             assert "Run: python3 reload.py server.py" in why
 
 
@@ -23809,7 +23819,7 @@ class TestExplainedPages:
     def test_the_sheet(self):
         """It has every method, fits on a page, and is what the lessons show."""
         assert example("explain").WORDS.keys() == mcp_lite.METHODS.keys()
-        told, _ = run(sys.executable, "examples/explain.py", "--sheet")
+        told, _ = run(*PYTHON, "examples/explain.py", "--sheet")
         lines = told.splitlines()
         shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]
         ours = set(example("explain").IN_NO_REVISION)
@@ -23971,7 +23981,7 @@ class TestExamplesAndStrangers:
         server.add_tool(lambda: "x", name="x")
         with Client(server, trace=trace) as client:
             client.list_tools()
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
             try:
@@ -23993,7 +24003,7 @@ class TestExamplesAndStrangers:
         server = Server("recorded")
         with Client(server, trace=trace):
             pass
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
             try:
@@ -24028,7 +24038,7 @@ class TestExamplesAndStrangers:
         for source in (
             {"mcpServers": {"q": entry}},
             {"inputs": [], "servers": {"q": entry}},
-            {"q": [sys.executable, script]},
+            {"q": [*PYTHON, script]},
         ):
             with group.ClientGroup(source, stderr=None) as clients:
                 assert list(clients.clients) == ["q"] and clients.errors == {}
@@ -24036,7 +24046,7 @@ class TestExamplesAndStrangers:
     def test_a_group_as_a_program(self, tmp_path):
         """It has help; a file that is not there, or is none, is told in one line; what
         a server says stays on its line, in a pipe as well."""
-        group = [sys.executable, os.path.join(HERE, "examples", "group.py")]
+        group = [*PYTHON, os.path.join(HERE, "examples", "group.py")]
         told, _ = run(*group, "--help")
         assert "config" in told and "Several servers as one client" in told
         bad = tmp_path / "bad.json"
@@ -24782,7 +24792,7 @@ class TestExamplesAreSafe:
             assert gate.wait(SECONDS)
             return call_next()
 
-        silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        silent = [*PYTHON, "-c", "import sys; sys.stdin.read()"]
         with late.start_http() as http:
             servers = {"silent": silent, "late": http.url, "quick": quick}
             options = {"patience": 0.5, "protocol_version": "2025-11-25"}
@@ -24833,7 +24843,7 @@ class TestExamplesAreSafe:
     def test_skills_are_not_left_out_in_silence(self, tmp_path):
         """examples/skills.py: hidden folders and links are named, and so is a folder
         without any skill; words that are missing are told in one line."""
-        program = [sys.executable, os.path.join(HERE, "examples", "skills.py")]
+        program = [*PYTHON, os.path.join(HERE, "examples", "skills.py")]
         tea = tmp_path / "skills" / ".curated" / "tea"
         tea.mkdir(parents=True)
         (tea / "SKILL.md").write_text(
@@ -24855,7 +24865,7 @@ class TestExamplesAreSafe:
         """examples/enterprise_login.py: the server knows the user, without a browser;
         when the policy changes, the identity provider's word reaches the caller."""
         program = os.path.join(HERE, "examples", "enterprise_login.py")
-        said, _ = run(sys.executable, program)
+        said, _ = run(*PYTHON, program)
         known, refused = said.splitlines()
         assert known == "the server knows us as ada@acme.example"
         assert "the policy does not allow http://127.0.0.1:" in refused
@@ -24998,7 +25008,7 @@ class TestExamplesAreSafe:
         ):
             script = os.path.join(examples, words[0])
             ended = subprocess.run(
-                [sys.executable, script, *words[1:]],
+                [*PYTHON, script, *words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -25101,7 +25111,7 @@ class TestExamplesAreAlike:
         assert len(names) > 20
 
         def ask_for_help(name, doc):
-            told, _ = run(sys.executable, self.EXAMPLES / name, "--help")
+            told, _ = run(*PYTHON, self.EXAMPLES / name, "--help")
             assert doc.strip().splitlines()[0] in told, name
             is_whole = doc.strip() in told
             assert is_whole or name in ("install.py", "stubs.py"), name
@@ -25119,7 +25129,7 @@ class TestExamplesAreAlike:
     )
     def test_where_the_suites_servers_serve(self, name, words):
         """At [HOST:]PORT, behind --http; or alone, as the suite's runner has it."""
-        command = [sys.executable, str(self.EXAMPLES / f"{name}.py"), *words]
+        command = [*PYTHON, str(self.EXAMPLES / f"{name}.py"), *words]
         with subprocess.Popen(command, stderr=PIPE, encoding="utf-8") as server:
             try:
                 url = re.search(
@@ -25136,7 +25146,7 @@ class TestExamplesAreAlike:
         names += " server_card skills small_conformance small_extensions small_server"
 
         def try_out(name, *words):
-            _, told = run(sys.executable, self.EXAMPLES / f"{name}.py", *words, code=2)
+            _, told = run(*PYTHON, self.EXAMPLES / f"{name}.py", *words, code=2)
             assert told.startswith("usage: ") and "Traceback" not in told
             return told
 
@@ -25147,7 +25157,7 @@ class TestExamplesAreAlike:
 
     def test_the_exit_code_of_each_failure(self, tmp_path):
         """examples/explain.py: that of the command line, and one safe line."""
-        explain = [sys.executable, self.EXAMPLES / "explain.py"]
+        explain = [*PYTHON, self.EXAMPLES / "explain.py"]
         hostile = program(tmp_path, TestExamplesAreSafe.HOSTILE)
         # The name of a tool that its list does not have is refused before it is called.
         raw = self.EXAMPLES / "raw_server.py"
@@ -25245,21 +25255,19 @@ class TestHandbook:
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
 
-    def test_sizes(self, tmp_path):
+    def test_sizes(self):
         """Copies have as many lines and bytes as the table says, or about so many; so
         have the file, and its smallest copy, as README.md has it."""
-        vendor = [sys.executable, os.path.join(HERE, "examples", "vendor.py"), "-o"]
         shown = {}
         for features in ("tools", "server client", "client http legacy oauth"):
-            path = tmp_path / "copy.py"
-            run(*vendor, path, *features.split(), "--force")
-            shown[features] = len(path.read_text("utf-8").splitlines())
+            text, _, _ = vendored(*features.split())
+            shown[features] = len(text.splitlines())
             row = re.search(
                 rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", self.TEXT, re.M
             )
             lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
             assert abs(lines / shown[features] - 1) < 0.05
-            assert abs(kilobytes * 1000 / path.stat().st_size - 1) < 0.05
+            assert abs(kilobytes * 1000 / len(text.encode()) - 1) < 0.05
         front = pathlib.Path(HERE, "README.md").read_text("utf-8")
         source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
         for pattern, lines in (
@@ -25645,7 +25653,7 @@ class TestCheck:
             """,
         )
         contract = os.path.join(tmp_path, "contract.json")
-        recorded, _ = run(sys.executable, self.CHECK, "record", old)
+        recorded, _ = run(*PYTHON, self.CHECK, "record", old)
         with open(contract, "w") as file:
             file.write(recorded)
         rows = [
@@ -25658,7 +25666,7 @@ class TestCheck:
             (2, "compare", contract, old),
         ]
         same, better, worse, itself, absent, no_file, _ = at_once(
-            lambda code, *words: run(sys.executable, self.CHECK, *words, code=code),
+            lambda code, *words: run(*PYTHON, self.CHECK, *words, code=code),
             rows,
         )
         assert same == itself == ["", ""]
@@ -26137,12 +26145,12 @@ class TestLambda:
             "headers": {"content-type": "application/json", "host": "x.on.aws"},
             "body": json.dumps(message),
         }
-        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        printed, _ = run(*PYTHON, program, input=json.dumps(event))
         answer = json.loads(printed)
         assert answer["statusCode"] == 200
         assert json.loads(answer["body"])["result"] == {}
         event["headers"]["content-type"] = "text/plain"
-        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        printed, _ = run(*PYTHON, program, input=json.dumps(event))
         assert json.loads(printed)["statusCode"] == 415
 
     def test_in_the_real_runtime(self, tmp_path):
@@ -26331,7 +26339,7 @@ class TestApps:
 
     def test_the_program(self):
         """It shows what a host sees."""
-        printed, _ = run(sys.executable, os.path.join(HERE, "examples", "apps.py"))
+        printed, _ = run(*PYTHON, os.path.join(HERE, "examples", "apps.py"))
         assert "reroll {'resourceUri': 'ui://dice/table', 'visibility'" in printed
         assert "text/html;profile=mcp-app {'ui': {'prefersBorder': True}}" in printed
 
@@ -26876,10 +26884,10 @@ class TestSkills:
     def test_the_program(self, folder):
         """As a host it asks before it loads; as a server it is on stdio."""
         program = os.path.join(HERE, "examples", "skills.py")
-        printed, _ = run(sys.executable, program, folder, input="y\ny\n")
+        printed, _ = run(*PYTHON, program, folder, input="y\ny\n")
         assert "skill://tea/SKILL.md Does tea." in printed
         assert "<skill server='this folder' uri='skill://tea/SKILL.md'>" in printed
-        command = [sys.executable, program, str(folder), "--serve"]
+        command = [*PYTHON, program, str(folder), "--serve"]
         with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
             assert len(client.request("skills/list")["skills"]) == 2
 
@@ -27032,7 +27040,7 @@ class TestServerCard:
     def test_the_program(self):
         """It serves, finds itself and calls."""
         program = os.path.join(HERE, "examples", "server_card.py")
-        printed, _ = run(sys.executable, program, "--http", free_port())
+        printed, _ = run(*PYTHON, program, "--http", free_port())
         assert printed == "sun\n"
 
 
@@ -27115,7 +27123,7 @@ class TestHosts:
         """Run an example that starts its host and drives it; what it prints."""
         path = os.path.join(self.FOLDER, name)
         environ = {**os.environ, **changes}
-        return run(sys.executable, path, *options, env=environ)[0]
+        return run(*PYTHON, path, *options, env=environ)[0]
 
     @pytest.mark.skipif(not shutil.which("gdb"), reason="wants gdb")
     def test_gdb(self):
