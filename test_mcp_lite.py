@@ -11493,7 +11493,7 @@ class TestClient:
         script = f"""
             quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
             options = {{"start_new_session": True}} if {reach == "beyond"} else quiet
-            sleep = [*PYTHON, "-c", "import time; time.sleep(600)"]
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleep, **options)
             Server("parent", instructions=str(child.pid)).run()
         """
