@@ -92,13 +92,18 @@ What the tests share stands before the first class:
     fake_server(script)             a Client's target that does what a script says;
                                     legacy_server() makes such scripts
     talking_to(script)              a Client connected to that
-    web_server(script)              the same over HTTP, with legacy_site() and
-                                    modern_site(); LoginSite adds authorization
+    web_server(script)              the same over HTTP, with legacy_site(), modern_site()
+                                    and Sessions; LoginSite adds authorization
+    client_of(script), let_in(site) a Client connected to that; a login there
     request(), call_tool(), ...     messages as the wire has them
+    offered(fn), taking(hint)       a function as a tool; a hint as one's argument
+    run(), run_here()               a command; a Python program in this process
+    vendored(features)              a copy of the file that examples/vendor.py cuts
+    started(), at_once(), hosted()  one thread; several; one beside a host's main loop
     eventually(condition)           wait for a condition, never for a time
     nothing_is_left_behind          after each test: no thread, descriptor or child
 
-Three stand before the class that they were made for, and serve others as well:
+Three more are large, and stand before the one class that needs them:
 
     SteppedModule, Exploration      mcp_lite under a scheduler; scenario() registers one
     Meddler                         a proxy that spoils what passes, as its fault says
@@ -177,12 +182,16 @@ Color = enum.Enum("Color", {"RED": "red", "GREEN": "green"})
 
 @dataclasses.dataclass
 class Person:
+    """A form, or a result."""
+
     name: str
     age: int = 7
 
 
 @dataclasses.dataclass
 class Strict:
+    """Refuses values that have the right type."""
+
     many: int
 
     def __post_init__(self):
@@ -361,6 +370,8 @@ def add_lasting_tools(server):
 
 
 def add_resources_and_prompts(server):
+    """Add resources, templates, prompts and a completion."""
+
     @server.resource("x://note", mime_type="text/markdown", title="A note", size=4)
     def note() -> str:
         """The note."""
@@ -970,10 +981,12 @@ def modern(capabilities=None, **more):
 
 
 def request(method, params=None, id=1):
+    """A request, as the wire has it."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
 def notice(method, params=None):
+    """A notification, as the wire has it."""
     method = f"notifications/{method}"
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
@@ -1325,7 +1338,8 @@ def event_of(message, **fields):
 
 
 def legacy_site(version="2025-11-25", **answers):
-    """The same for a session; GET and DELETE get 405 if there is no answer."""
+    """A script for web_server, with a session: it answers by answers[method](seen,
+    sock); GET and DELETE get 405 if there is no answer."""
 
     def script(seen, sock):
         message = seen["message"]
@@ -1350,6 +1364,7 @@ def legacy_site(version="2025-11-25", **answers):
 
 
 def text_result(text):
+    """The result of a tool that returns a text."""
     return {"content": [{"type": "text", "text": text}]}
 
 
@@ -1614,6 +1629,263 @@ def is_gone(pid):
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+class SocketTransport(mcp_lite.Transport):
+    """A socket to a server of this process, as the docstring of Transport asks for it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.sock, self.theirs = socket.socketpair()
+
+    def start(self, connection):
+        self.thread = started(serve_socket, self.server, self.theirs)
+
+    def read(self):
+        return self.sock.recv(1 << 16)
+
+    def write(self, data):
+        self.sock.sendall(data)
+
+    def close(self):
+        shut(self.sock)
+        self.sock.close()
+
+    def describe_end(self, why):
+        return ConnectionClosed(f"the socket: {why}")
+
+
+def offered(fn, **options):
+    """Return what a list says of a function as the tool "t", and a function that calls
+    it: it gives the result, or raises ToolError."""
+    server = Server("s")
+    server.add_tool(fn, name="t", **options)
+
+    def ask(method, **params):
+        return server.handle(request(method, modern(**params)))
+
+    def call(arguments):
+        answer = ask("tools/call", name="t", arguments=arguments)
+        if "error" in answer:
+            raise McpError.from_wire(answer["error"])
+        if answer["result"].get("isError"):
+            raise ToolError(text_of(answer["result"]))
+        return answer["result"]
+
+    [listed] = ask("tools/list")["result"]["tools"]
+    return listed, call
+
+
+def taking(hint, *default):
+    """The schema of an argument with this hint, and a function that gives the Python
+    value for a wire value, and what becomes of that as a result."""
+    seen = []
+
+    def fn(x):
+        seen.append(x)
+        return x
+
+    fn.__annotations__.update(x=hint, **{"return": hint})
+    fn.__defaults__ = default or None
+    listed, call = offered(fn, structured=True)
+
+    def take(wire):
+        result = call({"x": wire})["structuredContent"]
+        return seen.pop(), result["result"] if list(result) == ["result"] else result
+
+    return listed["inputSchema"], take
+
+
+NUMBER = {"type": "integer"}
+NUMBERS = {"type": "object", "additionalProperties": NUMBER}
+COLOR = {"type": "string", "enum": ["red", "green"]}
+
+
+def listing(schema):
+    """The schema of a list of these."""
+    return {"type": "array", "items": schema}
+
+
+def or_null(schema):
+    """The schema of this, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def text_as(format):
+    """The schema of a text in this format."""
+    return {"type": "string", "format": format}
+
+
+def hosted(main, fn):
+    """Give or raise what fn() does on a thread, while this one is the main loop."""
+    found = []
+
+    def drive():
+        try:
+            found.append((fn(), None))
+        except Exception as error:
+            found.append((None, error))
+
+    thread = started(drive)
+    pump(main, lambda: not thread.is_alive())
+    value, error = found.pop()
+    if error is not None:
+        raise error
+    return value
+
+
+def modern_server(**answers):
+    """legacy_server() of a modern server, which has tools and prompts; an answer of
+    server/discover is completed."""
+    declared = {"tools": {"listChanged": True}, "prompts": {}}
+    about = {"supportedVersions": [MODERN], "capabilities": declared}
+    discover = answers.pop("server_discover", {})
+
+    def answer_discover(message, read, write):
+        more = discover(message, read, write) if callable(discover) else discover
+        return {**about, **more}
+
+    return legacy_server(
+        initialize={"error": {"code": -32601, "message": "what?"}},
+        server_discover=answer_discover,
+        **answers,
+    )
+
+
+def events_of(response):
+    """The events that are left."""
+    return list(iter(lambda: next_event(response), None))
+
+
+def next_message(response):
+    """The next message in a stream."""
+    events = iter(lambda: next_event(response), None)
+    return next(event["message"] for event in events if event["message"])
+
+
+def modern_site(**answers):
+    """A script for web_server, modern: it answers by answers[method](seen, sock)."""
+
+    def script(seen, sock):
+        message = seen["message"]
+        is_message = isinstance(message, dict)
+        method = message["method"] if is_message else seen["method"]
+        if method == "server/discover":
+            return result_of(
+                seen,
+                supportedVersions=[MODERN],
+                capabilities={"tools": {}},
+                _meta={META_SERVER_INFO: {"name": "fake", "version": "1"}},
+            )
+        return answers[method.replace("/", "_")](seen, sock)
+
+    return script
+
+
+@contextlib.contextmanager
+def client_of(site, **options):
+    """A client of a scripted server, and what that server has seen."""
+    with web_server(site) as (url, seen), Client(url, **options) as client:
+        yield client, seen
+
+
+def methods_in(seen):
+    """The methods of the messages in what a server has seen."""
+    return [member(each, "message", "method") for each in seen]
+
+
+def shown_in(seen, header):
+    """Return the value of a header in each request."""
+    return [each["headers"].get(header) for each in seen]
+
+
+class Sessions:
+    """Scripts of a legacy server that forgets sessions: each `initialize` opens another
+    one, s1, s2 and so on, or one without an id; calls in any but `good` get 404."""
+
+    def __init__(self, good="s2", status=404, words=b"no session"):
+        self.opened = 0
+        self.good = good
+        self.refusal = status, {}, words
+
+    def initialize(self, seen, sock):
+        self.opened += 1
+        status, _, body = legacy_site()(seen, sock)
+        name = f"s{self.opened}" if self.good or self.opened == 1 else None
+        return status, {"Mcp-Session-Id": name} if name else {}, body
+
+    def call(self, seen, sock):
+        session = seen["headers"].get("mcp-session-id")
+        if session != self.good:
+            return self.refusal
+        return result_of(seen, **text_result(str(session)))
+
+    def site(self, **answers):
+        scripts = {"initialize": self.initialize, "tools_call": self.call, **answers}
+        return legacy_site(**scripts)
+
+
+def agreeing(url):
+    """Return what a URL asks of the user, as a dict."""
+    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+
+
+def let_in(site, auth=None, **options):
+    """Call the tool there as a client that logs in by `auth`, or by such an OAuth."""
+    auth = auth or OAuth(**{"redirect": visit, **options})
+    with Client(site.mcp, auth=auth) as client:
+        return client.call("x")
+
+
+def free_port():
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+PRM = "oauth-protected-resource"
+ASM = "oauth-authorization-server"
+PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
+ASM_PATH = "/.well-known/oauth-authorization-server"
+
+
+def anchors_of(path):
+    """The headings of a page, as links name them."""
+    text = pathlib.Path(HERE, path).read_text("utf-8")
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
+    }
+
+
+# A text that was parsed is not parsed again, as that takes a third of a second.
+parsed = functools.lru_cache(2)(ast.parse)
+
+
+def count_statements(tree):
+    """Return how many statements there are, docstrings aside."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    texts = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    return len(nodes) - len(texts)
+
+
+@functools.lru_cache(maxsize=None)
+def vendored(*words):
+    """Return a copy that vendor.py cuts, its docstring, and its count of statements."""
+    features = [word for word in words if not word.startswith("--")]
+    source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parsed)
+        text = example("vendor").cut(source, features, "--no-comments" not in words)
+    # What older Pythons would refuse; `-W error` is what any would warn of.
+    tree = ast.parse(text, feature_version=(3, 8))
+    return text, ast.get_docstring(tree), count_statements(tree)
 
 
 def say(**members):
@@ -2400,30 +2672,6 @@ class TestThreads:
         assert ended.wait(SECONDS)
         for each in (reader, writer, ours, theirs):
             each.close()
-
-
-class SocketTransport(mcp_lite.Transport):
-    """A socket to a server of this process, as the docstring of Transport asks for it."""
-
-    def __init__(self, server):
-        self.server = server
-        self.sock, self.theirs = socket.socketpair()
-
-    def start(self, connection):
-        self.thread = started(serve_socket, self.server, self.theirs)
-
-    def read(self):
-        return self.sock.recv(1 << 16)
-
-    def write(self, data):
-        self.sock.sendall(data)
-
-    def close(self):
-        shut(self.sock)
-        self.sock.close()
-
-    def describe_end(self, why):
-        return ConnectionClosed(f"the socket: {why}")
 
 
 class TestSeams:
@@ -6195,67 +6443,11 @@ if sys.version_info >= (3, 11):
         tag: "typing.NotRequired[str]"
 
 
-def offered(fn, **options):
-    """Return what a list says of a function as the tool "t", and a function that calls
-    it: it gives the result, or raises ToolError."""
-    server = Server("s")
-    server.add_tool(fn, name="t", **options)
-
-    def ask(method, **params):
-        return server.handle(request(method, modern(**params)))
-
-    def call(arguments):
-        answer = ask("tools/call", name="t", arguments=arguments)
-        if "error" in answer:
-            raise McpError.from_wire(answer["error"])
-        if answer["result"].get("isError"):
-            raise ToolError(text_of(answer["result"]))
-        return answer["result"]
-
-    [listed] = ask("tools/list")["result"]["tools"]
-    return listed, call
-
-
-def taking(hint, *default):
-    """The schema of an argument with this hint, and a function that gives the Python
-    value for a wire value, and what becomes of that as a result."""
-    seen = []
-
-    def fn(x):
-        seen.append(x)
-        return x
-
-    fn.__annotations__.update(x=hint, **{"return": hint})
-    fn.__defaults__ = default or None
-    listed, call = offered(fn, structured=True)
-
-    def take(wire):
-        result = call({"x": wire})["structuredContent"]
-        return seen.pop(), result["result"] if list(result) == ["result"] else result
-
-    return listed["inputSchema"], take
-
-
-NUMBER = {"type": "integer"}
-NUMBERS = {"type": "object", "additionalProperties": NUMBER}
-COLOR = {"type": "string", "enum": ["red", "green"]}
 BO = {"name": "Bo", "age": 1}
 PAIR = {"type": "array", "prefixItems": [COLOR, NUMBER], "minItems": 2, "maxItems": 2}
 PAIR["items"] = {"anyOf": [COLOR, NUMBER]}
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 UUID = uuid.UUID("1234567890" * 3 + "12")
-
-
-def listing(schema):
-    return {"type": "array", "items": schema}
-
-
-def or_null(schema):
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def text_as(format):
-    return {"type": "string", "format": format}
 
 
 class TestSignatures:
@@ -10570,24 +10762,6 @@ class TestServerOnTheWire:
         assert "timed out" in text_of(late["result"])
 
 
-def hosted(main, fn):
-    """Give or raise what fn() does on a thread, while this one is the main loop."""
-    found = []
-
-    def drive():
-        try:
-            found.append((fn(), None))
-        except Exception as error:
-            found.append((None, error))
-
-    thread = started(drive)
-    pump(main, lambda: not thread.is_alive())
-    value, error = found.pop()
-    if error is not None:
-        raise error
-    return value
-
-
 def run_program(folder, *parts, options=()):
     """Run a program of these parts in a process of its own, which says nothing on
     stderr. Its stdout."""
@@ -11348,24 +11522,6 @@ class TestInsideHosts:
                 assert not is_gone(child)
             finally:
                 os.kill(child, signal.SIGKILL)
-
-
-def modern_server(**answers):
-    """The same of a modern server, which has tools and prompts; an answer of
-    server/discover is completed."""
-    declared = {"tools": {"listChanged": True}, "prompts": {}}
-    about = {"supportedVersions": [MODERN], "capabilities": declared}
-    discover = answers.pop("server_discover", {})
-
-    def answer_discover(message, read, write):
-        more = discover(message, read, write) if callable(discover) else discover
-        return {**about, **more}
-
-    return legacy_server(
-        initialize={"error": {"code": -32601, "message": "what?"}},
-        server_discover=answer_discover,
-        **answers,
-    )
 
 
 class TestClient:
@@ -12244,17 +12400,6 @@ class TestClient:
         told += [caplog.text, *capfd.readouterr()]
         shown = [str(each) for each in told if "s3cret" in str(each)]
         assert shown == []
-
-
-def events_of(response):
-    """The events that are left."""
-    return list(iter(lambda: next_event(response), None))
-
-
-def next_message(response):
-    """The next message in a stream."""
-    events = iter(lambda: next_event(response), None)
-    return next(event["message"] for event in events if event["message"])
 
 
 CANCELLED = notice("cancelled", modern(requestId=5))
@@ -14593,73 +14738,11 @@ class TestWsgi:
             assert web.post(request("server/discover", modern()))[0] == 401
 
 
-def modern_site(**answers):
-    """A script for web_server, modern: it answers by answers[method](seen, sock)."""
-
-    def script(seen, sock):
-        message = seen["message"]
-        is_message = isinstance(message, dict)
-        method = message["method"] if is_message else seen["method"]
-        if method == "server/discover":
-            return result_of(
-                seen,
-                supportedVersions=[MODERN],
-                capabilities={"tools": {}},
-                _meta={META_SERVER_INFO: {"name": "fake", "version": "1"}},
-            )
-        return answers[method.replace("/", "_")](seen, sock)
-
-    return script
-
-
 def lose_sessions(http, seen):
     """Have the server forget every session of which it was told here."""
     ids = {headers.get("mcp-session-id") for _, headers, _ in list(seen)} - {None}
     for session in ids:
         Web(http, session, "2025-11-25").send("DELETE")
-
-
-@contextlib.contextmanager
-def client_of(site, **options):
-    """A client of a scripted server, and what that server has seen."""
-    with web_server(site) as (url, seen), Client(url, **options) as client:
-        yield client, seen
-
-
-def methods_in(seen):
-    """The methods of the messages in what a server has seen."""
-    return [member(each, "message", "method") for each in seen]
-
-
-def shown_in(seen, header):
-    """Return the value of a header in each request."""
-    return [each["headers"].get(header) for each in seen]
-
-
-class Sessions:
-    """Scripts of a legacy server that forgets sessions: each `initialize` opens another
-    one, s1, s2 and so on, or one without an id; calls in any but `good` get 404."""
-
-    def __init__(self, good="s2", status=404, words=b"no session"):
-        self.opened = 0
-        self.good = good
-        self.refusal = status, {}, words
-
-    def initialize(self, seen, sock):
-        self.opened += 1
-        status, _, body = legacy_site()(seen, sock)
-        name = f"s{self.opened}" if self.good or self.opened == 1 else None
-        return status, {"Mcp-Session-Id": name} if name else {}, body
-
-    def call(self, seen, sock):
-        session = seen["headers"].get("mcp-session-id")
-        if session != self.good:
-            return self.refusal
-        return result_of(seen, **text_result(str(session)))
-
-    def site(self, **answers):
-        scripts = {"initialize": self.initialize, "tools_call": self.call, **answers}
-        return legacy_site(**scripts)
 
 
 class TestHttpClient:
@@ -16150,29 +16233,6 @@ class TestOtherServers:
 
     def complete(self, client):
         return client.complete("x", "y", "z")
-
-
-def agreeing(url):
-    """Return what a URL asks of the user, as a dict."""
-    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
-
-
-def let_in(site, auth=None, **options):
-    """Call the tool there as a client that logs in by `auth`, or by such an OAuth."""
-    auth = auth or OAuth(**{"redirect": visit, **options})
-    with Client(site.mcp, auth=auth) as client:
-        return client.call("x")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-PRM = "oauth-protected-resource"
-ASM = "oauth-authorization-server"
-PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
-ASM_PATH = "/.well-known/oauth-authorization-server"
 
 
 class TestAuthorization:
@@ -21155,15 +21215,6 @@ class TestTypes:
         assert code == 0 and " 0 warnings" in told, told
 
 
-def anchors_of(path):
-    """The headings of a page, as links name them."""
-    text = pathlib.Path(HERE, path).read_text("utf-8")
-    titles = re.findall(r"^#+ (.*)$", text, re.M)
-    return {
-        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
-    }
-
-
 class TestReadme:
     """README.md and the examples work as they say."""
 
@@ -22773,36 +22824,6 @@ class TestBenchmark:
         kept = pathlib.Path(examples, "benchmark.svg").read_text("utf-8")
         assert pathlib.Path(drawn).read_text("utf-8") == kept
         assert int(re.search(r'height="(\d+)"', kept)[1]) <= 600
-
-
-# A text that was parsed is not parsed again, as that takes a third of a second.
-parsed = functools.lru_cache(2)(ast.parse)
-
-
-def count_statements(tree):
-    """Return how many statements there are, docstrings aside."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    texts = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ]
-    return len(nodes) - len(texts)
-
-
-@functools.lru_cache(maxsize=None)
-def vendored(*words):
-    """Return a copy that vendor.py cuts, its docstring, and its count of statements."""
-    features = [word for word in words if not word.startswith("--")]
-    source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ast, "parse", parsed)
-        text = example("vendor").cut(source, features, "--no-comments" not in words)
-    # What older Pythons would refuse; `-W error` is what any would warn of.
-    tree = ast.parse(text, feature_version=(3, 8))
-    return text, ast.get_docstring(tree), count_statements(tree)
 
 
 class TestVendor:
