@@ -92,13 +92,18 @@ What the tests share stands before the first class:
     fake_server(script)             a Client's target that does what a script says;
                                     legacy_server() makes such scripts
     talking_to(script)              a Client connected to that
-    web_server(script)              the same over HTTP, with legacy_site() and
-                                    modern_site(); LoginSite adds authorization
+    web_server(script)              the same over HTTP, with legacy_site(), modern_site()
+                                    and Sessions; LoginSite adds authorization
+    client_of(script), let_in(site) a Client connected to that; a login there
     request(), call_tool(), ...     messages as the wire has them
+    offered(fn), taking(hint)       a function as a tool; a hint as one's argument
+    run(), run_here()               a command; a Python program in this process
+    vendored(features)              a copy of the file that examples/vendor.py cuts
+    started(), at_once(), hosted()  one thread; several; one beside a host's main loop
     eventually(condition)           wait for a condition, never for a time
     nothing_is_left_behind          after each test: no thread, descriptor or child
 
-Three stand before the class that they were made for, and serve others as well:
+Three more are large, and stand before the one class that needs them:
 
     SteppedModule, Exploration      mcp_lite under a scheduler; scenario() registers one
     Meddler                         a proxy that spoils what passes, as its fault says
@@ -177,12 +182,16 @@ Color = enum.Enum("Color", {"RED": "red", "GREEN": "green"})
 
 @dataclasses.dataclass
 class Person:
+    """A form, or a result."""
+
     name: str
     age: int = 7
 
 
 @dataclasses.dataclass
 class Strict:
+    """Refuses values that have the right type."""
+
     many: int
 
     def __post_init__(self):
@@ -361,6 +370,8 @@ def add_lasting_tools(server):
 
 
 def add_resources_and_prompts(server):
+    """Add resources, templates, prompts and a completion."""
+
     @server.resource("x://note", mime_type="text/markdown", title="A note", size=4)
     def note() -> str:
         """The note."""
@@ -416,15 +427,19 @@ def build_server():
     return server
 
 
-class Halves:
-    """A plugin of pytest: two processes share the tests, for two cores.
+class Shares:
+    """A plugin of pytest: several processes share the tests.
 
-    After the collection the process forks. One of the two runs the tests from the first
-    on, the other from the last on, until they meet. The second is silent; what became of
-    its tests reaches the first, which counts and shows them as its own.
+    After the collection the process forks. Each of the processes takes the tests of a
+    class, then those of another one, until none are left; a large class is several such
+    blocks. All but the first are silent. What became of their tests reaches the first,
+    which counts and shows them as its own.
     """
 
-    # In the second process: its reports, which can be pickled.
+    # As much as half of the time, a test waits: two cores have work for three.
+    PROCESSES = 3
+    BLOCK = 40
+    # In all processes but the first: their reports, which can be pickled.
     reports = None
 
     def pytest_configure(self, config):
@@ -432,36 +447,45 @@ class Halves:
 
     def pytest_runtestloop(self, session):
         """Run the tests in place of pytest's own loop."""
-        import pickle
-
         if session.testsfailed or session.config.option.collectonly:
             return None
-        # It has a byte for each test: whoever reads one may take the next from its end.
-        turns, writer = os.pipe()
-        os.write(writer, bytes(len(session.items)))
+        blocks = self.blocks(session.items)
+        # Whoever reads a block's number runs its tests.
+        numbers, writer = os.pipe()
+        os.write(writer, bytes(range(len(blocks))))
         os.close(writer)
-        reader, writer = os.pipe()
+        readers = []
         sys.stdout.flush()
-        if self.fork():
-            os.close(reader)
-            self.be_silent(session.config)
-            self.reports = []
-            try:
-                self.run(session, reversed(session.items), turns)
-            finally:
+        for _ in range(self.PROCESSES - 1):
+            reader, writer = os.pipe()
+            if self.fork():
+                os.close(reader)
+                self.be_silent()
                 with os.fdopen(writer, "wb") as file:
-                    pickle.dump(self.reports, file)
-        else:
+                    self.run_and_report(session, blocks, numbers, file)
+                return True
             os.close(writer)
-            self.run(session, session.items, turns)
-            # It comes when the second has ended; EOFError says that it died before.
-            with os.fdopen(reader, "rb") as file:
-                self.take_reports(session, pickle.load(file))
+            readers.append(os.fdopen(reader, "rb"))
+        self.run(session, blocks, numbers)
+        for reader in readers:
+            with reader:
+                self.take_reports(reader)
         return True
+
+    def blocks(self, items):
+        """Return lists of tests."""
+        blocks = []
+        block = []
+        for item in items:
+            if not block or item.cls != block[0].cls or len(block) == self.BLOCK:
+                block = []
+                blocks.append(block)
+            block.append(item)
+        return blocks
 
     @staticmethod
     def fork():
-        """Return whether this is the second process: a grandchild, as no child of the
+        """Return whether this is the other process: a grandchild, as no child of the
         first may be left behind by a test."""
         child = os.fork()
         if child:
@@ -471,10 +495,9 @@ class Halves:
             os._exit(0)
         return True
 
-    @staticmethod
-    def be_silent(config):
+    def be_silent(self):
         """Print nowhere, and capture what tests print in files of one's own."""
-        capture = config.pluginmanager.getplugin("capturemanager")
+        capture = self.config.pluginmanager.getplugin("capturemanager")
         capture.stop_global_capturing()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -483,21 +506,36 @@ class Halves:
         capture.suspend_global_capture()
 
     @staticmethod
-    def run(session, items, turns):
-        """Run those of these tests that the other process does not."""
-        mine = (item for item in items if os.read(turns, 1))
-        item = next(mine, None)
+    def run(session, blocks, numbers):
+        """Run the tests of blocks that no other process runs."""
+
+        def mine():
+            for number in iter(lambda: os.read(numbers, 1), b""):
+                yield from blocks[number[0]]
+
+        tests = mine()
+        test = next(tests, None)
         try:
-            while item is not None:
+            while test is not None:
                 # What the next one does not share is torn down.
-                following = next(mine, None)
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                following = next(tests, None)
+                test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
-                item = following
+                test = following
         finally:
-            # If this one is interrupted, the other one ends, too.
-            os.read(turns, len(session.items))
+            # If this one is interrupted, the others end, too.
+            os.read(numbers, len(blocks))
+
+    def run_and_report(self, session, blocks, numbers, file):
+        """Do that in another process than the first."""
+        import pickle
+
+        self.reports = []
+        try:
+            self.run(session, blocks, numbers)
+        finally:
+            pickle.dump(self.reports, file)
 
     def pytest_runtest_logreport(self, report):
         """Called with each outcome."""
@@ -505,12 +543,15 @@ class Halves:
             to_plain = self.config.hook.pytest_report_to_serializable
             self.reports.append(to_plain(config=self.config, report=report))
 
-    def take_reports(self, session, plain_reports):
-        """Report what the second process has reported."""
-        hook = session.config.hook
-        for plain in plain_reports:
+    def take_reports(self, file):
+        """Report what another process has reported, once it has ended."""
+        import pickle
+
+        hook = self.config.hook
+        # EOFError says that it died.
+        for plain in pickle.load(file):
             report = hook.pytest_report_from_serializable(
-                config=session.config, data=plain
+                config=self.config, data=plain
             )
             hook.pytest_runtest_logreport(report=report)
 
@@ -530,7 +571,7 @@ def main():
     options = sys.argv[1:] if "-q" in sys.argv else ["-q", *sys.argv[1:]]
     # Where it can tell how many there are.
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else []
-    plugins = [Halves()] if len(cores) > 1 and not sys.argv[1:] else []
+    plugins = [Shares()] if len(cores) > 1 and not sys.argv[1:] else []
     sys.exit(pytest.main(options, plugins))
 
 
@@ -583,6 +624,7 @@ import pickle  # noqa: E402
 import queue  # noqa: E402
 import random  # noqa: E402
 import re  # noqa: E402
+import runpy  # noqa: E402
 import select  # noqa: E402
 import shlex  # noqa: E402
 import shutil  # noqa: E402
@@ -648,6 +690,30 @@ def run(*command, input="", code=0, **options):
     told = [text.replace(os.linesep, "\n") for text in texts]
     assert ended.returncode == code, (command, *told)
     return told
+
+
+def run_here(path, *words, code=0):
+    """Run a Python program in this process, which takes a tenth of the time; it ends
+    with this exit code. Returns its stdout and its stderr."""
+    ended = None
+    told = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(sys, "argv", list(map(str, [path, *words])))
+        patch.setattr(sys, "path", [os.path.dirname(path), *sys.path])
+        patch.chdir(HERE)
+        stack.enter_context(contextlib.redirect_stdout(told[0]))
+        stack.enter_context(contextlib.redirect_stderr(told[1]))
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            ended = end.code
+    # What is no number is for stderr.
+    is_text = isinstance(ended, str)
+    out, err = (each.getvalue() for each in told)
+    err += f"{ended}\n" if is_text else ""
+    assert (1 if is_text else ended or 0) == code, (path, *words, out, err)
+    return out, err
 
 
 def traceback_of(error):
@@ -915,10 +981,12 @@ def modern(capabilities=None, **more):
 
 
 def request(method, params=None, id=1):
+    """A request, as the wire has it."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
 def notice(method, params=None):
+    """A notification, as the wire has it."""
     method = f"notifications/{method}"
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
@@ -1270,7 +1338,8 @@ def event_of(message, **fields):
 
 
 def legacy_site(version="2025-11-25", **answers):
-    """The same for a session; GET and DELETE get 405 if there is no answer."""
+    """A script for web_server, with a session: it answers by answers[method](seen,
+    sock); GET and DELETE get 405 if there is no answer."""
 
     def script(seen, sock):
         message = seen["message"]
@@ -1295,6 +1364,7 @@ def legacy_site(version="2025-11-25", **answers):
 
 
 def text_result(text):
+    """The result of a tool that returns a text."""
     return {"content": [{"type": "text", "text": text}]}
 
 
@@ -1559,6 +1629,263 @@ def is_gone(pid):
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+class SocketTransport(mcp_lite.Transport):
+    """A socket to a server of this process, as the docstring of Transport asks for it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.sock, self.theirs = socket.socketpair()
+
+    def start(self, connection):
+        self.thread = started(serve_socket, self.server, self.theirs)
+
+    def read(self):
+        return self.sock.recv(1 << 16)
+
+    def write(self, data):
+        self.sock.sendall(data)
+
+    def close(self):
+        shut(self.sock)
+        self.sock.close()
+
+    def describe_end(self, why):
+        return ConnectionClosed(f"the socket: {why}")
+
+
+def offered(fn, **options):
+    """Return what a list says of a function as the tool "t", and a function that calls
+    it: it gives the result, or raises ToolError."""
+    server = Server("s")
+    server.add_tool(fn, name="t", **options)
+
+    def ask(method, **params):
+        return server.handle(request(method, modern(**params)))
+
+    def call(arguments):
+        answer = ask("tools/call", name="t", arguments=arguments)
+        if "error" in answer:
+            raise McpError.from_wire(answer["error"])
+        if answer["result"].get("isError"):
+            raise ToolError(text_of(answer["result"]))
+        return answer["result"]
+
+    [listed] = ask("tools/list")["result"]["tools"]
+    return listed, call
+
+
+def taking(hint, *default):
+    """The schema of an argument with this hint, and a function that gives the Python
+    value for a wire value, and what becomes of that as a result."""
+    seen = []
+
+    def fn(x):
+        seen.append(x)
+        return x
+
+    fn.__annotations__.update(x=hint, **{"return": hint})
+    fn.__defaults__ = default or None
+    listed, call = offered(fn, structured=True)
+
+    def take(wire):
+        result = call({"x": wire})["structuredContent"]
+        return seen.pop(), result["result"] if list(result) == ["result"] else result
+
+    return listed["inputSchema"], take
+
+
+NUMBER = {"type": "integer"}
+NUMBERS = {"type": "object", "additionalProperties": NUMBER}
+COLOR = {"type": "string", "enum": ["red", "green"]}
+
+
+def listing(schema):
+    """The schema of a list of these."""
+    return {"type": "array", "items": schema}
+
+
+def or_null(schema):
+    """The schema of this, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def text_as(format):
+    """The schema of a text in this format."""
+    return {"type": "string", "format": format}
+
+
+def hosted(main, fn):
+    """Give or raise what fn() does on a thread, while this one is the main loop."""
+    found = []
+
+    def drive():
+        try:
+            found.append((fn(), None))
+        except Exception as error:
+            found.append((None, error))
+
+    thread = started(drive)
+    pump(main, lambda: not thread.is_alive())
+    value, error = found.pop()
+    if error is not None:
+        raise error
+    return value
+
+
+def modern_server(**answers):
+    """legacy_server() of a modern server, which has tools and prompts; an answer of
+    server/discover is completed."""
+    declared = {"tools": {"listChanged": True}, "prompts": {}}
+    about = {"supportedVersions": [MODERN], "capabilities": declared}
+    discover = answers.pop("server_discover", {})
+
+    def answer_discover(message, read, write):
+        more = discover(message, read, write) if callable(discover) else discover
+        return {**about, **more}
+
+    return legacy_server(
+        initialize={"error": {"code": -32601, "message": "what?"}},
+        server_discover=answer_discover,
+        **answers,
+    )
+
+
+def events_of(response):
+    """The events that are left."""
+    return list(iter(lambda: next_event(response), None))
+
+
+def next_message(response):
+    """The next message in a stream."""
+    events = iter(lambda: next_event(response), None)
+    return next(event["message"] for event in events if event["message"])
+
+
+def modern_site(**answers):
+    """A script for web_server, modern: it answers by answers[method](seen, sock)."""
+
+    def script(seen, sock):
+        message = seen["message"]
+        is_message = isinstance(message, dict)
+        method = message["method"] if is_message else seen["method"]
+        if method == "server/discover":
+            return result_of(
+                seen,
+                supportedVersions=[MODERN],
+                capabilities={"tools": {}},
+                _meta={META_SERVER_INFO: {"name": "fake", "version": "1"}},
+            )
+        return answers[method.replace("/", "_")](seen, sock)
+
+    return script
+
+
+@contextlib.contextmanager
+def client_of(site, **options):
+    """A client of a scripted server, and what that server has seen."""
+    with web_server(site) as (url, seen), Client(url, **options) as client:
+        yield client, seen
+
+
+def methods_in(seen):
+    """The methods of the messages in what a server has seen."""
+    return [member(each, "message", "method") for each in seen]
+
+
+def shown_in(seen, header):
+    """Return the value of a header in each request."""
+    return [each["headers"].get(header) for each in seen]
+
+
+class Sessions:
+    """Scripts of a legacy server that forgets sessions: each `initialize` opens another
+    one, s1, s2 and so on, or one without an id; calls in any but `good` get 404."""
+
+    def __init__(self, good="s2", status=404, words=b"no session"):
+        self.opened = 0
+        self.good = good
+        self.refusal = status, {}, words
+
+    def initialize(self, seen, sock):
+        self.opened += 1
+        status, _, body = legacy_site()(seen, sock)
+        name = f"s{self.opened}" if self.good or self.opened == 1 else None
+        return status, {"Mcp-Session-Id": name} if name else {}, body
+
+    def call(self, seen, sock):
+        session = seen["headers"].get("mcp-session-id")
+        if session != self.good:
+            return self.refusal
+        return result_of(seen, **text_result(str(session)))
+
+    def site(self, **answers):
+        scripts = {"initialize": self.initialize, "tools_call": self.call, **answers}
+        return legacy_site(**scripts)
+
+
+def agreeing(url):
+    """Return what a URL asks of the user, as a dict."""
+    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+
+
+def let_in(site, auth=None, **options):
+    """Call the tool there as a client that logs in by `auth`, or by such an OAuth."""
+    auth = auth or OAuth(**{"redirect": visit, **options})
+    with Client(site.mcp, auth=auth) as client:
+        return client.call("x")
+
+
+def free_port():
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+PRM = "oauth-protected-resource"
+ASM = "oauth-authorization-server"
+PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
+ASM_PATH = "/.well-known/oauth-authorization-server"
+
+
+def anchors_of(path):
+    """The headings of a page, as links name them."""
+    text = pathlib.Path(HERE, path).read_text("utf-8")
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
+    }
+
+
+# A text that was parsed is not parsed again, as that takes a third of a second.
+parsed = functools.lru_cache(2)(ast.parse)
+
+
+def count_statements(tree):
+    """Return how many statements there are, docstrings aside."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    texts = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    return len(nodes) - len(texts)
+
+
+@functools.lru_cache(maxsize=None)
+def vendored(*words):
+    """Return a copy that vendor.py cuts, its docstring, and its count of statements."""
+    features = [word for word in words if not word.startswith("--")]
+    source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parsed)
+        text = example("vendor").cut(source, features, "--no-comments" not in words)
+    # What older Pythons would refuse; `-W error` is what any would warn of.
+    tree = ast.parse(text, feature_version=(3, 8))
+    return text, ast.get_docstring(tree), count_statements(tree)
 
 
 def say(**members):
@@ -2347,30 +2674,6 @@ class TestThreads:
             each.close()
 
 
-class SocketTransport(mcp_lite.Transport):
-    """A socket to a server of this process, as the docstring of Transport asks for it."""
-
-    def __init__(self, server):
-        self.server = server
-        self.sock, self.theirs = socket.socketpair()
-
-    def start(self, connection):
-        self.thread = started(serve_socket, self.server, self.theirs)
-
-    def read(self):
-        return self.sock.recv(1 << 16)
-
-    def write(self, data):
-        self.sock.sendall(data)
-
-    def close(self):
-        shut(self.sock)
-        self.sock.close()
-
-    def describe_end(self, why):
-        return ConnectionClosed(f"the socket: {why}")
-
-
 class TestSeams:
     """A transport of one's own, written from its docstring alone."""
 
@@ -2520,14 +2823,14 @@ class Meeting(int):
 
 
 def napping_server():
-    """A server with a tool that takes a moment, and says when it has begun."""
+    """A server with a tool that takes some ticks, and says when it has begun."""
     server = Server("s")
     server.begun = threading.Event()
 
     @server.tool
     def nap(ctx: Context) -> str:
         server.begun.set()
-        ctx.sleep(1.0)
+        ctx.sleep(5 * mcp_lite.TICK_SECONDS)
         return "rested"
 
     return server
@@ -2592,12 +2895,12 @@ class TestLifetimes:
             "import time\nfrom mcp_lite import Server\nserver = Server('s')\n"
             "@server.tool\ndef nap() -> str:\n"
             f"    open({str(marker)!r}, 'w').close()\n"
-            "    time.sleep(1)\n    return 'rested'\n"
+            "    time.sleep(0.5)\n    return 'rested'\n"
             "server.run('http', port=0)\n"
         )
         env = {**os.environ, "PYTHONPATH": HERE}
         with subprocess.Popen(
-            [sys.executable, str(script)], stderr=subprocess.PIPE, env=env
+            [*PYTHON, str(script)], stderr=subprocess.PIPE, env=env
         ) as process:
             url = re.search(rb"http://\S+", process.stderr.readline())[0].decode()
             with Client(url) as client:
@@ -3204,7 +3507,7 @@ class TestLifetimes:
             "    os._exit(7)\n"
         )
         with pytest.raises(ConnectionClosed) as caught:
-            Client([sys.executable, "-c", code], timeout=SECONDS).connect()
+            Client([*PYTHON, "-c", code], timeout=SECONDS).connect()
         assert caught.value.exit_code == 7
 
     def test_the_end_of_an_inbox_stays(self):
@@ -3265,7 +3568,7 @@ class TestLifetimes:
             )
         )
         done = subprocess.run(
-            [sys.executable, str(script)],
+            [*PYTHON, str(script)],
             stdout=subprocess.PIPE,
             timeout=SECONDS,
             check=True,
@@ -6140,67 +6443,11 @@ if sys.version_info >= (3, 11):
         tag: "typing.NotRequired[str]"
 
 
-def offered(fn, **options):
-    """Return what a list says of a function as the tool "t", and a function that calls
-    it: it gives the result, or raises ToolError."""
-    server = Server("s")
-    server.add_tool(fn, name="t", **options)
-
-    def ask(method, **params):
-        return server.handle(request(method, modern(**params)))
-
-    def call(arguments):
-        answer = ask("tools/call", name="t", arguments=arguments)
-        if "error" in answer:
-            raise McpError.from_wire(answer["error"])
-        if answer["result"].get("isError"):
-            raise ToolError(text_of(answer["result"]))
-        return answer["result"]
-
-    [listed] = ask("tools/list")["result"]["tools"]
-    return listed, call
-
-
-def taking(hint, *default):
-    """The schema of an argument with this hint, and a function that gives the Python
-    value for a wire value, and what becomes of that as a result."""
-    seen = []
-
-    def fn(x):
-        seen.append(x)
-        return x
-
-    fn.__annotations__.update(x=hint, **{"return": hint})
-    fn.__defaults__ = default or None
-    listed, call = offered(fn, structured=True)
-
-    def take(wire):
-        result = call({"x": wire})["structuredContent"]
-        return seen.pop(), result["result"] if list(result) == ["result"] else result
-
-    return listed["inputSchema"], take
-
-
-NUMBER = {"type": "integer"}
-NUMBERS = {"type": "object", "additionalProperties": NUMBER}
-COLOR = {"type": "string", "enum": ["red", "green"]}
 BO = {"name": "Bo", "age": 1}
 PAIR = {"type": "array", "prefixItems": [COLOR, NUMBER], "minItems": 2, "maxItems": 2}
 PAIR["items"] = {"anyOf": [COLOR, NUMBER]}
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 UUID = uuid.UUID("1234567890" * 3 + "12")
-
-
-def listing(schema):
-    return {"type": "array", "items": schema}
-
-
-def or_null(schema):
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def text_as(format):
-    return {"type": "string", "format": format}
 
 
 class TestSignatures:
@@ -10515,24 +10762,6 @@ class TestServerOnTheWire:
         assert "timed out" in text_of(late["result"])
 
 
-def hosted(main, fn):
-    """Give or raise what fn() does on a thread, while this one is the main loop."""
-    found = []
-
-    def drive():
-        try:
-            found.append((fn(), None))
-        except Exception as error:
-            found.append((None, error))
-
-    thread = started(drive)
-    pump(main, lambda: not thread.is_alive())
-    value, error = found.pop()
-    if error is not None:
-        raise error
-    return value
-
-
 def run_program(folder, *parts, options=()):
     """Run a program of these parts in a process of its own, which says nothing on
     stderr. Its stdout."""
@@ -11098,7 +11327,7 @@ class TestInsideHosts:
     def test_the_example(self):
         """examples/host_app.py draws, goes on ticking, and quits, from outside."""
         options = ["-X", "dev", "-W", "error"]
-        said, complaints = run(sys.executable, *options, "examples/host_app.py")
+        said, complaints = run(*PYTHON, *options, "examples/host_app.py")
         assert complaints == ""
         assert said.splitlines() == [
             "drew circle and there are 1",
@@ -11295,24 +11524,6 @@ class TestInsideHosts:
                 os.kill(child, signal.SIGKILL)
 
 
-def modern_server(**answers):
-    """The same of a modern server, which has tools and prompts; an answer of
-    server/discover is completed."""
-    declared = {"tools": {"listChanged": True}, "prompts": {}}
-    about = {"supportedVersions": [MODERN], "capabilities": declared}
-    discover = answers.pop("server_discover", {})
-
-    def answer_discover(message, read, write):
-        more = discover(message, read, write) if callable(discover) else discover
-        return {**about, **more}
-
-    return legacy_server(
-        initialize={"error": {"code": -32601, "message": "what?"}},
-        server_discover=answer_discover,
-        **answers,
-    )
-
-
 class TestClient:
     """The room Client, against peers that misbehave."""
 
@@ -11320,7 +11531,7 @@ class TestClient:
     def test_a_dead_child_says_why(self):
         """The exception and its text have its exit code, command and last lines."""
         dying = "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"
-        command = [sys.executable, "-c", dying]
+        command = [*PYTHON, "-c", dying]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
         assert caught.value.exit_code == 7
@@ -12191,17 +12402,6 @@ class TestClient:
         assert shown == []
 
 
-def events_of(response):
-    """The events that are left."""
-    return list(iter(lambda: next_event(response), None))
-
-
-def next_message(response):
-    """The next message in a stream."""
-    events = iter(lambda: next_event(response), None)
-    return next(event["message"] for event in events if event["message"])
-
-
 CANCELLED = notice("cancelled", modern(requestId=5))
 ICON = {"icons": [{"src": "data:image/png;base64," + "A" * 60_000}]}
 # An answer that nobody asked for; no modern client sends one.
@@ -13048,7 +13248,7 @@ class TestHttpServer:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             code = f"import mcp_lite; mcp_lite.Server('x').run('http', port={port})"
-            _, told = run(sys.executable, "-c", code, code=1)
+            _, told = run(*PYTHON, "-c", code, code=1)
         assert told.startswith("x: ") and told.count("\n") == 1
 
     def test_a_long_head(self, web):
@@ -14538,73 +14738,11 @@ class TestWsgi:
             assert web.post(request("server/discover", modern()))[0] == 401
 
 
-def modern_site(**answers):
-    """A script for web_server, modern: it answers by answers[method](seen, sock)."""
-
-    def script(seen, sock):
-        message = seen["message"]
-        is_message = isinstance(message, dict)
-        method = message["method"] if is_message else seen["method"]
-        if method == "server/discover":
-            return result_of(
-                seen,
-                supportedVersions=[MODERN],
-                capabilities={"tools": {}},
-                _meta={META_SERVER_INFO: {"name": "fake", "version": "1"}},
-            )
-        return answers[method.replace("/", "_")](seen, sock)
-
-    return script
-
-
 def lose_sessions(http, seen):
     """Have the server forget every session of which it was told here."""
     ids = {headers.get("mcp-session-id") for _, headers, _ in list(seen)} - {None}
     for session in ids:
         Web(http, session, "2025-11-25").send("DELETE")
-
-
-@contextlib.contextmanager
-def client_of(site, **options):
-    """A client of a scripted server, and what that server has seen."""
-    with web_server(site) as (url, seen), Client(url, **options) as client:
-        yield client, seen
-
-
-def methods_in(seen):
-    """The methods of the messages in what a server has seen."""
-    return [member(each, "message", "method") for each in seen]
-
-
-def shown_in(seen, header):
-    """Return the value of a header in each request."""
-    return [each["headers"].get(header) for each in seen]
-
-
-class Sessions:
-    """Scripts of a legacy server that forgets sessions: each `initialize` opens another
-    one, s1, s2 and so on, or one without an id; calls in any but `good` get 404."""
-
-    def __init__(self, good="s2", status=404, words=b"no session"):
-        self.opened = 0
-        self.good = good
-        self.refusal = status, {}, words
-
-    def initialize(self, seen, sock):
-        self.opened += 1
-        status, _, body = legacy_site()(seen, sock)
-        name = f"s{self.opened}" if self.good or self.opened == 1 else None
-        return status, {"Mcp-Session-Id": name} if name else {}, body
-
-    def call(self, seen, sock):
-        session = seen["headers"].get("mcp-session-id")
-        if session != self.good:
-            return self.refusal
-        return result_of(seen, **text_result(str(session)))
-
-    def site(self, **answers):
-        scripts = {"initialize": self.initialize, "tools_call": self.call, **answers}
-        return legacy_site(**scripts)
 
 
 class TestHttpClient:
@@ -15484,7 +15622,7 @@ class TestOtherServers:
 
         with talking_to(script) as client:
             assert client.call("x") == client.call("x") == "fine"
-        lines = [line for line in caplog.messages if "not as JSON-RPC" in line]
+        lines = [line for line in caplog.messages if "not quite JSON-RPC" in line]
         assert len(lines) == (0 if type(change({"id": 1})["id"]) is float else 1)
 
     def test_a_notification_with_a_null_id(self):
@@ -16097,29 +16235,6 @@ class TestOtherServers:
         return client.complete("x", "y", "z")
 
 
-def agreeing(url):
-    """Return what a URL asks of the user, as a dict."""
-    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
-
-
-def let_in(site, auth=None, **options):
-    """Call the tool there as a client that logs in by `auth`, or by such an OAuth."""
-    auth = auth or OAuth(**{"redirect": visit, **options})
-    with Client(site.mcp, auth=auth) as client:
-        return client.call("x")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-PRM = "oauth-protected-resource"
-ASM = "oauth-authorization-server"
-PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
-ASM_PATH = "/.well-known/oauth-authorization-server"
-
-
 class TestAuthorization:
     """The room Authorization, against an authorization server of the tests' own."""
 
@@ -16671,7 +16786,7 @@ class TestAuthorization:
         script = os.path.join(HERE, "examples", "oauth_server.py")
         known = {"INTROSPECTION_ID": "me", "INTROSPECTION_SECRET": "secret"}
         with subprocess.Popen(
-            [sys.executable, script, site.url, "--http", str(port)],
+            [*PYTHON, script, site.url, "--http", str(port)],
             env={**os.environ, **known},
             stderr=subprocess.DEVNULL,
         ) as program, contextlib.ExitStack() as stack:
@@ -20037,7 +20152,7 @@ class TestBesideTheSdk:
         script.write_text(ORACLE.format(here=HERE))
         asked = Questions(version)
         assert len(asked) > 100
-        commands = [[str(SDK), script], [sys.executable, script, "--ours"]]
+        commands = [[str(SDK), script], [*PYTHON, script, "--ours"]]
 
         def ask(command):
             with Asked(command, version) as server:
@@ -20764,7 +20879,7 @@ class TestPublicFace:
             assert not re.search(rf"^[^#\"]*\b{name}\(", source, re.M), name
         (tmp_path / "mcp_lite.py").write_text(source, "utf-8")
         (tmp_path / "cut.py").write_text(CUT)
-        told, _ = run(sys.executable, tmp_path / "cut.py", cwd=tmp_path)
+        told, _ = run(*PYTHON, tmp_path / "cut.py", cwd=tmp_path)
         assert told.splitlines() == [
             *["1 None None", f"{MODERN} 3"] * 2,
             "UnsupportedVersion",
@@ -21100,15 +21215,6 @@ class TestTypes:
         assert code == 0 and " 0 warnings" in told, told
 
 
-def anchors_of(path):
-    """The headings of a page, as links name them."""
-    text = pathlib.Path(HERE, path).read_text("utf-8")
-    titles = re.findall(r"^#+ (.*)$", text, re.M)
-    return {
-        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
-    }
-
-
 class TestReadme:
     """README.md and the examples work as they say."""
 
@@ -21141,7 +21247,7 @@ class TestReadme:
             (tmp_path / names[-1]).write_text(block, encoding="utf-8")
         # One of them is the server of another.
         options = {"cwd": tmp_path, "env": env}
-        at_once(lambda name: run(sys.executable, name, **options), zip(names))
+        at_once(lambda name: run(*PYTHON, name, **options), zip(names))
 
     def test_a_server_in_a_minute(self, tmp_path):
         """In a fresh folder, a copy of the file and the first two programs do what the
@@ -21239,7 +21345,7 @@ class TestReadme:
             except (ToolError, McpError, OSError) as error:
                 print(type(error).__name__, error)
         """
-        program = [sys.executable, "-c", textwrap.dedent(client)]
+        program = [*PYTHON, "-c", textwrap.dedent(client)]
         env = {**os.environ, "PYTHONPATH": HERE}
         assert shown in "".join(run(*program, cwd=tmp_path, env=env))
 
@@ -21311,7 +21417,7 @@ class TestReadme:
         options = {"on_elicit": on_elicit, "stderr": None}
         with Client(server, protocol_version=version, trace=trace, **options) as client:
             recorded = converse(client)
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         command.append(str(trace))
         with contextlib.ExitStack() as stack:
             if over == "http":
@@ -21394,7 +21500,7 @@ class TestReadme:
             lines.append("Mcp-Name: which_process")
             client.sendall(head_of(call_tool("which_process"), *lines))
             process = subprocess.Popen(
-                [sys.executable, "-c", start, str(sock.fileno())],
+                [*PYTHON, "-c", start, str(sock.fileno())],
                 cwd=os.path.join(HERE, "examples", "systemd"),
                 env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
                 pass_fds=[sock.fileno()],
@@ -21732,15 +21838,17 @@ class TestLessons:
                 text = text.replace(old, new, 1)
             path = copy / f"solution_{exercise or number}.py"
             path.write_text(text, "utf-8")
-            command = [sys.executable, copy / "check.py", number, path]
+            command = [*PYTHON, copy / "check.py", number, path]
             # The other exercise of lesson 7 has nothing to run.
             told, why = run(*command, code=0 if exercise == "7.1" else 1)
             done = re.findall(r"^(\d+\.\d) done\. Compare: \S", told, re.M)
             assert done == ([exercise] if exercise else []), (told, why)
             assert len(re.findall(r"^\d+\.\d ", told, re.M)) == 2
 
+        # The first one compiles what they all import.
+        check(*rows.pop())
         at_once(check, rows)
-        told, _ = run(sys.executable, copy / "check.py", "10")
+        told, _ = run(*PYTHON, copy / "check.py", "10")
         assert told.count("think about it") == 2
         text = (self.FOLDER / "README.md").read_text("utf-8")
         solved = re.findall(r"\*\*(\d+\.\d)\*\*", text)
@@ -21759,7 +21867,7 @@ class TestLessons:
         assert name >= "04" or "mcp_lite import" not in text
         # It fits on a page.
         assert len(text.splitlines()) <= 105
-        told, _ = run(sys.executable, "-u", path, stderr=subprocess.STDOUT)
+        told, _ = run(*PYTHON, "-u", path, stderr=subprocess.STDOUT)
         # The opening is a lesson of its own; a reader's own code alone is shown.
         if name >= "04" and "import Explainer" in text:
             assert "initialize" not in told and "server/discover" not in told
@@ -21965,7 +22073,7 @@ class TestBridge:
             server.add_tool(lambda: "", name="search")
             server.run()
         """
-        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "bridge.py")]
         words = [*command, program(tmp_path, script)[-1], "--deny", "search"]
         with Client(words, env={"A_KEY": "s3cret"}) as client:
             assert [tool["name"] for tool in client.list_tools()] == ["key"]
@@ -22089,7 +22197,7 @@ class TestGroup:
             targets = {
                 "a": near,
                 "child": [*PYTHON, tasks, "--serve"],
-                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
+                "dead": [*PYTHON, "-c", "import sys; sys.exit(3)"],
                 "a_b": http.url,
                 "odd": {"args": []},
             }
@@ -22130,7 +22238,7 @@ class TestGroup:
         servers = {"q": local, "gone": {"command": "/no/such/program"}}
         path = tmp_path / "mcp.json"
         path.write_text(json.dumps({"mcpServers": servers}))
-        told, why = run(sys.executable, "examples/group.py", path)
+        told, why = run(*PYTHON, "examples/group.py", path)
         assert "q_search  " in told
         assert "without gone: " in why and "/no/such/program" in why
 
@@ -22180,7 +22288,7 @@ class TestExplain:
             (search, 0, "tools/call"),
             (["/no/such/server.py"], 4, "\nexplain: "),
         ):
-            words = [sys.executable, "examples/explain.py", *words]
+            words = [*PYTHON, "examples/explain.py", *words]
             told, _ = run(*words, code=code, stderr=subprocess.STDOUT)
             assert shown in told and "Traceback" not in told
 
@@ -22251,7 +22359,7 @@ class TestTasks:
             if place == "http":
                 target = stack.enter_context(target.start_http()).url
             if place == "stdio":
-                target = [sys.executable, tasks.__file__, "--serve"]
+                target = [*PYTHON, tasks.__file__, "--serve"]
             client = Client(target, on_elicit=lambda params: flour, **options)
             stack.enter_context(client)
             assert client.call("bake", loaves=1) == "1 loaves of rye"
@@ -22635,7 +22743,7 @@ class TestSoak:
             (1, "-c", textwrap.dedent(lie)),
         ]
         (told, complaints), (lies, _) = at_once(
-            lambda code, *words: run(sys.executable, *words, code=code), tried
+            lambda code, *words: run(*PYTHON, *words, code=code), tried
         )
         left = r"threads 1 -> 1, descriptors (\d+) -> \1"
         assert re.search(rf"ok: .* calls, 0 losses, .*, {left}\n$", told), told
@@ -22666,7 +22774,7 @@ class TestBenchmark:
         page = tmp_path / "page.md"
         page.write_text("before\n\n| measured | x |\n|---|---|\n| old | 1 |\n\nafter\n")
         options = ["0.01", "--rounds", "1", "--svg", picture, "--table", page]
-        printed, _ = run(sys.executable, program, *options)
+        printed, _ = run(*PYTHON, program, *options)
         for row in (
             "one call at a time",
             "64 calls in flight",
@@ -22701,7 +22809,7 @@ class TestBenchmark:
         for row in rows:
             assert re.search(rf"^\| {row} \| [\d.,]+ \| [\d.,]+ \|$", written, re.M)
         again = os.path.join(tmp_path, "again.svg")
-        run(sys.executable, program, "--redraw", page, "--svg", again)
+        run(*PYTHON, program, "--redraw", page, "--svg", again)
         with open(again, encoding="utf-8") as file:
             redrawn = xml.etree.ElementTree.fromstring(file.read())
         assert [each.text for each in redrawn.iter() if each.text] == texts
@@ -22712,7 +22820,7 @@ class TestBenchmark:
         examples = os.path.join(HERE, "examples")
         drawn = os.path.join(tmp_path, "drawn.svg")
         words = ["--redraw", os.path.join(examples, "README.md"), "--svg", drawn]
-        run(sys.executable, os.path.join(examples, "benchmark.py"), *words)
+        run(*PYTHON, os.path.join(examples, "benchmark.py"), *words)
         kept = pathlib.Path(examples, "benchmark.svg").read_text("utf-8")
         assert pathlib.Path(drawn).read_text("utf-8") == kept
         assert int(re.search(r'height="(\d+)"', kept)[1]) <= 600
@@ -22781,10 +22889,6 @@ class TestVendor:
             print(client.call("anything"))
     """
 
-    # The copies that were made, as cutting takes a second: {words: (text, docstring,
-    # how many statements)}.
-    COPIES = {}
-
     @pytest.fixture
     def cut(self, tmp_path):
         """cut(*words): make a copy, beside which programs are run."""
@@ -22799,21 +22903,14 @@ class TestVendor:
         return cut
 
     @pytest.fixture
-    def make(self, cut):
-        """make(*words) -> the text of such a copy, which may be another test's."""
+    def make(self, tmp_path):
+        """make(*words) -> the text of such a copy, which was cut for any test."""
+        self.folder = tmp_path / "vendor"
+        self.folder.mkdir()
 
         def make(*words):
-            path = self.folder / "mcp_lite.py"
-            if words not in self.COPIES:
-                cut(*words)
-                text = path.read_bytes().decode()
-                # What older Pythons would refuse; `-W error` is what any would warn of.
-                tree = ast.parse(text, feature_version=(3, 8))
-                copy = text, ast.get_docstring(tree), self.statements(tree)
-                self.COPIES[words] = copy
-            text, self.doc, self.count = self.COPIES[words]
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(text.encode())
+            text, self.doc, self.count = vendored(*words)
+            (self.folder / "mcp_lite.py").write_bytes(text.encode())
             return text
 
         return make
@@ -22823,19 +22920,7 @@ class TestVendor:
         path = self.folder / "program.py"
         lines = ["import mcp_lite", *[f"{name} = {values[name]!r}" for name in values]]
         path.write_text("\n".join(lines) + "\n" + textwrap.dedent(text))
-        return [sys.executable, "-W", "error", str(path)]
-
-    @staticmethod
-    def statements(tree):
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-        texts = [
-            node
-            for node in nodes
-            if isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ]
-        return len(nodes) - len(texts)
+        return [*PYTHON, "-W", "error", str(path)]
 
     def show(self, words, text):
         """Print a row of the table. The handbook is not off by more than a tenth.
@@ -22881,7 +22966,7 @@ class TestVendor:
     def whole(self):
         """How many statements mcp_lite.py has."""
         text = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
-        return self.statements(ast.parse(text))
+        return count_statements(parsed(text))
 
     @contextlib.contextmanager
     def serving_http(self, text=OVER_HTTP):
@@ -22934,7 +23019,7 @@ class TestVendor:
         """`python3 -m mcp_lite` ends with one line on stderr, and exit code 1; it knows
         its version."""
         make("server")
-        command = [sys.executable, "-W", "error", "-m", "mcp_lite"]
+        command = [*PYTHON, "-W", "error", "-m", "mcp_lite"]
         printed, _ = run(*command, "--version", cwd=self.folder)
         assert printed == f"{mcp_lite.__version__}, cut to: server stdio\n"
         for words in ([], ["list", "x.py"]):
@@ -22980,7 +23065,8 @@ class TestVendor:
 
     def test_a_client_that_logs_in(self, make, site):
         """It knows sessions as well."""
-        self.show("client http legacy oauth", make("legacy", "oauth"))
+        words = ["client", "http", "legacy", "oauth"]
+        self.show(" ".join(words), make(*words))
         told, _ = run(*self.program(self.LOG_IN, target=site.mcp))
         assert told == "let in\n"
         with build_server().start_http() as http:
@@ -23001,7 +23087,7 @@ class TestVendor:
         assert head == f"# SHA-256 of the lines below: {digest}"
         added = example("vendor").LEFT_OUT % " ".join(features)
         assert rest.replace(f"]\n{added}", "]\n", 1) == source
-        command = [sys.executable, "-W", "error", "-m", "mcp_lite", "list"]
+        command = [*PYTHON, "-W", "error", "-m", "mcp_lite", "list"]
         script = os.path.join(HERE, "examples", "quickstart_server.py")
         told, _ = run(*command, script, cwd=self.folder)
         assert "search(text: string" in told
@@ -23023,7 +23109,7 @@ class TestVendor:
         text = make(*words, "--no-comments")
         self.show(f"{' '.join(words)} --no-comments", text)
         assert bare(text) == bare(full)
-        run(sys.executable, "-W", "error", "-c", "import mcp_lite", cwd=self.folder)
+        run(*PYTHON, "-W", "error", "-c", "import mcp_lite", cwd=self.folder)
         lines = text.splitlines()
         start = lines.index("from __future__ import annotations")
         assert lines[0].startswith(f"# mcp_lite {mcp_lite.__version__}, cut to: ")
@@ -23091,10 +23177,10 @@ class TestVendor:
         """--check tells copies as cut from changed, old and foreign files; none but the
         first and the old are overwritten without --force."""
         path = self.folder / "mcp_lite.py"
-        vendor = [sys.executable, "examples/vendor.py"]
+        vendor = os.path.join(HERE, "examples", "vendor.py")
 
         def check(state, code):
-            told, _ = run(*vendor, "--check", path, code=code)
+            told, _ = run_here(vendor, "--check", path, code=code)
             assert told == f"{path}: {state}\n"
 
         text = make("client", "--no-comments")
@@ -23113,10 +23199,10 @@ class TestVendor:
         ):
             path.write_text(changed, "utf-8")
             check(state, 1)
-            _, why = run(*vendor, "client", "-o", path, code=2)
+            _, why = run_here(vendor, "client", "-o", path, code=2)
             assert f"is {state}; --force overwrites" in why
             assert path.read_text("utf-8") == changed
-        run(*vendor, "client", "--no-comments", "--force", "-o", path)
+        run(*PYTHON, vendor, "client", "--no-comments", "--force", "-o", path)
         assert path.read_text("utf-8") == text
 
     def test_the_docstring(self, make):
@@ -23259,15 +23345,15 @@ if __name__ == "__main__":
 
     def test_wrong_features(self):
         """What has neither a server nor a client is no copy."""
-        program = os.path.join("examples", "vendor.py")
+        program = os.path.join(HERE, "examples", "vendor.py")
         for words, shown in (
             ([], "server or client"),
             (["http"], "server or client"),
             (["serve"], "'serve'"),
         ):
-            _, why = run(sys.executable, program, *words, code=2)
+            _, why = run_here(program, *words, code=2)
             assert shown in why and "Traceback" not in why
-        text, _ = run(sys.executable, "-W", "error", program, "client")
+        text, _ = run(*PYTHON, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
 
 
@@ -23333,7 +23419,7 @@ class TestStubs:
             path = tmp_path / f"{name}.py"
             path.write_text(textwrap.dedent(text), "utf-8")
         stubs = os.path.join(HERE, "examples", "stubs.py")
-        text, _ = run(sys.executable, "-W", "error", stubs, tmp_path / "server.py")
+        text, _ = run(*PYTHON, "-W", "error", stubs, tmp_path / "server.py")
         ast.parse(text, feature_version=(3, 8))
         (tmp_path / "rich.py").write_text(text, "utf-8")
         return tmp_path
@@ -23341,7 +23427,7 @@ class TestStubs:
     def test_calls_are_typed(self, folder):
         """Arguments and results are dataclasses, one for each kind of object; names that
         Python has for itself get an underscore."""
-        told, _ = run(sys.executable, "-W", "error", "program.py", cwd=folder)
+        told, _ = run(*PYTHON, "-W", "error", "program.py", cwd=folder)
         assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
         text = (folder / "rich.py").read_text("utf-8")
         assert text.count("speed: float") == 1
@@ -23399,7 +23485,7 @@ class TestInstall:
 
     def install(self, path, *words, code=0):
         script = os.path.join(HERE, "examples", "install.py")
-        return run(sys.executable, script, "--file", path, *words, code=code)
+        return run_here(script, "--file", path, *words, code=code)
 
     def test_a_new_file(self, tmp_path):
         """The entry has absolute paths, and starts the server from any folder."""
@@ -23593,7 +23679,7 @@ class TestReload:
         """Without a file it says how it is run."""
         path = os.path.join(HERE, "examples", "reload.py")
         for words in ([], ["no.py"]):
-            _, why = run(sys.executable, path, *words, code=1)
+            _, why = run(*PYTHON, path, *words, code=1)
             assert "Run: python3 reload.py server.py" in why
 
 
@@ -23818,7 +23904,7 @@ class TestExplainedPages:
     def test_the_sheet(self):
         """It has every method, fits on a page, and is what the lessons show."""
         assert example("explain").WORDS.keys() == mcp_lite.METHODS.keys()
-        told, _ = run(sys.executable, "examples/explain.py", "--sheet")
+        told, _ = run(*PYTHON, "examples/explain.py", "--sheet")
         lines = told.splitlines()
         shown = [line[7:].split("?")[0].split(" ")[0] for line in lines]
         ours = set(example("explain").IN_NO_REVISION)
@@ -23980,7 +24066,7 @@ class TestExamplesAndStrangers:
         server.add_tool(lambda: "x", name="x")
         with Client(server, trace=trace) as client:
             client.list_tools()
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
             try:
@@ -24002,7 +24088,7 @@ class TestExamplesAndStrangers:
         server = Server("recorded")
         with Client(server, trace=trace):
             pass
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command = [*PYTHON, os.path.join(HERE, "examples", "replay.py")]
         quiet = {"stdout": PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*command, str(trace), "--http"], **quiet) as process:
             try:
@@ -24037,7 +24123,7 @@ class TestExamplesAndStrangers:
         for source in (
             {"mcpServers": {"q": entry}},
             {"inputs": [], "servers": {"q": entry}},
-            {"q": [sys.executable, script]},
+            {"q": [*PYTHON, script]},
         ):
             with group.ClientGroup(source, stderr=None) as clients:
                 assert list(clients.clients) == ["q"] and clients.errors == {}
@@ -24045,7 +24131,7 @@ class TestExamplesAndStrangers:
     def test_a_group_as_a_program(self, tmp_path):
         """It has help; a file that is not there, or is none, is told in one line; what
         a server says stays on its line, in a pipe as well."""
-        group = [sys.executable, os.path.join(HERE, "examples", "group.py")]
+        group = [*PYTHON, os.path.join(HERE, "examples", "group.py")]
         told, _ = run(*group, "--help")
         assert "config" in told and "Several servers as one client" in told
         bad = tmp_path / "bad.json"
@@ -24081,8 +24167,8 @@ class TestExamplesAreSafe:
             return f"{n} {ctx.elicit(str(n), form)['content']['name']}"
 
         @server.tool
-        def large(n: int) -> str:
-            return str(n) * 10_000_000
+        def large(n: int, size: int) -> str:
+            return str(n) * size
 
         @server.tool
         def stay(ctx: Context) -> None:
@@ -24119,8 +24205,12 @@ class TestExamplesAreSafe:
             with concurrent.futures.ThreadPoolExecutor(64) as pool:
                 values = pool.map(lambda call: call.value(timeout=8 * SECONDS), calls)
                 assert list(values) == [f"{n} {n}" for n in range(64)]
-            for call in [client.start_call("large", {"n": n}) for n in range(4)]:
-                assert len(call.value(timeout=2 * SECONDS)) == 10_000_000
+            size = 10_000_000
+            calls = [
+                client.start_call("large", {"n": n, "size": size}) for n in range(2)
+            ]
+            for call in calls:
+                assert len(call.value(timeout=2 * SECONDS)) == size
             # Without questions, callers over HTTP share one server.
             plain = stack.enter_context(Client(target, protocol_version=ours))
             dying = [plain.start_call("stay") for _ in range(20)]
@@ -24128,7 +24218,7 @@ class TestExamplesAreSafe:
             for call in dying:
                 with pytest.raises(McpError, match="exit code 3"):
                     call.result(timeout=2 * SECONDS)
-            assert len(plain.call("large", n=1)) == 10_000_000
+            assert plain.call("large", n=1, size=3) == "111"
 
     def test_a_bridge_ends_no_client_at_work(self):
         """examples/bridge.py: with ten clients at work, the eleventh caller waits until
@@ -24791,7 +24881,7 @@ class TestExamplesAreSafe:
             assert gate.wait(SECONDS)
             return call_next()
 
-        silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        silent = [*PYTHON, "-c", "import sys; sys.stdin.read()"]
         with late.start_http() as http:
             servers = {"silent": silent, "late": http.url, "quick": quick}
             options = {"patience": 0.5, "protocol_version": "2025-11-25"}
@@ -24842,7 +24932,7 @@ class TestExamplesAreSafe:
     def test_skills_are_not_left_out_in_silence(self, tmp_path):
         """examples/skills.py: hidden folders and links are named, and so is a folder
         without any skill; words that are missing are told in one line."""
-        program = [sys.executable, os.path.join(HERE, "examples", "skills.py")]
+        program = [*PYTHON, os.path.join(HERE, "examples", "skills.py")]
         tea = tmp_path / "skills" / ".curated" / "tea"
         tea.mkdir(parents=True)
         (tea / "SKILL.md").write_text(
@@ -24864,7 +24954,7 @@ class TestExamplesAreSafe:
         """examples/enterprise_login.py: the server knows the user, without a browser;
         when the policy changes, the identity provider's word reaches the caller."""
         program = os.path.join(HERE, "examples", "enterprise_login.py")
-        said, _ = run(sys.executable, program)
+        said, _ = run(*PYTHON, program)
         known, refused = said.splitlines()
         assert known == "the server knows us as ada@acme.example"
         assert "the policy does not allow http://127.0.0.1:" in refused
@@ -25007,7 +25097,7 @@ class TestExamplesAreSafe:
         ):
             script = os.path.join(examples, words[0])
             ended = subprocess.run(
-                [sys.executable, script, *words[1:]],
+                [*PYTHON, script, *words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -25110,15 +25200,14 @@ class TestExamplesAreAlike:
         assert len(names) > 20
 
         def ask_for_help(name, doc):
-            told, _ = run(sys.executable, self.EXAMPLES / name, "--help")
+            told, _ = run_here(self.EXAMPLES / name, "--help")
             assert doc.strip().splitlines()[0] in told, name
             is_whole = doc.strip() in told
             assert is_whole or name in ("install.py", "stubs.py"), name
 
-        texts = {name: (self.EXAMPLES / name).read_text("utf-8") for name in names}
-        # CPython 3.11 must not parse on several threads at once.
-        docs = {name: ast.get_docstring(ast.parse(texts[name])) for name in names}
-        at_once(ask_for_help, sorted(docs.items()))
+        for name in sorted(names):
+            text = (self.EXAMPLES / name).read_text("utf-8")
+            ask_for_help(name, ast.get_docstring(ast.parse(text)))
 
     @pytest.mark.parametrize(
         "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
@@ -25128,7 +25217,7 @@ class TestExamplesAreAlike:
     )
     def test_where_the_suites_servers_serve(self, name, words):
         """At [HOST:]PORT, behind --http; or alone, as the suite's runner has it."""
-        command = [sys.executable, str(self.EXAMPLES / f"{name}.py"), *words]
+        command = [*PYTHON, str(self.EXAMPLES / f"{name}.py"), *words]
         with subprocess.Popen(command, stderr=PIPE, encoding="utf-8") as server:
             try:
                 url = re.search(
@@ -25145,18 +25234,18 @@ class TestExamplesAreAlike:
         names += " server_card skills small_conformance small_extensions small_server"
 
         def try_out(name, *words):
-            _, told = run(sys.executable, self.EXAMPLES / f"{name}.py", *words, code=2)
+            _, told = run_here(self.EXAMPLES / f"{name}.py", *words, code=2)
             assert told.startswith("usage: ") and "Traceback" not in told
             return told
 
-        rows = [(name, "--http", "here", "x") for name in f"{names} tasks".split()]
-        for told in at_once(try_out, rows):
+        for name in f"{names} tasks".split():
+            told = try_out(name, "--http", "here", "x")
             assert "--http: invalid address value: 'here'" in told
         assert "unrecognized arguments: --wrong" in try_out("small_server", "--wrong")
 
     def test_the_exit_code_of_each_failure(self, tmp_path):
         """examples/explain.py: that of the command line, and one safe line."""
-        explain = [sys.executable, self.EXAMPLES / "explain.py"]
+        explain = [*PYTHON, self.EXAMPLES / "explain.py"]
         hostile = program(tmp_path, TestExamplesAreSafe.HOSTILE)
         # The name of a tool that its list does not have is refused before it is called.
         raw = self.EXAMPLES / "raw_server.py"
@@ -25254,21 +25343,19 @@ class TestHandbook:
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
 
-    def test_sizes(self, tmp_path):
+    def test_sizes(self):
         """Copies have as many lines and bytes as the table says, or about so many; so
         have the file, and its smallest copy, as README.md has it."""
-        vendor = [sys.executable, os.path.join(HERE, "examples", "vendor.py"), "-o"]
         shown = {}
         for features in ("tools", "server client", "client http legacy oauth"):
-            path = tmp_path / "copy.py"
-            run(*vendor, path, *features.split(), "--force")
-            shown[features] = len(path.read_text("utf-8").splitlines())
+            text, _, _ = vendored(*features.split())
+            shown[features] = len(text.splitlines())
             row = re.search(
                 rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", self.TEXT, re.M
             )
             lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
             assert abs(lines / shown[features] - 1) < 0.05
-            assert abs(kilobytes * 1000 / path.stat().st_size - 1) < 0.05
+            assert abs(kilobytes * 1000 / len(text.encode()) - 1) < 0.05
         front = pathlib.Path(HERE, "README.md").read_text("utf-8")
         source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
         for pattern, lines in (
@@ -25654,7 +25741,7 @@ class TestCheck:
             """,
         )
         contract = os.path.join(tmp_path, "contract.json")
-        recorded, _ = run(sys.executable, self.CHECK, "record", old)
+        recorded, _ = run(*PYTHON, self.CHECK, "record", old)
         with open(contract, "w") as file:
             file.write(recorded)
         rows = [
@@ -25667,7 +25754,7 @@ class TestCheck:
             (2, "compare", contract, old),
         ]
         same, better, worse, itself, absent, no_file, _ = at_once(
-            lambda code, *words: run(sys.executable, self.CHECK, *words, code=code),
+            lambda code, *words: run(*PYTHON, self.CHECK, *words, code=code),
             rows,
         )
         assert same == itself == ["", ""]
@@ -26146,12 +26233,12 @@ class TestLambda:
             "headers": {"content-type": "application/json", "host": "x.on.aws"},
             "body": json.dumps(message),
         }
-        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        printed, _ = run(*PYTHON, program, input=json.dumps(event))
         answer = json.loads(printed)
         assert answer["statusCode"] == 200
         assert json.loads(answer["body"])["result"] == {}
         event["headers"]["content-type"] = "text/plain"
-        printed, _ = run(sys.executable, program, input=json.dumps(event))
+        printed, _ = run(*PYTHON, program, input=json.dumps(event))
         assert json.loads(printed)["statusCode"] == 415
 
     def test_in_the_real_runtime(self, tmp_path):
@@ -26340,7 +26427,7 @@ class TestApps:
 
     def test_the_program(self):
         """It shows what a host sees."""
-        printed, _ = run(sys.executable, os.path.join(HERE, "examples", "apps.py"))
+        printed, _ = run(*PYTHON, os.path.join(HERE, "examples", "apps.py"))
         assert "reroll {'resourceUri': 'ui://dice/table', 'visibility'" in printed
         assert "text/html;profile=mcp-app {'ui': {'prefersBorder': True}}" in printed
 
@@ -26885,10 +26972,10 @@ class TestSkills:
     def test_the_program(self, folder):
         """As a host it asks before it loads; as a server it is on stdio."""
         program = os.path.join(HERE, "examples", "skills.py")
-        printed, _ = run(sys.executable, program, folder, input="y\ny\n")
+        printed, _ = run(*PYTHON, program, folder, input="y\ny\n")
         assert "skill://tea/SKILL.md Does tea." in printed
         assert "<skill server='this folder' uri='skill://tea/SKILL.md'>" in printed
-        command = [sys.executable, program, str(folder), "--serve"]
+        command = [*PYTHON, program, str(folder), "--serve"]
         with Client(command, stderr=None, extensions={self.SKILLS: {}}) as client:
             assert len(client.request("skills/list")["skills"]) == 2
 
@@ -27041,7 +27128,7 @@ class TestServerCard:
     def test_the_program(self):
         """It serves, finds itself and calls."""
         program = os.path.join(HERE, "examples", "server_card.py")
-        printed, _ = run(sys.executable, program, "--http", free_port())
+        printed, _ = run(*PYTHON, program, "--http", free_port())
         assert printed == "sun\n"
 
 
@@ -27124,7 +27211,7 @@ class TestHosts:
         """Run an example that starts its host and drives it; what it prints."""
         path = os.path.join(self.FOLDER, name)
         environ = {**os.environ, **changes}
-        return run(sys.executable, path, *options, env=environ)[0]
+        return run(*PYTHON, path, *options, env=environ)[0]
 
     @pytest.mark.skipif(not shutil.which("gdb"), reason="wants gdb")
     def test_gdb(self):
