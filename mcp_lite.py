@@ -1019,7 +1019,7 @@ class LineFramer:
         *ended, begun = (data or b"\n").split(b"\n")
         lines: list[bytes] = []
         for line in ended:
-            if self._line:
+            if self._line or self._is_cut:
                 line = self._complete(line)
             elif len(line) > MAX_MESSAGE:
                 line = CutLine(line[:MAX_BEGINNING])
@@ -1365,11 +1365,11 @@ def mend(message: Json) -> Json:
             mended[name] = {}
         elif value is not None or name == "id":
             mended[name] = value
+    if "result" in message and not mended.keys() & _PARTS.keys():
+        mended["result"] = {}
     if "result" in mended or "error" in mended:
         mended.pop("method", None)
         mended["id"] = own_id(mended.get("id"))
-    elif "method" not in mended and "result" in message:
-        mended["result"] = {}
     elif mended.get("id", 0) is None:
         row = method_row(mended.get("method"))
         if row.kind == "notification":
@@ -1468,7 +1468,7 @@ class Request:
         # Its name in errors and the log: that of the tool, resource or prompt, if any.
         about = params.get(self.row.mirrored)
         self.about: str = self.method
-        if about and isinstance(about, str):
+        if self.row.mirrored and about and isinstance(about, str):
             self.about = about[:MAX_SHOWN_NAME]
         # The session's values. A modern request brings its own: see _admit_modern().
         self.version = session.version
@@ -3554,9 +3554,14 @@ def compile_pattern(pattern: str) -> Way:
     return _parse(iter(tokens))
 
 
+# The places of a text take sixty times its memory, so search one text at a time.
+_SEARCHING = threading.Lock()
+
+
 def search_pattern(way: Way, run: Meter, text: str, pattern: str = "") -> bool:
     """Return whether a compiled pattern matches somewhere in a text."""
-    return bool(way(text, set(range(len(text) + 1)), run))
+    with _SEARCHING:
+        return bool(way(text, set(range(len(text) + 1)), run))
 
 
 def _parse(tokens: Iterator[str]) -> Way:
@@ -4008,7 +4013,7 @@ def _simpler(value: Any, path: Any) -> Any:
     if isinstance(value, _ARRAYS) and not hasattr(value, "read"):  # not a file
         return list(value)
     if isinstance(value, (set, frozenset)):
-        return sorted(map(to_plain, value), key=encode_json)
+        return sorted(to_plain(list(value), path), key=encode_json)
     for base in type(value).__mro__:
         row = SCALARS.get(hint_name(base))
         if row is not None:
@@ -6831,7 +6836,10 @@ class EventLoop:
             if self._running is None or self._running[0].is_closed():
                 started: SimpleQueue[Any] = SimpleQueue()
                 start_thread("mcp-loop", self._run_loop, started)
-                self._running = get_within(started, DRAIN_SECONDS)
+                running = get_within(started, DRAIN_SECONDS)
+                if isinstance(running, Exception):
+                    raise running
+                self._running = running
             # The coroutine runs with the context variables of this thread, which
             # middleware may have set.
             loop, _, futures = self._running
@@ -6854,6 +6862,9 @@ class EventLoop:
 
         try:
             asyncio.run(main())
+        except Exception as error:
+            # The system may have no descriptor for a loop.
+            started.put(error)
         finally:
             # The loop is closed. A coroutine that it has not begun would never end.
             with self._lock:
@@ -6904,13 +6915,13 @@ def begin(job: Job) -> Any:
     """Call a user's function. An iterator becomes the list of its items, as the body of
     a generator function runs only with that. An asynchronous one becomes a coroutine
     that returns such a list."""
-
-    async def collect() -> list[Any]:
-        return [item async for item in value]
-
     value = job()
     kind = type(value)
     if hasattr(kind, "__anext__"):
+
+        async def collect() -> list[Any]:
+            return [item async for item in value]
+
         return collect()
     # A file is an iterator, too, but its contents are not read here.
     if hasattr(kind, "__next__") and not hasattr(value, "read"):
@@ -7420,6 +7431,7 @@ def lenient_stdout() -> Iterator[None]:
     encoding of stdout does not have."""
     stdout: Any = sys.stdout
     errors = getattr(stdout, "errors", None)
+    was_line_buffered = getattr(stdout, "line_buffering", False)
     # reconfigure() also flushes. A host's own stdout may have no such method.
     with suppress(AttributeError, OSError, ValueError):
         stdout.reconfigure(line_buffering=True, errors="backslashreplace")
@@ -7427,7 +7439,7 @@ def lenient_stdout() -> Iterator[None]:
         yield
     finally:
         with suppress(AttributeError, OSError, ValueError):
-            stdout.reconfigure(errors=errors)
+            stdout.reconfigure(line_buffering=was_line_buffered, errors=errors)
 
 
 @contextmanager
@@ -8004,7 +8016,12 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = self._failure_message(ctx, error)
+            try:
+                message = self._failure_message(ctx, error)
+            except (TypeError, ValueError) as odd:
+                # The content of a ToolError is no content.
+                why = InternalError(self._report(ctx, odd))
+                message = error_message(request.id, why)
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
@@ -8210,7 +8227,7 @@ class ServerEndpoint(Endpoint):
         name = argument["name"]
         text = argument["value"]
         ref = params["ref"]
-        kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
+        kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", "type"))
         registration = self._find(ctx, kind, str(ref.get(member)))
         completer = registration.signature.completers.get(name)
         if completer is None:
@@ -8288,7 +8305,10 @@ class ServerEndpoint(Endpoint):
     def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
         """Call a registered function where run_on says, within its timeout."""
         signature = registration.signature
-        ctx._request.runs = self._at_work[ctx._request] = registration.wire["name"]
+        ctx._request.runs = registration.wire["name"]
+        # A handler may go on after its answer.
+        if ctx._request in self._at_work:
+            self._at_work[ctx._request] = ctx._request.runs
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
@@ -9661,7 +9681,7 @@ class Client:
     block; once connect() has returned, any thread may make them. They raise McpError,
     ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and TypeError or
     ValueError for arguments that JSON cannot express. `timeout` and `total_timeout` may
-    be changed at any time.
+    be set to another number of seconds at any time.
 
     `server_info`, `server_capabilities` and `instructions` are the server's description
     of itself, unverified.
@@ -11361,7 +11381,10 @@ class HttpEndpoint:
         self._public = {each.rstrip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
-            self.routes[each.rstrip("/")] = {"GET": serve, "HEAD": serve}
+            added = {each.rstrip("/"): {"GET": serve, "HEAD": serve}}
+            if not added.keys().isdisjoint(self.routes):
+                raise ValueError(f"routes: {each} is served twice")
+            self.routes.update(added)
 
     def _answer_metadata(self, request: object) -> tuple[int, Headers, bytes]:
         headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
@@ -11872,9 +11895,15 @@ class LegacyEndpoint:
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
         session: Any = self.sessions.get(name)
+        lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
-            raise HttpError(404, "no such session; initialize again")
-        session.used = time.monotonic()
+            raise lost
+        now = time.monotonic()
+        is_served = session in list(self.http.serving.values())
+        if session.used < now - self.session_seconds and not is_served:
+            session.end()
+            raise lost
+        session.used = now
         return session
 
     def _keep(self, stream: SessionStream) -> None:
@@ -11977,9 +12006,9 @@ TICK_SECONDS = 0.1  # how often a server checks deadlines, and which clients hav
 
 @lru_cache
 def _status_line(status: int) -> str:
-    from http import HTTPStatus
+    from http.client import responses
 
-    return f"{status} {HTTPStatus(status).phrase}"
+    return f"{status} {responses.get(status, '')}"
 
 
 def answer_wsgi(
@@ -12043,6 +12072,8 @@ class _WsgiExchange(Exchange):
         if self._writer is None:
             # The events are sent together at the end.
             self.result += events
+            if not self.awaits_answer:
+                raise OSError("a subscription has no end, and this host no write()")
             return
         try:
             self._writer(events)
@@ -13230,7 +13261,8 @@ class HttpTransport(Transport, Outbox):
             # Some servers report a lost session with the status 200.
             if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
                 rejection = self._rejection(http_request, post, body)
-                if isinstance(rejection, McpError):
+                # Any other error may be the answer of a tool that has run.
+                if isinstance(rejection, InvalidRequest):
                     raise rejection
             self.connection.receive(body)
         self.resume(post, stream)
@@ -13424,8 +13456,11 @@ class LegacyHttp(HttpTransport):
             post = _Post(self._opening)
             opening = PendingRequest(self.connection, "initialize")
             self.connection.register(opening, post.request_id)
-            with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
-                self._post_once(post)
+            try:
+                with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
+                    self._post_once(post)
+            except BaseException as error:
+                self.connection.resolve(post.request_id, error)
             result = opening.result(0.0)
             version = result.get("protocolVersion")
             if version in LEGACY_VERSIONS:

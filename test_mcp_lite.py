@@ -19368,6 +19368,161 @@ class TestContract:
                 for each in attributes.split():
                     assert hasattr(found[name], each), f"{name}.{each}"
 
+    # What readers of the file have found
+    def test_a_tool_that_speaks_of_sessions_runs_once(self):
+        """Its error may say that another session has expired."""
+        server = Server("bank")
+        runs = []
+
+        @server.tool
+        def pay() -> None:
+            runs.append("paid")
+            raise McpError(-32000, "bank: session expired")
+
+        with server.start_http() as http:
+            with Client(http.url, protocol_version="2025-06-18") as client:
+                with pytest.raises(McpError, match="session expired"):
+                    client.call("pay")
+        assert runs == ["paid"]
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_a_failure_that_has_no_form(self, version):
+        """A ToolError of middleware whose content is none is answered all the same."""
+        server = Server("s", mask_errors=False)
+
+        @server.middleware
+        def refuse(ctx, method, params, call_next):
+            if method == "tools/call":
+                raise ToolError("no", content=[object()])
+            return call_next()
+
+        server.tool(lambda: 1, name="one")
+        with Client(server, protocol_version=version) as client:
+            with pytest.raises(McpError, match="one: TypeError"):
+                client.call("one")
+
+    def test_a_subscription_where_nothing_can_be_written(self):
+        """Some hosts of WSGI have no write(): there it ends at once."""
+        app = Server("s").wsgi_app()
+        listen = request("subscriptions/listen", modern(notifications={}))
+        body = json.dumps(listen).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/mcp",
+            "HTTP_HOST": "localhost",
+            "CONTENT_TYPE": "application/json",
+            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+            "HTTP_MCP_METHOD": "subscriptions/listen",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+        }
+        answer = started_future(app, environ, lambda status, headers: None)
+        assert b"acknowledged" in b"".join(answer.result(SECONDS))
+
+    def test_a_handler_that_goes_on_after_its_answer_is_no_load(self):
+        """load() counts it no more."""
+        server = Server("s", extensions={"x/y": {}})
+        goes_on = threading.Event()
+        ends = threading.Event()
+
+        @server.middleware
+        def answer_first(ctx, method, params, call_next):
+            if method != "tools/call":
+                return call_next()
+            ctx.detach(lambda *each: None, lambda *each: None)
+
+            def work():
+                call_next()
+                ends.set()
+
+            started(lambda: goes_on.wait(SECONDS) and work())
+            return {"content": []}
+
+        server.tool(lambda: 1, name="one")
+        with Client(server) as client:
+            client.call_tool("one")
+            eventually(lambda: server.load()["running"] == {}, "the end of the call")
+            goes_on.set()
+            assert ends.wait(SECONDS)
+            assert server.load() == {"running": {}, "waiting": 0}
+
+    def test_no_event_loop(self, monkeypatch):
+        """The cause is told at once."""
+        server = Server("s", mask_errors=False)
+
+        @server.tool
+        async def late() -> int:
+            return 1
+
+        def refuse(coroutine):
+            coroutine.close()
+            raise OSError(24, "Too many open files")
+
+        with Client(server) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr("asyncio.run", refuse)
+                with pytest.raises(ToolError, match="Too many open files"):
+                    client.call("late")
+            assert client.call("late") == 1
+
+    @pytest.mark.parametrize(
+        "options", [{"routes": {"/mcp": print}}, {"health": "/messages"}]
+    )
+    def test_a_path_is_served_once(self, options):
+        """A route cannot take the place of the server's own."""
+        with pytest.raises(ValueError, match="is served twice"):
+            Server("s").start_http(**options)
+
+    def test_a_status_of_ones_own(self):
+        """A route may answer with a status that has no name."""
+        routes = {"/odd": lambda request: (599, {}, b"odd")}
+        with Server("s").start_http(routes=routes) as http:
+            head = b"GET /odd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            assert raw_http(http.port, head).startswith(b"HTTP/1.1 599 ")
+
+    def test_an_idle_session_has_an_end(self):
+        """Whether another one is opened or not."""
+        with build_server().start_http() as http:
+            session = Web(http).open("2025-06-18")
+            assert session.post(call_legacy("echo", value="a"))[0] == 200
+            for each in http.endpoint.legacy.sessions.values():
+                each.used -= http.endpoint.legacy.session_seconds
+            assert session.post(call_legacy("echo", value="a"))[0] == 404
+
+    def test_a_null_result_belongs_to_its_request(self):
+        """With an id that has become a text, too."""
+        script = legacy_server()
+
+        def changed(read, write):
+            def told(message):
+                if member(message, "error", "message") == "what?":
+                    message = {
+                        "jsonrpc": "2.0",
+                        "id": str(message["id"]),
+                        "result": None,
+                    }
+                write(message)
+
+            script(read, told)
+
+        with talking_to(changed, timeout=SECONDS) as client:
+            assert client.request("vendor/thing") == {}
+
+    def test_a_parameter_without_a_name(self, caplog):
+        """It does not name the request."""
+        server = Server("s", mask_errors=False)
+
+        @server.middleware
+        def fail(ctx, method, params, call_next):
+            if method == "tools/list":
+                raise ValueError("broken")
+            return call_next()
+
+        server.tool(lambda: 1, name="one")
+        with Client(server) as client:
+            with pytest.raises(McpError, match="^tools/list: ValueError: broken"):
+                client.request("tools/list", {"": "pay-invoice"})
+
     def test_an_answer_is_not_sent_after_cancel(self):
         """cancel() while the user thinks about a question: the call ends, and the
         server gets no answer."""
