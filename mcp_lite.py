@@ -1817,7 +1817,7 @@ class Protocol:
 # "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
 #
 # Each resource has one owner, which ends it in a `finally`, or by leaving a `with`:
-#     a reader        Deputy._read(), _do() and Client._read() report the end
+#     a reader        Deputy._read() and Client._read() report the end
 #     a slot          ServerEndpoint.serve_request(); lent_slot() lends it while its
 #                     function waits for the client
 #     a turn          the thread that has it, in every case
@@ -7241,13 +7241,15 @@ class Deputy:
     Handing a request to a worker costs more than most handlers do, and so does a write
     for each answer of a burst. The thread in run(), which otherwise only waits, is the
     deputy: while requests keep coming, it checks every TICK whether the reading thread
-    is stuck in a burst. Without this class a server does the same, but slower; see
-    read_plainly().
+    is stuck in a burst.
+
+    serves: whether the reading thread serves requests at all. Else it only reads, and
+        workers serve them, which is slower
     """
 
     TICK = 0.005
 
-    def __init__(self, connection: Connection, signals: Signals):
+    def __init__(self, connection: Connection, signals: Signals, serves: bool = True):
         assert isinstance(connection.workers, Workers)
         self._connection = connection
         self._signals = signals
@@ -7264,7 +7266,8 @@ class Deputy:
         self._is_serving = False
         # Whether the deputy checks every TICK.
         self._is_watched = False
-        connection.begin = self
+        if serves:
+            connection.begin = self
 
     def __len__(self) -> int:
         """See Workers.__len__()."""
@@ -7372,25 +7375,10 @@ class Deputy:
                     job()
 
 
-def read_plainly(connection: Connection, signals: Signals) -> str:
-    """Start a thread that reads the input. Block for the next signal, such as
-    INPUT_ENDED, and return it. Deputy.wait() does the same, faster."""
-    start_thread("mcp-reader", _do, connection.read_all, signals, INPUT_ENDED)
-    return next_signal(connection, signals)
-
-
-def _do(job: Job, signals: Signals, signal: str) -> None:
-    """Run a job, then signal its end."""
-    try:
-        job()
-    finally:
-        signals.put(signal)
-
-
 def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
     """End all requests in flight.
 
-    signal: why: as read_plainly() and Deputy.wait() return it
+    signal: why: what Deputy.wait() has returned
 
     When the input has ended, handlers have DRAIN_SECONDS to finish; after Ctrl-C or
     SIGTERM, and when the client reads nothing, no time at all. Handlers that still run
@@ -7412,8 +7400,15 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
     """Call job(seconds) on another thread. Block until it is done, for `seconds` at
     most, or until Ctrl-C or SIGTERM comes."""
     done = f"a job of {time.monotonic()}"
+
+    def run() -> None:
+        try:
+            job(seconds)
+        finally:
+            signals.put(done)
+
     try:
-        start_thread("mcp-end", _do, partial(job, seconds), signals, done)
+        start_thread("mcp-end", run)
     except RuntimeError:
         job(seconds)
         return
@@ -8934,12 +8929,9 @@ class Server:
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            # A thread that runs the jobs of a MainThread cannot be a deputy as well.
+            # A thread that runs the jobs of a MainThread cannot watch the reader, too.
             has_main = self._endpoint.post_jobs(signals.put)
-            if has_main:
-                signal = read_plainly(connection, signals)
-            else:
-                signal = Deputy(connection, signals).wait()
+            signal = Deputy(connection, signals, serves=not has_main).wait()
             end_stream(connection, signals, signal)
         finally:
             self.disconnect(connection)

@@ -5107,7 +5107,7 @@ def a_slow_call_behind_a_burst_is_watched(m):
 
 
 @scenario(
-    170,
+    300,
     [
         ("Deputy._serve_burst", "if self._readers != number:", "if False:"),
         (

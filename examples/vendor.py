@@ -81,7 +81,7 @@ NEEDS = (
     ),
     ("http", "Context.close_stream header_parameters"),
     ("http", "ServerEndpoint.header_parameters ClientEndpoint.header_parameters"),
-    ("stdio", "StreamTransport read_plainly end_stream wait_for LineOutbox"),
+    ("stdio", "StreamTransport end_stream wait_for LineOutbox"),
     ("stdio", "LineFramer private_wire Child inherited_environment"),
     ("stdio", "Server.connect Server.serve Server._serve"),
     ("stdio", "Connection.read_all Connection.read Connection.feed"),
@@ -184,8 +184,20 @@ class Deputy:
     """Stands for the serving of requests by the thread that reads them, which is only
     faster. This copy was made without it."""
 
-    def __init__(self, connection: Connection, signals: Signals) -> None:
-        self.wait = partial(read_plainly, connection, signals)
+    def __init__(self, connection: Connection, signals: Signals, serves: bool) -> None:
+        self._connection = connection
+        self._signals = signals
+
+    def wait(self) -> str:
+        """Start the reading thread. Block for the next signal, and return it."""
+        start_thread("mcp-reader", self._read)
+        return next_signal(self._connection, self._signals)
+
+    def _read(self) -> None:
+        try:
+            self._connection.read_all()
+        finally:
+            self._signals.put(INPUT_ENDED)
 ''',
     "Schema": '''
 class Schema:
