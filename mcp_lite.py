@@ -3109,7 +3109,7 @@ class Schema:
         # `re` may take some milliseconds for a class of characters.
         self._left -= len(pattern) + 100 * pattern.count("[")
         if self._left < 0:
-            raise ValueError(f"{place}: too much work")
+            raise ValueError(f"{place}: its patterns take too much work")
         try:
             self.patterns[pattern] = compile_pattern(pattern)
         except (re.error, ValueError, OverflowError, RuntimeError) as error:
@@ -3143,8 +3143,7 @@ class Schema:
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
-                f"schema: $ref {show(text)} is not in this document, and nothing is "
-                "fetched"
+                f"schema: $ref {show(text)} is not in this document; nothing is fetched"
             ) from None
         self.targets[id(source), text] = target
         self._waiting.append((text, target, base))
@@ -3325,7 +3324,7 @@ class _Validator(Meter):
             self.spend(20 * len(attempts))
             yield from nearest(attempts, at.path)
         if fitting > most:
-            text = "matches {} alternatives of `oneOf`, must match one"
+            text = "matches {} alternatives of `oneOf`, must match exactly one"
             yield _Failure(at.path, text, fitting)
 
     def if_(self, at: _Place, condition: Any) -> Failures:
@@ -3370,7 +3369,8 @@ class _Validator(Meter):
         least = at.schema.get("minContains", 1)
         most = at.schema.get("maxContains", len(at.value))
         if not least <= count <= most:
-            yield _Failure(at.path, "expected another number of {}", inner, at.value)
+            text = f"expected {least} to {most} items that match {{}}"
+            yield _Failure(at.path, text, inner, at.value)
 
     # Objects.
     def properties(self, at: _Place, named: Json) -> Failures:
@@ -3792,7 +3792,7 @@ _KEYWORDS = {
         lambda run, value, wanted: (
             not wanted or len(set(map(run.key, value))) == len(value)
         ),
-        "expected items that all differ",
+        "expected items without duplicates",
     ),
     "prefixItems": _Keyword("a list of schemas", _ARRAY, _Validator.prefix_items),
     "items": _Keyword("a schema, or a list of them", _ARRAY, _Validator.items),
@@ -3819,7 +3819,7 @@ _KEYWORDS = {
         "a schema",
         _ALL,
         lambda run, value, inner: run.attempt(inner, value, None) != [],
-        "expected anything but what matches {}",
+        "expected a value that does not match {}",
     ),
     "if": _Keyword("a schema", _ALL, _Validator.if_),
     "unevaluatedProperties": _Keyword("a schema", _OBJECT, _Validator.unevaluated),
@@ -3883,8 +3883,8 @@ def header_parameters(schema: object) -> Mirrors:
         is_property = set(path[::2]) == {"properties"}
         if not (is_property and is_scalar and is_name) or header.lower() in parameters:
             raise ValueError(
-                "x-mcp-header: expected a header's name, once, of a string, integer or "
-                f"boolean below `properties`; got {show(header)}"
+                "x-mcp-header: expected a unique header name, for a string, integer or "
+                f"boolean in `properties`; got {show(header)}"
             )
         parameters[header.lower()] = (list(path[1::2]), header)
     return list(parameters.values())
@@ -4215,7 +4215,7 @@ class _Media(_Content):
             if mime_type is None and re.match(beginning, data, re.DOTALL):
                 mime_type = each
         if not mime_type:
-            raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
+            raise ValueError(f"{self.kind}: unknown MIME type; pass mime_type=")
         add_given(
             self,
             type=self.kind,
@@ -4355,7 +4355,7 @@ class Message(_Content):
 
     def __init__(self, content: object, role: str = "user"):
         if role not in ("user", "assistant"):
-            raise ValueError(f"role: user or assistant, not {show(role)}")
+            raise ValueError(f'role: expected "user" or "assistant", got {show(role)}')
         if isinstance(content, (list, tuple)):
             content = [to_block(item) for item in content]
         else:
@@ -4963,7 +4963,7 @@ def needs_pydantic(part: Any) -> bool:
     """Return whether only pydantic can apply a note, such as AfterValidator or Strict.
     Raises TypeError for a function, which would never be called."""
     if type(part) is type(needs_pydantic):
-        raise TypeError(f"the note {part.__name__}: call it in the function")
+        raise TypeError(f"{part.__name__} is not a note: call it in the function")
     if hasattr(part, "__get_pydantic_core_schema__"):
         return True
     is_theirs = type(part).__module__.startswith(("pydantic", "annotated_types"))
@@ -5187,7 +5187,9 @@ class HintReader:
         # Their module has imported pydantic, and with it typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
         if not hasattr(pydantic, "TypeAdapter"):
-            raise TypeError(f"{show(notes)}: needs pydantic 2; check in the function")
+            raise TypeError(
+                f"{show(notes)}: needs pydantic 2, or a check in the function"
+            )
         if notes:
             hint = sys.modules["typing_extensions"].Annotated[(hint, *notes)]
         adapter = pydantic.TypeAdapter(hint)
@@ -5209,7 +5211,7 @@ class HintReader:
             self.defs.setdefault(name, reference)
         if name in self.defs:
             if self.defined.get(name) != hint:
-                raise TypeError(f"two classes are called {name}; rename one")
+                raise TypeError(f"two classes have the name {name}; rename one")
             return reference
         outer = (self._names, self._bound)
         self._enter(origin, getattr(hint, "__args__", ()))
@@ -5816,7 +5818,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     if wrong:
         raise TypeError(
             f"{signature.name}: {wrong[0]}: the URI {show(template.template)} and the "
-            "parameters must have the same names; those of the query have defaults"
+            "parameters must have the same names; those in the query need defaults"
         )
 
 
