@@ -521,7 +521,7 @@ class _CodedError(McpError):
     http_status = 400
 
     def __init__(self, message: str, data: object = None):
-        super().__init__(type(self).code, message, data)
+        super().__init__(self.code, message, data)
 
 
 class ParseError(_CodedError):
@@ -3098,7 +3098,8 @@ class Schema:
             if row.apply is not None:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
-        self.tracks |= not _UNEVALUATED.isdisjoint(schema)
+            if keyword in _UNEVALUATED:
+                self.tracks = True
         if "pattern" in schema:
             self._compile(place, schema["pattern"])
         for pattern in schema.get("patternProperties", ()):
@@ -4756,7 +4757,7 @@ class _Run(Meter):
 def from_wire(described: WireType, wire: Any) -> Any:
     """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
     try:
-        value, failures = _Run(wire).attempt(described, wire, None, is_strict=False)
+        value, failures = _Run(wire).attempt(described, wire, None, False)
     except RecursionError:
         failures = [_Failure(None, _TOO_MUCH)]
     if failures:
@@ -4826,7 +4827,7 @@ class ObjectType(WireType):
             self.setdefault("required", []).append(name)
         elif default is not None and hint_name(type(default)) != "attr._Nothing":
             with suppress(*REFUSALS):  # not every default has a form in JSON
-                member["default"] = json.loads(encode_json(to_plain(default)))
+                member["default"] = to_plain(default)
 
     def _convert(self, wire: Any, path: Any, run: _Run) -> Any:
         count = len(run.failures)
@@ -5544,7 +5545,8 @@ class Signature:
         def convert(wire: Json, path: Any, run: _Run) -> Json:
             failures = check.failures(wire)
             if failures:
-                wire = json.loads(encode_json(wire))
+                # Change a copy.
+                wire = to_plain(wire)
                 for each in failures:
                     _mend(wire, each.path)
                 run.failures += check.failures(wire)
@@ -5671,7 +5673,7 @@ class Output:
                 "the result does not match its outputSchema: " + "; ".join(errors)
             )
         return {
-            "content": [{"type": "text", "text": encode_text(plain)}],
+            "content": [to_block(encode_text(plain))],
             "structuredContent": structured,
         }
 
