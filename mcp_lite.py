@@ -3128,7 +3128,7 @@ class Schema:
         return base
 
     def _follow(self, source: Json, text: str) -> None:
-        """Find the target of a reference, and have it surveyed."""
+        """Find the target of a reference, and queue it for the survey."""
         from urllib.parse import unquote, urljoin
 
         uri, _, fragment = text.partition("#")
