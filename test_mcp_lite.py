@@ -9217,7 +9217,7 @@ class TestServerInProcess:
             (resource, lambda: object(), "x://it: TypeError: a value of class object"),
             (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
             (prompt, lambda: {"a": 1}, "it: TypeError: content: expected text, an Im"),
-            (prompt, lambda: Message("x", "system"), "it: ValueError: role: user or"),
+            (prompt, lambda: Message("x", "system"), "it: ValueError: role: expected"),
             (completion, lambda: {}["x"], "completion/complete: KeyError: 'x'"),
             (completion, lambda: 5, "completion/complete: TypeError: 'int' object"),
         ]
