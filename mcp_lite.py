@@ -521,7 +521,7 @@ class _CodedError(McpError):
     http_status = 400
 
     def __init__(self, message: str, data: object = None):
-        super().__init__(type(self).code, message, data)
+        super().__init__(self.code, message, data)
 
 
 class ParseError(_CodedError):
@@ -3098,7 +3098,8 @@ class Schema:
             if row.apply is not None:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
-        self.tracks |= not _UNEVALUATED.isdisjoint(schema)
+            if keyword in _UNEVALUATED:
+                self.tracks = True
         if "pattern" in schema:
             self._compile(place, schema["pattern"])
         for pattern in schema.get("patternProperties", ()):
@@ -3109,7 +3110,7 @@ class Schema:
         # `re` may take some milliseconds for a class of characters.
         self._left -= len(pattern) + 100 * pattern.count("[")
         if self._left < 0:
-            raise ValueError(f"{place}: too much work")
+            raise ValueError(f"{place}: its patterns take too much work")
         try:
             self.patterns[pattern] = compile_pattern(pattern)
         except (re.error, ValueError, OverflowError, RuntimeError) as error:
@@ -3127,7 +3128,7 @@ class Schema:
         return base
 
     def _follow(self, source: Json, text: str) -> None:
-        """Find the target of a reference, and have it surveyed."""
+        """Find the target of a reference, and queue it for the survey."""
         from urllib.parse import unquote, urljoin
 
         uri, _, fragment = text.partition("#")
@@ -3143,8 +3144,7 @@ class Schema:
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
-                f"schema: $ref {show(text)} is not in this document, and nothing is "
-                "fetched"
+                f"schema: $ref {show(text)} is not in this document; nothing is fetched"
             ) from None
         self.targets[id(source), text] = target
         self._waiting.append((text, target, base))
@@ -3325,7 +3325,7 @@ class _Validator(Meter):
             self.spend(20 * len(attempts))
             yield from nearest(attempts, at.path)
         if fitting > most:
-            text = "matches {} alternatives of `oneOf`, must match one"
+            text = "matches {} alternatives of `oneOf`, must match exactly one"
             yield _Failure(at.path, text, fitting)
 
     def if_(self, at: _Place, condition: Any) -> Failures:
@@ -3370,7 +3370,8 @@ class _Validator(Meter):
         least = at.schema.get("minContains", 1)
         most = at.schema.get("maxContains", len(at.value))
         if not least <= count <= most:
-            yield _Failure(at.path, "expected another number of {}", inner, at.value)
+            text = f"expected {least} to {most} items that match {{}}"
+            yield _Failure(at.path, text, inner, at.value)
 
     # Objects.
     def properties(self, at: _Place, named: Json) -> Failures:
@@ -3797,7 +3798,7 @@ _KEYWORDS = {
         lambda run, value, wanted: (
             not wanted or len(set(map(run.key, value))) == len(value)
         ),
-        "expected items that all differ",
+        "expected items without duplicates",
     ),
     "prefixItems": _Keyword("a list of schemas", _ARRAY, _Validator.prefix_items),
     "items": _Keyword("a schema, or a list of them", _ARRAY, _Validator.items),
@@ -3824,7 +3825,7 @@ _KEYWORDS = {
         "a schema",
         _ALL,
         lambda run, value, inner: run.attempt(inner, value, None) != [],
-        "expected anything but what matches {}",
+        "expected a value that does not match {}",
     ),
     "if": _Keyword("a schema", _ALL, _Validator.if_),
     "unevaluatedProperties": _Keyword("a schema", _OBJECT, _Validator.unevaluated),
@@ -3888,8 +3889,8 @@ def header_parameters(schema: object) -> Mirrors:
         is_property = set(path[::2]) == {"properties"}
         if not (is_property and is_scalar and is_name) or header.lower() in parameters:
             raise ValueError(
-                "x-mcp-header: expected a header's name, once, of a string, integer or "
-                f"boolean below `properties`; got {show(header)}"
+                "x-mcp-header: expected a unique header name, for a string, integer or "
+                f"boolean in `properties`; got {show(header)}"
             )
         parameters[header.lower()] = (list(path[1::2]), header)
     return list(parameters.values())
@@ -4220,7 +4221,7 @@ class _Media(_Content):
             if mime_type is None and re.match(beginning, data, re.DOTALL):
                 mime_type = each
         if not mime_type:
-            raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
+            raise ValueError(f"{self.kind}: unknown MIME type; pass mime_type=")
         add_given(
             self,
             type=self.kind,
@@ -4360,7 +4361,7 @@ class Message(_Content):
 
     def __init__(self, content: object, role: str = "user"):
         if role not in ("user", "assistant"):
-            raise ValueError(f"role: user or assistant, not {show(role)}")
+            raise ValueError(f'role: expected "user" or "assistant", got {show(role)}')
         if isinstance(content, (list, tuple)):
             content = [to_block(item) for item in content]
         else:
@@ -4761,7 +4762,7 @@ class _Run(Meter):
 def from_wire(described: WireType, wire: Any) -> Any:
     """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
     try:
-        value, failures = _Run(wire).attempt(described, wire, None, is_strict=False)
+        value, failures = _Run(wire).attempt(described, wire, None, False)
     except RecursionError:
         failures = [_Failure(None, _TOO_MUCH)]
     if failures:
@@ -4831,7 +4832,7 @@ class ObjectType(WireType):
             self.setdefault("required", []).append(name)
         elif default is not None and hint_name(type(default)) != "attr._Nothing":
             with suppress(*REFUSALS):  # not every default has a form in JSON
-                member["default"] = json.loads(encode_json(to_plain(default)))
+                member["default"] = to_plain(default)
 
     def _convert(self, wire: Any, path: Any, run: _Run) -> Any:
         count = len(run.failures)
@@ -4968,7 +4969,7 @@ def needs_pydantic(part: Any) -> bool:
     """Return whether only pydantic can apply a note, such as AfterValidator or Strict.
     Raises TypeError for a function, which would never be called."""
     if type(part) is type(needs_pydantic):
-        raise TypeError(f"the note {part.__name__}: call it in the function")
+        raise TypeError(f"{part.__name__} is not a note: call it in the function")
     if hasattr(part, "__get_pydantic_core_schema__"):
         return True
     is_theirs = type(part).__module__.startswith(("pydantic", "annotated_types"))
@@ -5192,7 +5193,9 @@ class HintReader:
         # Their module has imported pydantic, and with it typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
         if not hasattr(pydantic, "TypeAdapter"):
-            raise TypeError(f"{show(notes)}: needs pydantic 2; check in the function")
+            raise TypeError(
+                f"{show(notes)}: needs pydantic 2, or a check in the function"
+            )
         if notes:
             hint = sys.modules["typing_extensions"].Annotated[(hint, *notes)]
         adapter = pydantic.TypeAdapter(hint)
@@ -5214,7 +5217,7 @@ class HintReader:
             self.defs.setdefault(name, reference)
         if name in self.defs:
             if self.defined.get(name) != hint:
-                raise TypeError(f"two classes are called {name}; rename one")
+                raise TypeError(f"two classes have the name {name}; rename one")
             return reference
         outer = (self._names, self._bound)
         self._enter(origin, getattr(hint, "__args__", ()))
@@ -5547,7 +5550,8 @@ class Signature:
         def convert(wire: Json, path: Any, run: _Run) -> Json:
             failures = check.failures(wire)
             if failures:
-                wire = json.loads(encode_json(wire))
+                # Change a copy.
+                wire = to_plain(wire)
                 for each in failures:
                     _mend(wire, each.path)
                 run.failures += check.failures(wire)
@@ -5674,7 +5678,7 @@ class Output:
                 "the result does not match its outputSchema: " + "; ".join(errors)
             )
         return {
-            "content": [{"type": "text", "text": encode_text(plain)}],
+            "content": [to_block(encode_text(plain))],
             "structuredContent": structured,
         }
 
@@ -5821,7 +5825,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     if wrong:
         raise TypeError(
             f"{signature.name}: {wrong[0]}: the URI {show(template.template)} and the "
-            "parameters must have the same names; those of the query have defaults"
+            "parameters must have the same names; those in the query need defaults"
         )
 
 
