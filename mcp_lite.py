@@ -10997,7 +10997,9 @@ class Exchange:
     def check_size(self, size: int) -> None:
         """Raise HttpError if a body of this size is too large."""
         if size > self.endpoint.max_body:
-            raise HttpError(413, f"the body exceeds {self.endpoint.max_body} bytes")
+            raise HttpError(
+                413, f"the body has more than {self.endpoint.max_body} bytes"
+            )
 
     def claim(self, load: int) -> None:
         """Record how much memory the request occupies by now. Raises HttpError if too
@@ -12334,7 +12336,7 @@ class _Handler(BaseHTTPRequestHandler):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
             if len(data) > MAX_HEAD:
-                raise HttpError(431, f"the head exceeds {MAX_HEAD} bytes")
+                raise HttpError(431, f"the head has more than {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise self.broken_off("the head ended early, or a line has no CR")
         return parse_head(data)
