@@ -10584,7 +10584,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
         for path, header in parameters(str(headers["Mcp-Name"])):
-            headers["Mcp-Param-" + header] = member_at(params, ["arguments", *path])
+            headers[f"Mcp-Param-{header}"] = member_at(params, ["arguments", *path])
     return headers
 
 
@@ -11013,7 +11013,9 @@ class Exchange:
     def check_size(self, size: int) -> None:
         """Raise HttpError if a body of this size is too large."""
         if size > self.endpoint.max_body:
-            raise HttpError(413, f"the body exceeds {self.endpoint.max_body} bytes")
+            raise HttpError(
+                413, f"the body has more than {self.endpoint.max_body} bytes"
+            )
 
     def claim(self, load: int) -> None:
         """Record how much memory the request occupies by now. Raises HttpError if too
@@ -11202,7 +11204,7 @@ def log_access(exchange: Exchange) -> None:
     texts = [re.sub("[^!-~]", "?", str(each or "-")) for each in columns]
     line = " ".join(texts)
     if exchange.reason:
-        line += ": " + exchange.reason
+        line += f": {exchange.reason}"
     attributes = dict(
         zip(_COLUMNS, texts), status=exchange.status, ms=ms, reason=exchange.reason
     )
@@ -11372,7 +11374,7 @@ class HttpEndpoint:
             self._metadata_url = url
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
-            for each in (root, root + (place or ""), named):
+            for each in (root, f"{root}{place or ''}", named):
                 public[each] = self._answer_metadata
         self._public = {each.rstrip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
@@ -12032,7 +12034,7 @@ class _WsgiExchange(Exchange):
             for name, value in environ.items()
             if name.startswith("HTTP_")
         }
-        headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
+        headers["content-type"] = f"{environ.get('CONTENT_TYPE') or ''}"
         path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
         path += f"?{environ.get('QUERY_STRING') or ''}"
         super().__init__(
@@ -12040,13 +12042,13 @@ class _WsgiExchange(Exchange):
             str(environ.get("REQUEST_METHOD")),
             path,
             headers,
-            str(environ.get("REMOTE_ADDR") or ""),
+            f"{environ.get('REMOTE_ADDR') or ''}",
         )
         self._environ = environ
         self._start_response = start_response
 
     def read_body(self) -> bytes:
-        fields = {"content-length": str(self._environ.get("CONTENT_LENGTH") or 0)}
+        fields = {"content-length": f"{self._environ.get('CONTENT_LENGTH') or 0}"}
         length = _body_size(fields, "1.1") or 0
         self.check_size(length)
         size = length
@@ -12361,7 +12363,7 @@ class _Handler(BaseHTTPRequestHandler):
             line = self.rfile.readline(MAX_HEAD + 1)
             data += line
             if len(data) > MAX_HEAD:
-                raise HttpError(431, f"the head exceeds {MAX_HEAD} bytes")
+                raise HttpError(431, f"the head has more than {MAX_HEAD} bytes")
             if not line.endswith(b"\r\n"):
                 raise self.broken_off("the head ended early, or a line has no CR")
         return parse_head(data)
@@ -12594,7 +12596,7 @@ _USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
 # The headers of every message.
 _POST_HEADERS = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-_HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
+_HEADER = f"{HEADER_NAME}: [\t -~\x80-\xff]*"
 _NO_THREAD = "not sent: the client is closed, or the system has no thread to give"
 # How servers report a lost session if they do not send 404.
 _NO_SESSION = (
@@ -13587,7 +13589,7 @@ def _issuer_spellings(issuer: str) -> list[str]:
     """Return the URLs that name the same issuer. If an issuer has no path, servers and
     authorization servers disagree about a final slash, which means nothing there."""
     origin = origin_of(issuer)
-    spellings = [origin, origin + "/"]
+    spellings = [origin, f"{origin}/"]
     if issuer in spellings:
         return spellings
     return [issuer]
@@ -13889,7 +13891,7 @@ class OAuth:
         # in the response MUST NOT be used". A parent of the server's URL is accepted as
         # well.
         resource = str(document.get("resource"))
-        is_ours = f"{url}/".startswith(resource.rstrip("/") + "/")
+        is_ours = f"{url}/".startswith(f"{resource.rstrip('/')}/")
         if not is_ours or origin_of(resource) != origin_of(url):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
         return document
@@ -13921,9 +13923,9 @@ class OAuth:
                 raise AuthorizationError(f"{issuer}: no metadata found")
             server = {
                 "issuer": issuer,
-                "authorization_endpoint": issuer + "/authorize",
-                "token_endpoint": issuer + "/token",
-                "registration_endpoint": issuer + "/register",
+                "authorization_endpoint": f"{issuer}/authorize",
+                "token_endpoint": f"{issuer}/token",
+                "registration_endpoint": f"{issuer}/register",
                 "code_challenge_methods_supported": ["S256"],
             }
         # "the `issuer` value in the document MUST be identical to the issuer".
@@ -14221,7 +14223,7 @@ class OAuth:
         form["client_id"] = client["client_id"]
         if client["method"] == "client_secret_basic":
             login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"
-            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
+            return {"Authorization": f"Basic {_base64(login.encode('ascii'))}"}
         if client["method"] == "client_secret_post":
             form["client_secret"] = secret
         return {}
