@@ -7877,6 +7877,8 @@ class ServerEndpoint(Endpoint):
         key = uri_key(uri)
         resources = list(self.registered["resources"].values())
         same = [each for each in resources if each.template.key == key]
+        # The URI as it stands comes first.
+        same.sort(key=lambda each: each.wire["uri"] != uri)
         templates = list(self.registered["resourceTemplates"].values())
         for registration in same + templates:
             values = registration.template.match(uri)

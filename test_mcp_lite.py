@@ -180,10 +180,9 @@ FORM = {
 Color = enum.Enum("Color", {"RED": "red", "GREEN": "green"})
 
 
+# A form, or a result. A docstring would be its description.
 @dataclasses.dataclass
 class Person:
-    """A form, or a result."""
-
     name: str
     age: int = 7
 
