@@ -128,13 +128,11 @@ def drive(url):
             client.call_tool("go", {"command": "continue"}, timeout=1)
         except Timeout:
             print("it runs on; the call was cancelled, and that interrupts it")
-        while (
-            "runs"
-            in client.call_tool("execute", {"command": "info line"})["content"][0][
-                "text"
-            ]
-        ):
-            pass
+        said = "the program is running"
+        while "is running" in said:
+            # Until the program has stopped, this is an error.
+            result = client.call_tool("execute", {"command": "info line"})
+            said = result["content"][0]["text"]
         print(client.call("backtrace")[0])
         print(client.call("execute", command="kill"))
 
