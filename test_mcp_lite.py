@@ -24809,8 +24809,12 @@ class TestExamplesAreSafe:
             ),
             ({"command": "x", "args": None, "env": None}, {"command": "x"}),
             (
-                {"command": ["x", "-y"], "args": ["z"]},
+                {"type": "local", "command": ["x", "-y"], "args": ["z"]},
                 {"command": "x", "args": ["-y", "z"]},
+            ),
+            (
+                {"command": "x", "envFile": "${workspaceFolder}/.env"},
+                {"command": "x"},
             ),
             (
                 {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
@@ -24836,7 +24840,8 @@ class TestExamplesAreSafe:
             assert config.get("a") == wanted
         for given, member in (
             ({"command": "x", "args": "-y s3cret"}, "args"),
-            ({"command": ["x"], "args": "s3cret"}, "args"),
+            ({"type": "local", "command": ["x"], "args": "s3cret"}, "args"),
+            ({"command": ["s3cret"]}, "command: expected text"),
             ({"command": 7}, "command"),
             ({"command": "x", "env": ["s3cret"]}, "env"),
             ({"command": "x", "envFile": "/no/such/file"}, "/no/such/file"),
