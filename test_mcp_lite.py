@@ -23678,6 +23678,17 @@ class TestInstall:
             self.install(path, "--remove", "--into", "vscode", "--name", name)
         assert list(example("group").load_config(str(path))) == []
 
+    def test_each_old_file_is_kept(self, tmp_path, monkeypatch):
+        """Also of two changes within one second."""
+        install = example("install")
+        path = tmp_path / "mcp.json"
+        texts = ["one", "two", "three"]
+        path.write_text(texts[0], "utf-8")
+        monkeypatch.setattr(install.time, "strftime", lambda form: "now")
+        kept = [install.write(str(path), text) for text in texts[1:]]
+        assert [pathlib.Path(each).read_text("utf-8") for each in kept] == texts[:2]
+        assert path.read_text("utf-8") == texts[2]
+
     def test_nothing_wrong_is_written(self, tmp_path):
         """A file that is no such config is left alone; the error is one line."""
         path = tmp_path / "mcp.json"
@@ -24965,8 +24976,12 @@ class TestExamplesAreSafe:
             ),
             ({"command": "x", "args": None, "env": None}, {"command": "x"}),
             (
-                {"command": ["x", "-y"], "args": ["z"]},
+                {"type": "local", "command": ["x", "-y"], "args": ["z"]},
                 {"command": "x", "args": ["-y", "z"]},
+            ),
+            (
+                {"command": "x", "envFile": "${workspaceFolder}/.env"},
+                {"command": "x"},
             ),
             (
                 {"command": {"path": "x", "args": ["y"], "env": {"A": 1, "B": None}}},
@@ -24992,7 +25007,8 @@ class TestExamplesAreSafe:
             assert config.get("a") == wanted
         for given, member in (
             ({"command": "x", "args": "-y s3cret"}, "args"),
-            ({"command": ["x"], "args": "s3cret"}, "args"),
+            ({"type": "local", "command": ["x"], "args": "s3cret"}, "args"),
+            ({"command": ["s3cret"]}, "command: expected text"),
             ({"command": 7}, "command"),
             ({"command": "x", "env": ["s3cret"]}, "env"),
             ({"command": "x", "envFile": "/no/such/file"}, "/no/such/file"),

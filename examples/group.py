@@ -7,8 +7,9 @@ Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 The file is what Claude Desktop, Cursor, Windsurf and Gemini CLI (`mcpServers`), VS Code
 (`servers`), Zed (`context_servers`) or opencode (`mcp`) have, alone or among a program's
 other settings: JSON with comments and trailing commas. ~, ${VAR}, ${env:VAR},
-${VAR:-default} and $VAR are replaced; `envFile` is read. An entry that says `disabled`,
-or `"enabled": false`, is left out. A member that cannot be understood is an error of its
+${VAR:-default} and $VAR are replaced; `envFile` is read, but not from the folder that an
+editor has open, `${workspaceFolder}`. An entry that says `disabled`, or
+`"enabled": false`, is left out. A member that cannot be understood is an error of its
 entry; the error names the member, but never shows its value. The file must be named: as
 it says which programs are run, this example does not search for one.
 """
@@ -128,7 +129,7 @@ def read_entry(entry):
     if isinstance(command, dict):
         # Zed: {"path": ..., "args": ..., "env": ...}
         entry = {**entry, **command, "command": command.get("path")}
-    if isinstance(command, list) and command:
+    if isinstance(command, list) and command and entry.get("type") == "local":
         # opencode: the program and its arguments
         check("args", entry.get("args"), list)
         more = entry.get("args") or []
@@ -137,13 +138,20 @@ def read_entry(entry):
     for their_name, (name, kind) in MEMBERS.items():
         value = entry.get(their_name)
         check(their_name, value, kind)
-        if value is not None and name not in target:
-            target[name] = expand(value, is_strict=name in ("url", "headers"))
+        if value is None or name in target or is_for_editors(their_name, value):
+            continue
+        target[name] = expand(value, is_strict=name in ("url", "headers"))
     if "command" not in target and "url" not in target:
         raise ValueError("neither command nor url")
     if "envFile" in target:
         target["env"] = {**read_env(target.pop("envFile")), **target.get("env", {})}
     return target
+
+
+def is_for_editors(name, value):
+    """Return whether only an editor knows which file an `envFile` is: the folder that is
+    open has no name here. The server may do without."""
+    return name == "envFile" and value.startswith("${workspaceFolder}")
 
 
 def read_env(path):

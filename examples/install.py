@@ -174,7 +174,9 @@ def write(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     backup = None
     if os.path.exists(path):
-        backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}.bak"
+        # Two changes may fall into one second.
+        stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}"
+        backup = f"{path}.{stamp}.bak"
         shutil.copy2(path, backup)
     with open(f"{path}.new", "w", encoding="utf-8", newline="") as file:
         # What may have secrets stays as private as it was.
