@@ -20698,7 +20698,12 @@ def call_all(fuzz, client, count):
         lambda name: client.listen().close(),
         lambda name: client.ping(),
     ]
-    for _ in range(count):
+    until = time.monotonic() + SECONDS
+    tried = 0
+    # A slow machine gives up more calls before anything that is spoiled arrives.
+    while tried < count or fuzz.count <= count / 2:
+        assert time.monotonic() < until
+        tried += 1
         # UTF-8 cannot carry every requestState back.
         with contextlib.suppress(*ENDS, UnicodeEncodeError):
             fuzz.dice.choice(calls)(fuzz.dice.choice(sorted(CALLED)))
@@ -21821,14 +21826,14 @@ class TestLessons:
 
     def test_the_checker_of_exercises(self, copy):
         """Of a lesson as it stands, no exercise is done, and each says what is missing.
-        With a solution, that one is done, and README's solution follows."""
+        With a solution, that one is done, and README's solution follows; the other one
+        of the lesson still is not."""
         texts = {
             name[:2].lstrip("0"): (self.FOLDER / name).read_text("utf-8")
             for name in self.SHOWS
         }
         assert set(texts) == {str(number) for number in range(1, 12)}
-        # Those of lesson 10 are only to be thought about.
-        rows = [(number, None) for number in texts if number != "10"]
+        rows = [("1", None), ("7", None)]
         rows += [(each.partition(".")[0], each) for each in self.SOLUTIONS]
 
         def check(number, exercise):
@@ -22997,6 +23002,29 @@ class TestVendor:
         values = {"target": target, "versions": versions, "auth": None}
         told, _ = run(*self.program(self.CALL, **values))
         assert told.splitlines() == [f"{each} 2 Ada note" for each in versions]
+
+    def test_sizes(self):
+        """Copies have as many lines and bytes as the table says, or about so many; so
+        have the file, and its smallest copy, as README.md has it."""
+        handbook = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
+        shown = {}
+        for features in ("tools", "server client", "client http legacy oauth"):
+            text, _, _ = vendored(*features.split())
+            shown[features] = len(text.splitlines())
+            row = re.search(
+                rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", handbook, re.M
+            )
+            lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
+            assert abs(lines / shown[features] - 1) < 0.05
+            assert abs(kilobytes * 1000 / len(text.encode()) - 1) < 0.05
+        front = pathlib.Path(HERE, "README.md").read_text("utf-8")
+        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
+        for pattern, lines in (
+            (r"It has ([\d,]+) lines", len(source.splitlines())),
+            (r"for a server of tools on stdio, has ([\d,]+) lines", shown["tools"]),
+        ):
+            (said,) = re.findall(pattern, front)
+            assert abs(int(said.replace(",", "")) / lines - 1) < 0.05
 
     def test_a_stdio_server(self, make, whole):
         """It serves clients of both eras, and opens no port."""
@@ -25342,28 +25370,6 @@ class TestHandbook:
             assert not path or (folder / path).exists(), link
             page = os.path.normpath(os.path.join("examples", path or "README.md"))
             assert not anchor or anchor in anchors_of(page), link
-
-    def test_sizes(self):
-        """Copies have as many lines and bytes as the table says, or about so many; so
-        have the file, and its smallest copy, as README.md has it."""
-        shown = {}
-        for features in ("tools", "server client", "client http legacy oauth"):
-            text, _, _ = vendored(*features.split())
-            shown[features] = len(text.splitlines())
-            row = re.search(
-                rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", self.TEXT, re.M
-            )
-            lines, kilobytes = [int(each.replace(",", "")) for each in row.groups()]
-            assert abs(lines / shown[features] - 1) < 0.05
-            assert abs(kilobytes * 1000 / len(text.encode()) - 1) < 0.05
-        front = pathlib.Path(HERE, "README.md").read_text("utf-8")
-        source = pathlib.Path(mcp_lite.__file__).read_text("utf-8")
-        for pattern, lines in (
-            (r"It has ([\d,]+) lines", len(source.splitlines())),
-            (r"for a server of tools on stdio, has ([\d,]+) lines", shown["tools"]),
-        ):
-            (said,) = re.findall(pattern, front)
-            assert abs(int(said.replace(",", "")) / lines - 1) < 0.05
 
     def test_the_changes(self):
         """Each version has an entry, the newest first, down to the first one."""
