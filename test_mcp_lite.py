@@ -180,18 +180,16 @@ FORM = {
 Color = enum.Enum("Color", {"RED": "red", "GREEN": "green"})
 
 
+# A form, or a result; without a docstring, which its schema would show.
 @dataclasses.dataclass
 class Person:
-    """A form, or a result."""
-
     name: str
     age: int = 7
 
 
+# It refuses values that have the right type.
 @dataclasses.dataclass
 class Strict:
-    """Refuses values that have the right type."""
-
     many: int
 
     def __post_init__(self):
