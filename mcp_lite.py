@@ -1017,7 +1017,7 @@ class LineFramer:
         replaces a line that is too long. b"", the end of the input, completes the
         unfinished line."""
         *ended, begun = (data or b"\n").split(b"\n")
-        lines: list[bytes] = []
+        lines = []
         for line in ended:
             if self._line or self._is_cut:
                 line = self._complete(line)
@@ -2095,7 +2095,7 @@ def log_line(
     if not log.isEnabledFor(level) or (level < WARNING and not has_handlers):
         return
     text = printable(text)
-    raised: Any = None
+    raised = None
     traced = ""
     if error is not None:
         # An exception may quote a peer. Its lines are indented, so that none of them
@@ -2457,7 +2457,7 @@ class PendingRequest:
     about = ""
     limit = 0.0
     # Its outcome: one of the two is set when it is done.
-    answer: Json | None = None
+    answer = None
     error: BaseException | None = None
 
     def __init__(
@@ -2695,7 +2695,7 @@ class Connection:
         # All are in flight before the first one is served, as one may cancel another.
         batch = Batch(outbox)
         events = [self.protocol.receive(each, batch) for each in messages]
-        requests: list[Request] = []
+        requests = []
         for event in events:
             prepare(event)
             if isinstance(event, Request):
@@ -3604,7 +3604,7 @@ def _take(piece: re.Pattern[str], text: str, places: Places, run: Meter) -> Plac
 def _either(
     sequences: list[list[Way]], text: str, places: Places, run: Meter
 ) -> Places:
-    ends: Places = set()
+    ends = set()
     for sequence in sequences:
         behind = places
         for way in sequence:
@@ -3874,7 +3874,7 @@ def header_parameters(schema: object) -> Mirrors:
     Raises ValueError for a schema that makes the tool invalid.
     """
     # Name of the header in lower case -> (path, header)
-    parameters: dict[str, tuple[list[str], str]] = {}
+    parameters = {}
     # Breadth first: the list grows while it is walked.
     todo: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
     for node, path in todo:
@@ -6478,7 +6478,7 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than the three with `asks`.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
-        fitted: Json = {}
+        fitted = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
@@ -6576,10 +6576,10 @@ class Context:
 
     def _ask_modern(self, questions: Json) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
-        known: Json = {}
-        missing: Json = {}
+        known = {}
+        missing = {}
         # The fingerprints of the missing ones.
-        prints: Json = {}
+        prints = {}
         for key, question in questions.items():
             digest = fingerprint(question)
             asked, answer = self._record["answers"].get(key, ("", None))
@@ -6611,13 +6611,13 @@ class Context:
         request, or that has expired. An answer that comes with a state, but answers
         none of its questions, is ignored.
         """
-        params: Json = {}
+        params = {}
         if self._request.row.asks:
             params = self._request.params
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before
         # any question. Such an answer fits any question with its key.
-        record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
+        record = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         sealed = params.get("requestState")
         if sealed is not None:
             record = self._endpoint.signer.open(sealed, self._binding())
@@ -8219,7 +8219,7 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
         value = self._call(ctx, prompt, arguments)
-        result: Json = {"messages": prompt_messages(value, ctx.protocol_version)}
+        result = {"messages": prompt_messages(value, ctx.protocol_version)}
         return add_given(result, description=prompt.wire.get("description"))
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
@@ -9483,7 +9483,7 @@ class ClientEndpoint(Endpoint):
             self.hearers.submit(self._call_next)
 
     def _call_next(self) -> None:
-        job: Job = do_nothing
+        job = do_nothing
         # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
         with suppress(Empty):
             job = self._heard.get(0.0)
@@ -9501,7 +9501,7 @@ class ClientEndpoint(Endpoint):
                 return request.subject == pending.id
             return pending.began < now
 
-        answer: Json = {}
+        answer = {}
         try:
             if request.row.capability:
                 with connection.answering(may_concern):
@@ -9552,7 +9552,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer: Json = self._callbacks[name](params) or {"action": "cancel"}
+        answer = self._callbacks[name](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -10058,7 +10058,7 @@ class Client:
         params = self._endpoint.add_meta({}, version)
         # "any other error [...]: the server is legacy".
         offered = list(LEGACY_VERSIONS)
-        result: Json = {}
+        result = {}
         try:
             result = self._ask(discover, params, until)
             offered = result.get("supportedVersions", offered)
@@ -10377,7 +10377,7 @@ class Client:
         Raises NotFound.
         """
         result = self.read_resource(uri)
-        contents: list[Json] = result["contents"]
+        contents = result["contents"]
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
@@ -10438,7 +10438,7 @@ class Client:
         but no list of templates."""
         member = method_row(method).paged
         items: list[Json] = []
-        cursors: list[object] = []
+        cursors = []
         cursor = None
         until = time.monotonic() + self.timeout
         while len(items) <= MAX_ITEMS:
@@ -10580,7 +10580,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     method = message.get("method")
     row = method_row(method)
     params = object_or_empty(message.get("params"))
-    headers: Json = {"Mcp-Method": method}
+    headers = {"Mcp-Method": method}
     mirrored = "taskId" if method in _TASK_METHODS else row.mirrored
     if mirrored:
         headers["Mcp-Name"] = params.get(mirrored)
@@ -10683,7 +10683,7 @@ class EventStream:
 
     def read(self, response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
         """Yield the events of a response, (type, data) each, until it ends."""
-        fields: Headers = {}
+        fields = {}
         # The lines of the event's data, each with its LF.
         data = bytearray()
         for line in read_lines(response):
@@ -11499,7 +11499,7 @@ class HttpEndpoint:
             raise self.challenge(401)
         token = bearer[1]
         try:
-            claims: object = self._verify(token)
+            claims = self._verify(token)
         except Exception as error:
             # A PermissionError with an errno comes from the operating system, and does
             # not name a scope.
@@ -11894,7 +11894,7 @@ class LegacyEndpoint:
         return session
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
-        session: Any = self.sessions.get(name)
+        session = self.sessions.get(name)
         lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise lost
@@ -12534,7 +12534,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
         (_Handler, BaseHTTPRequestHandler),
         {"disable_nagle_algorithm": not is_unix},
     )
-    listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
+    listener = type("Listener", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
@@ -12775,7 +12775,7 @@ class _HttpRequest:
 
 def content_type(response: HTTPResponse) -> str:
     """Return the media type of a body in lower case, without parameters, or ""."""
-    header: str = response.headers.get("Content-Type", "")
+    header = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
 
@@ -12814,7 +12814,7 @@ def challenge_in(headers: Any) -> Headers:
     this one lacks. Without a challenge, the dict has the nonce at most.
     """
     text = ", ".join(headers.get_all("WWW-Authenticate") or [])
-    challenge: Headers = {}
+    challenge = {}
     scheme = re.search(r"(?i)\bbearer\b", text) or re.search(r"(?i)\bdpop\b", text)
     if scheme:
         challenge["scheme"] = scheme[0].lower()
@@ -13290,7 +13290,7 @@ class HttpTransport(Transport, Outbox):
     ) -> Exception:
         """Return the exception for a response that refuses a message."""
         status = http_request.response.status
-        answer: Any = None
+        answer = None
         with suppress(McpError):
             answer = parse_message(body)
         error = object_or_empty(member_at(answer, ["error"]))
@@ -13408,7 +13408,7 @@ class LegacyHttp(HttpTransport):
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post) -> None:
-        headers: Headers = {}
+        headers = {}
         if not post.opens_session:
             headers = self._headers()
         self.post(post, headers)
@@ -14052,7 +14052,7 @@ class OAuth:
             # A client that was registered for other scopes may not get these.
             if record.get("scopes") == scopes and not record.get("is_doubtful"):
                 plan["client"] = object_or_empty(record.get("client"))
-            form: Json = {"grant_type": self._grant}
+            form = {"grant_type": self._grant}
             if self._grant == "authorization_code":
                 form.update(self._ask_user(server, plan, asking))
             else:
@@ -14448,7 +14448,7 @@ def _answer(server: str, params: Json) -> Json:
         _say(f"It asks you to visit {host}: {params['url']}")
 
     schema = params.get("requestedSchema", {"properties": {}})
-    content: Json = {}
+    content = {}
     for name, field in schema["properties"].items():
         about = field.get("description") or field.get("title") or name
         text = _ask_line(f"  {about} ({_show_type(field)}): ")

@@ -19397,10 +19397,9 @@ class TestContract:
             runs.append("paid")
             raise McpError(-32000, "bank: session expired")
 
-        with server.start_http() as http:
-            with Client(http.url, protocol_version="2025-06-18") as client:
-                with pytest.raises(McpError, match="session expired"):
-                    client.call("pay")
+        wrong = pytest.raises(McpError, match="session expired")
+        with client_at(server, True, protocol_version="2025-06-18") as client, wrong:
+            client.call("pay")
         assert runs == ["paid"]
 
     @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
@@ -19415,9 +19414,9 @@ class TestContract:
             return call_next()
 
         server.tool(lambda: 1, name="one")
-        with Client(server, protocol_version=version) as client:
-            with pytest.raises(McpError, match="one: TypeError"):
-                client.call("one")
+        wrong = pytest.raises(McpError, match="one: TypeError")
+        with Client(server, protocol_version=version) as client, wrong:
+            client.call("one")
 
     def test_a_subscription_where_nothing_can_be_written(self):
         """Some hosts of WSGI have no write(): there it ends at once."""
@@ -19537,9 +19536,9 @@ class TestContract:
             return call_next()
 
         server.tool(lambda: 1, name="one")
-        with Client(server) as client:
-            with pytest.raises(McpError, match="^tools/list: ValueError: broken"):
-                client.request("tools/list", {"": "pay-invoice"})
+        wrong = pytest.raises(McpError, match="^tools/list: ValueError: broken")
+        with Client(server) as client, wrong:
+            client.request("tools/list", {"": "pay-invoice"})
 
     def test_an_answer_is_not_sent_after_cancel(self):
         """cancel() while the user thinks about a question: the call ends, and the
