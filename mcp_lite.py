@@ -8952,12 +8952,16 @@ class Server:
         thread, and disconnect(connection) at the end.
         """
         endpoint = self._endpoint
+        limit = endpoint.max_workers
+        if limit > 1:
+            # One more than may run: it waits for a slot, and logs that. With
+            # max_workers=1, a second one could overtake it.
+            limit += 1
         connection = Connection(
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
             endpoint,
             LineOutbox(transport),
-            # One more than may run: it waits for a slot, and logs that.
-            Workers("mcp-worker", endpoint.max_workers + 1),
+            Workers("mcp-worker", limit),
             transport=transport,
             trace=endpoint.trace,
         )

