@@ -10874,6 +10874,13 @@ class MessageQueue(Outbox):
         with self._lock:
             self.is_closed = True
 
+    def release(self, exchange: Exchange) -> None:
+        """Stop referring to an exchange that is over, if it still is the one of this
+        queue. The two would keep each other until a garbage collection."""
+        with self._lock:
+            if self.exchange is exchange:
+                self.exchange = exchange.endpoint.nobody
+
     def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
         if not isinstance(error, PermissionError) or error.errno is not None:
@@ -11559,7 +11566,7 @@ class HttpEndpoint:
             self.serve(connection, exchange)
         finally:
             connection.end()
-            connection.outbox = connection.dropped  # see serve()
+            connection.outbox = connection.dropped  # see MessageQueue.release()
 
     def _check_modern(self, exchange: Exchange, version: Any) -> None:
         """Raise McpError if the headers of a modern message are wrong. `version` is the
@@ -11614,9 +11621,7 @@ class HttpEndpoint:
         finally:
             del self.serving[exchange]
             connection.used = time.monotonic()
-            # An exchange and its queue refer to each other. Without this, they would
-            # keep their memory until a garbage collection.
-            exchange.queue.exchange = self.nobody
+            exchange.queue.release(exchange)
 
     # Clients that have left, and the end
     def find_departed(self) -> None:
@@ -13265,8 +13270,8 @@ class HttpTransport(Transport, Outbox):
             # Some servers report a lost session with the status 200.
             if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
                 rejection = self._rejection(http_request, post, body)
-                # Any other error may be the answer of a tool that has run.
-                if isinstance(rejection, InvalidRequest):
+                # An error with another code may be the answer of a tool that has run.
+                if isinstance(rejection, (InvalidRequest, InternalError)):
                     raise rejection
             self.connection.receive(body)
         self.resume(post, stream)
