@@ -220,7 +220,7 @@ class ClientGroup:
     clients: the connected Clients by name; group[name] is one of them.
     errors: by name, why a server is missing, or its last failure.
     Tools and prompts are called SERVER_NAME here; a table says which server has which. A
-    resource is read from the one server that lists it.
+    resource is read from the first server that lists it.
     """
 
     def __init__(self, source, patience=PATIENCE, **client_options):
@@ -348,10 +348,11 @@ class ClientGroup:
         return client.get_prompt(prompt, arguments)
 
     def read(self, uri):
-        """Read a resource of the one server that lists it: see Client.read().
+        """Read a resource of the first server that lists it: see Client.read().
 
-        No other server sees the URI, and none can answer in its place. Raises NotFound
-        if no server lists it, or several do; then read it by group[NAME].
+        No server that does not list it sees the URI, and none can answer in its place.
+        Raises NotFound if no server has it. To read it from another server that lists
+        it as well, use group[NAME].
         """
         listed = self._each(self.clients, Client.list_resources)
         owners = [
@@ -362,10 +363,8 @@ class ClientGroup:
         if not owners:
             templates = self._each(self.clients, Client.list_resource_templates)
             owners = owners_by_template(uri, templates)
-        if len(owners) == 1:
-            return self.clients[owners[0]].read(uri)
         if owners:
-            raise NotFound(f"{uri}: several servers have it: {', '.join(owners)}")
+            return self.clients[owners[0]].read(uri)
         raise NotFound(f"{uri}: no server has it")
 
 
