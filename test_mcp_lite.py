@@ -4603,6 +4603,37 @@ def a_thread_is_lent_while_a_pool_closes(m):
     assert not pool.submit(m.do_nothing)
 
 
+@scenario(
+    60,
+    [
+        (
+            "Workers.lent",
+            "with self._lock:\n            self._limit +=",
+            "if True:\n            self._limit +=",
+        ),
+        (
+            "Workers.lent",
+            "with self._lock:\n                self._limit -=",
+            "if True:\n                self._limit -=",
+        ),
+    ],
+)
+def two_threads_of_a_pool_are_lent(m):
+    pool = m.Workers("w", 2)
+    jobs = []
+
+    def lend():
+        with pool.lent():
+            STEPS.step("lent")
+
+    for _ in range(2):
+        jobs.append(stepping(lend))
+    for each in jobs:
+        each.join()
+    # Its limit is as before.
+    assert pool._limit == 2
+
+
 @scenario(100, [("Inbox.get", "self.close()", "pass")])
 def an_inbox_overflows_while_two_threads_take(m):
     inbox = m.Inbox("test")
