@@ -9556,7 +9556,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer = self._callbacks[name](params) or {"action": "cancel"}
+        answer: Json = self._callbacks[name](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -11903,7 +11903,7 @@ class LegacyEndpoint:
         return session
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
-        session = self.sessions.get(name)
+        session: Any = self.sessions.get(name)
         lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise lost
