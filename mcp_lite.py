@@ -780,10 +780,9 @@ def show(value: object, limit: int = 60) -> str:
     """Quote a value in an error text: the beginning of its JSON, printable."""
     if isinstance(value, str):
         value = value[: limit + 1]
-    # Of a large value, encode only the first parts. Each has a character at least.
-    parts = _SHOWN.iterencode(value)
     try:
-        text = "".join(itertools.islice(parts, limit + 1))
+        # Of a large value, encode only the first parts. Each has a character at least.
+        text = "".join(itertools.islice(_SHOWN.iterencode(value), limit + 1))
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
     if len(text) > limit:
@@ -837,7 +836,7 @@ _BEGINNING = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
 # Python counts a bool among the ints, so it comes before them.
-TYPE_NAMES: dict[type, str] = {
+TYPE_NAMES = {
     dict: "object",
     list: "array",
     str: "string",
@@ -1142,10 +1141,11 @@ class Notice(Method):
 # The traits of a list that comes in pages.
 _LIST = {"handler": "_list", "params": {"cursor?": str}, "cached": True}
 _URI = {"uri": str}
-_CALL = {"name": str, "arguments?": dict}
+# The traits of a request that calls a function by its name.
+_CALL = {"params": {"name": str, "arguments?": dict}, "mirrored": "name", "asks": True}
 _SUBSCRIBE = ("resources", "subscribe")
 
-METHODS: dict[str, Method] = {
+METHODS = {
     row.name: row
     for row in (
         # Lifecycle: basic/lifecycle.md of the legacy revisions.
@@ -1180,11 +1180,9 @@ METHODS: dict[str, Method] = {
             "tools/call",
             handler="_tools_call",
             capability=("tools",),
-            params=_CALL,
-            mirrored="name",
             mirrors_arguments=True,
-            asks=True,
             fails_readably=True,
+            **_CALL,
         ),
         # Resources: server/resources.md.
         Method(
@@ -1236,9 +1234,7 @@ METHODS: dict[str, Method] = {
             "prompts/get",
             handler="_prompts_get",
             capability=("prompts",),
-            params=_CALL,
-            mirrored="name",
-            asks=True,
+            **_CALL,
         ),
         # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
@@ -1270,12 +1266,7 @@ METHODS: dict[str, Method] = {
         # inside results (basic/patterns/mrtr.md), and are not requests. 2026-07-28
         # deprecates roots, sampling and logging: they still work, and will be removed
         # one day.
-        Legacy(
-            "server",
-            "roots/list",
-            handler="_roots_list",
-            capability=("roots",),
-        ),
+        Legacy("server", "roots/list", handler="_roots_list", capability=("roots",)),
         Legacy(
             "server",
             "sampling/createMessage",
@@ -1392,9 +1383,7 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
         elif kind is dict and value == []:
             members[name] = {}
         elif value is not None or not is_optional:
-            came = f"got {show(value)}"
-            if name not in members:
-                came = "but it is missing"
+            came = f"got {show(value)}" if name in members else "but it is missing"
             raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
 
 
@@ -1461,13 +1450,13 @@ class Request:
         if not isinstance(meta, dict):
             raise InvalidParams(f"params._meta: expected object, got {show(meta)}")
         self.id: RequestId = message["id"]
-        self.method: str = message["method"]
-        self.params: Json = params
-        self.meta: Json = meta
+        self.method = message["method"]
+        self.params = params
+        self.meta = meta
         self.row = METHODS.get(self.method) or session.extension_row(self.method)
         # Its name in errors and the log: that of the tool, resource or prompt, if any.
         about = params.get(self.row.mirrored)
-        self.about: str = self.method
+        self.about = self.method
         if self.row.mirrored and about and isinstance(about, str):
             self.about = about[:MAX_SHOWN_NAME]
         # The session's values. A modern request brings its own: see _admit_modern().
@@ -1580,9 +1569,7 @@ class Protocol:
         known_id = message.get("id", error.request_id)
         if "result" in message or "error" in message:
             # An answer gets no reply, but the request that waits for it must end.
-            pending = None
-            if is_id(known_id):
-                pending = self.pending.pop(known_id, None)
+            pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(why)
             kind = InvalidResponse if self.role == "client" else InternalError
@@ -1707,7 +1694,6 @@ class Protocol:
         self, message: Json, outbox: Any
     ) -> Notification | Request:
         method = message["method"]
-        params = message.get("params")
         row = METHODS.get(method) or self.extension_row(method)
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{show(method)}: not a notification to a {self.role}")
@@ -1718,7 +1704,7 @@ class Protocol:
             return request
         if row.handshake:
             self.initialized = bool(self.version)
-        return Notification(method, params or {}, row)
+        return Notification(method, message.get("params") or {}, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
         pending = self.pending.pop(message.get("id"), None)
@@ -1956,8 +1942,7 @@ class Workers:
             with suppress(RuntimeError):
                 # A job may be in input() when Python ends: stdin must not be freed
                 # under it.
-                thread = start_thread(self._name, self._run, sys.stdin)
-                self._threads.append(thread)
+                self._threads.append(start_thread(self._name, self._run, sys.stdin))
 
     def _run(self, kept: object) -> None:
         while (job := self._jobs.get()) is not None:
@@ -2244,9 +2229,7 @@ def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
         why = f"not valid JSON: {error}"
     except MemoryError:
         why = "not enough memory"
-    about = "the answer"
-    if request is not None:
-        about = request.about
+    about = "the answer" if request is None else request.about
     why = printable(f"{about}: {why}")
     # The caller holds a lock, and a log handler of the program's may block, so another
     # thread logs.
@@ -2515,8 +2498,9 @@ class PendingRequest:
                 why = "no answer by the deadline of total_timeout"
             elif self._connection.is_answering(self):
                 continue
-            about = self.about or self.method
-            raise Timeout(f"{about}: {why}", self._connection.details())
+            raise Timeout(
+                f"{self.about or self.method}: {why}", self._connection.details()
+            )
 
     def result(
         self, seconds: float, on_progress: Callback = None, deadline: float = INFINITY
@@ -2610,9 +2594,8 @@ class Connection:
     # runs here is the trace, and middleware around a handshake.
     def read_all(self) -> None:
         """Read until the input ends. This is all that a reading thread does."""
-        is_open = True
-        while is_open:
-            is_open = self.read()
+        while self.read():
+            pass
 
     def read(self) -> bool:
         """Read once, and serve what came. Returns False at the end of the input."""
@@ -2668,17 +2651,18 @@ class Connection:
             log_line(DEBUG, f"not quite JSON-RPC: {self.protocol.oddity}")
             self.protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
-            why = f"not a message, skipped (does the server print?): {event.why}"
-            self.strays.add(f"{why}: {line[:200]!r}")
+            self.strays.add(
+                "not a message, skipped (does the server print?): "
+                f"{event.why}: {line[:200]!r}"
+            )
         self.act(event)
 
     def details(self) -> str:
         """Describe the other end, for the text of a Timeout."""
-        details = self.transport.details()
+        hint = ""
         if strays := self.strays.count:
             hint = f"; {strays} lines were not messages; does the server print?"
-            details = hint + details
-        return details
+        return hint + self.transport.details()
 
     def receive_batch(
         self,
@@ -2771,16 +2755,17 @@ class Connection:
     # returns whether it has served the notification. If not, the endpoint does.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
-        subject = notification.row.subject
-        request = find_by_id(self.protocol.in_flight, params.get(subject))
+        request = find_by_id(
+            self.protocol.in_flight, params.get(notification.row.subject)
+        )
         if request is None:
             return False
         answer = None
         if notification.row.expects_answer:
             answer = error_message(request.id, RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
-        reason = show(params.get("reason"), 200)
-        log_line(DEBUG, f"{request.method} was cancelled; reason: {reason}")
+        reason = params.get("reason")
+        log_line(DEBUG, f"{request.method} was cancelled; reason: {show(reason, 200)}")
         return self.cancel_request(request, answer)
 
     def _progress(self, notification: Notification) -> bool:
@@ -2904,8 +2889,7 @@ class Connection:
         request_id = next(self.protocol.ids)
         if pending.wants_progress:
             params = dict(params or {})
-            meta = params.get("_meta", {})
-            params["_meta"] = {**meta, "progressToken": request_id}
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": request_id}
         self.register(pending, request_id)
         try:
             message = call_message(pending.method, params, request_id)
@@ -3329,9 +3313,7 @@ class _Validator(Meter):
             yield _Failure(at.path, text, fitting)
 
     def if_(self, at: _Place, condition: Any) -> Failures:
-        branch = "then"
-        if self.attempt(condition, at.value, at.path):
-            branch = "else"
+        branch = "else" if self.attempt(condition, at.value, at.path) else "then"
         return self.check(at.schema.get(branch, True), at.value, at.path)
 
     # Numbers and texts.
@@ -3486,8 +3468,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     # Long names take long to compare.
     names = [each for each in itertools.islice(known, MAX_KNOWN) if len(each) <= 60]
-    near = get_close_matches(name[:60], names, 1)
-    if near:
+    if near := get_close_matches(name[:60], names, 1):
         return f"did you mean {show(near[0])}?"
     return f"known: {show(names, 300)}"
 
@@ -3619,9 +3600,7 @@ def _either(
 def _repeat(
     way: Way, least: int, most: int, text: str, places: Places, run: Meter
 ) -> Places:
-    ends = set(places)
-    if least:
-        ends = set()
+    ends = set() if least else set(places)
     for count in range(1, most + 1):
         run.spend(1)
         # Fewer repeats reached the places in `ends`; they need no second visit.
@@ -3742,15 +3721,18 @@ def _limit(compare: Callable[[Any, Any], bool], text: str) -> Any:
 
 def _counted(noun: str, concerns: tuple[str, ...], parts: str) -> dict[str, Any]:
     """Return the rows of the two keywords that limit the length of a value."""
-    row = _Keyword("a count", concerns)
     return {
-        f"min{noun}": row._replace(
-            apply=lambda run, value, least: len(value) >= least,
-            expects=f"expected at least {{}} {parts}",
+        f"min{noun}": _Keyword(
+            "a count",
+            concerns,
+            lambda run, value, least: len(value) >= least,
+            f"expected at least {{}} {parts}",
         ),
-        f"max{noun}": row._replace(
-            apply=lambda run, value, most: len(value) <= most,
-            expects=f"expected at most {{}} {parts}",
+        f"max{noun}": _Keyword(
+            "a count",
+            concerns,
+            lambda run, value, most: len(value) <= most,
+            f"expected at most {{}} {parts}",
         ),
     }
 
@@ -4019,8 +4001,7 @@ def _simpler(value: Any, path: Any) -> Any:
         row = SCALARS.get(hint_name(base))
         if row is not None:
             return row.encode(value)
-    name = type(value).__name__
-    why = f"{at_place(path)}a value of class {name} has no JSON form"
+    why = f"{at_place(path)}a value of class {type(value).__name__} has no JSON form"
     if hasattr(value, "columns"):
         why += "; return its rows: df.to_dict('records')"
     raise TypeError(why)
@@ -4400,9 +4381,7 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
         data = _base64(value)
     else:
         form = "text"
-        usual = "application/json"
-        if isinstance(value, str):
-            usual = "text/plain"
+        usual = "text/plain" if isinstance(value, str) else "application/json"
         data = encode_text(to_plain(value))
     return {"uri": uri, "mimeType": mime_type or usual, form: data}
 
@@ -4430,11 +4409,11 @@ def fit_result(result: Json, version: str) -> Json:
 def prompt_messages(value: object, version: str) -> list[Json]:
     """Make the messages for prompts/get from a value that a prompt returned. In every
     revision, each message has a single block. Raises as to_messages() does."""
-    messages = []
-    for message in to_messages(value):
-        for block in listed(message["content"]):
-            messages.append({**message, "content": fit_block(block, version)})
-    return messages
+    return [
+        {**message, "content": fit_block(block, version)}
+        for message in to_messages(value)
+        for block in listed(message["content"])
+    ]
 
 
 def value_of(result: Json) -> Any:
@@ -4555,8 +4534,9 @@ def _read_code(fn: Any, bound: int) -> Any:
     # The flag 4 stands for *args, 8 for **kwargs.
     if code.co_flags & 4 or code.co_posonlyargcount > bound:
         parameters.append(None)
-    returns = hints.get("return", object)
-    return _Callable(parameters, returns, fn.__globals__, code.co_flags & 8)
+    return _Callable(
+        parameters, hints.get("return", object), fn.__globals__, code.co_flags & 8
+    )
 
 
 def _read_signature(fn: Any, bound: int) -> Any:
@@ -5099,8 +5079,11 @@ class HintReader:
         kinds = set(map(json_type, values))
         if len(kinds) == 1:
             schema = {"type": kinds.pop(), **schema}
-        expected = f"expected one of {show(values, 300)}"
-        return WireType(schema, lambda wire, *_: by_key[equality_key(wire)], expected)
+        return WireType(
+            schema,
+            lambda wire, *_: by_key[equality_key(wire)],
+            f"expected one of {show(values, 300)}",
+        )
 
     def _array(self, args: Any, make: type) -> WireType:
         item = self.describe(args[0] if args else object)
@@ -5157,9 +5140,7 @@ class HintReader:
             """Convert to the first type that accepts the value as it is; or else, to
             the first that accepts it with decoded texts. For date | str, a text that is
             not a date stays a str."""
-            modes = [True]
-            if not run.is_strict:
-                modes.append(False)
+            modes = [True] if run.is_strict else [True, False]
             for is_strict in modes:
                 attempts = []
                 for each in types:
@@ -5177,8 +5158,9 @@ class HintReader:
     def _model(self, make_schema: Any, validate: Any) -> WireType:
         """Describe a class that makes its own schema, such as a pydantic model. The
         class also checks its values."""
-        mode = "serialization" if self._is_returned else "validation"
-        schema = make_schema(mode=mode)
+        schema = make_schema(
+            mode="serialization" if self._is_returned else "validation"
+        )
         defs = schema.pop("$defs", {})
         try:
             schema = _write_out(schema, defs)
@@ -5263,8 +5245,7 @@ class HintReader:
         # Name(...).
         doc = cls.__doc__ or ""
         if not doc.startswith(f"{cls.__name__}("):
-            description = describe_members(doc, described.types)
-            add_given(described, description=description)
+            add_given(described, description=describe_members(doc, described.types))
         return described
 
 
@@ -5319,7 +5300,7 @@ _MARKS = {"Required": REQUIRED, "NotRequired": None, "a InitVar": None}
 _COUNTED = {"object": "Properties", "array": "Items", "string": "Length"}
 
 # The name of a hint's origin -> the class that is made of an array.
-_ARRAY_TYPES: dict[str, type] = {
+_ARRAY_TYPES = {
     **dict.fromkeys(
         (
             "list",
@@ -5504,7 +5485,7 @@ class Signature:
             fn = fn.__func__
         self.fn = fn
         self.completers: dict[str, Callable[..., Any]] = {}
-        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.name = getattr(fn, "__name__", type(fn).__name__)
         try:
             read = read_parameters(fn, open_ended=schema is not None)
             reader = HintReader(read.names)
@@ -5548,8 +5529,7 @@ class Signature:
             taken &= members.types.keys()
 
         def convert(wire: Json, path: Any, run: _Run) -> Json:
-            failures = check.failures(wire)
-            if failures:
+            if failures := check.failures(wire):
                 # Change a copy.
                 wire = to_plain(wire)
                 for each in failures:
@@ -5666,14 +5646,14 @@ class Output:
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
         if self.structured is False or (has_content and not self.structured):
-            blocks = [to_any_block(item) for item in items if item is not None]
-            return {"content": blocks}
+            return {
+                "content": [to_any_block(item) for item in items if item is not None]
+            }
         plain = to_plain(value)
         structured = plain
         if self._wraps or not isinstance(plain, dict):
             structured = {"result": plain}
-        errors = self._check.errors(structured)
-        if errors:
+        if errors := self._check.errors(structured):
             raise ValueError(
                 "the result does not match its outputSchema: " + "; ".join(errors)
             )
@@ -5821,8 +5801,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     names = set(template.names)
     parameters = set(signature.schema["properties"])
     missing = signature.required - (names - set(template.query))
-    wrong = sorted(missing | (names - parameters))
-    if wrong:
+    if wrong := sorted(missing | (names - parameters)):
         raise TypeError(
             f"{signature.name}: {wrong[0]}: the URI {show(template.template)} and the "
             "parameters must have the same names; those in the query need defaults"
@@ -5884,8 +5863,7 @@ def check_question(method: str, params: Json) -> None:
         return
     if mode != "form":
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
-    errors = validate(params.get("requestedSchema"), _FORM)
-    if errors:
+    if errors := validate(params.get("requestedSchema"), _FORM):
         raise ValueError("requestedSchema: " + "; ".join(errors))
     # This raises ValueError for a schema that cannot be used.
     Schema(params["requestedSchema"])
@@ -6123,7 +6101,7 @@ class Signer:
     def __init__(self, state_key: Any):
         if state_key is None:
             state_key = os.urandom(32)
-        self._keys: list[bytes] = []
+        self._keys = []
         for key in listed(state_key) or [""]:
             if isinstance(key, str):
                 key = key.encode()
@@ -6208,9 +6186,7 @@ class Context:
     _on_ask: Callback = None
 
     def __init__(self, connection: Connection, request: Request):
-        self.request_id: RequestId | None = request.id
-        if request.is_notification:
-            self.request_id = None
+        self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
         self.protocol_version = request.version
         self.client_info = request.client_info
@@ -6271,8 +6247,9 @@ class Context:
 
     def _notify(self, method: str, params: Json, progress: float | None = None) -> None:
         """Send a notification. A handler waits here for a slow client."""
-        message = call_message(method, params)
-        outbox = self._connection.send(message, self._request, progress)
+        outbox = self._connection.send(
+            call_message(method, params), self._request, progress
+        )
         may_wait = outbox.may_wait()
         with self._endpoint.lent_slot(self._connection, self._request, may_wait):
             outbox.flush()
@@ -6355,9 +6332,7 @@ class Context:
 
         Elsewhere, and before 2025-11-25, this is a no-op.
         """
-        if retry_ms is None:
-            retry_ms = RETRY_MS
-        self._request.outbox.leave(retry_ms)
+        self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
         """Let the work continue after its request was answered, in the modern era only.
@@ -6471,8 +6446,7 @@ class Context:
         Returns {key: result}, each checked. In a legacy session, all answers must
         arrive within ten minutes.
         """
-        is_over = not self._connection.is_in_flight(self._request)
-        if self._on_ask is None and is_over:
+        if self._on_ask is None and not self._connection.is_in_flight(self._request):
             raise Cancelled("the request is over: nothing can be asked any more")
         if self._request.modern and not self._request.row.asks:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
@@ -6594,8 +6568,9 @@ class Context:
             return known
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
-        record = {**self._record, "asked": prints}
-        state = self._endpoint.signer.seal(record, self._binding())
+        state = self._endpoint.signer.seal(
+            {**self._record, "asked": prints}, self._binding()
+        )
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
     @cached_property
@@ -6611,9 +6586,7 @@ class Context:
         request, or that has expired. An answer that comes with a state, but answers
         none of its questions, is ignored.
         """
-        params = {}
-        if self._request.row.asks:
-            params = self._request.params
+        params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before
         # any question. Such an answer fits any question with its key.
@@ -6695,7 +6668,7 @@ class MainThread:
         post: replaces the timer. post(fn), called on any thread, has the host's loop
             call fn() soon: gdb.post_event, GLib.idle_add or loop.call_soon_threadsafe
         """
-        self._post: Callable[..., Any] = post or do_nothing
+        self._post = post or do_nothing
         self._jobs: SimpleQueue[Any] = SimpleQueue()
         # run_pending() holds this lock, so that it cannot be entered twice. No thread
         # waits for the lock.
