@@ -7700,7 +7700,7 @@ Registration = namedtuple(
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
 # The capabilities that a server declares with the first registration of each kind. See
 # also LIST_CHANGES, in Methods.
-DECLARED: dict[str, Json] = {
+DECLARED = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
     "resourceTemplates": {**_RESOURCES, "completions": {}},
@@ -7744,8 +7744,7 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
         """Queue a notification. Returns its outbox, which the caller must flush."""
         if self.request is not None:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        message = call_message(method, params)
-        return self.connection.send(message, self.request)
+        return self.connection.send(call_message(method, params), self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -7840,8 +7839,9 @@ class ServerEndpoint(Endpoint):
                 if each.visible is None
             ]
             shown = name[:MAX_SHOWN_NAME]
-            noun = kind.rstrip("s")
-            raise NotFound(f"Unknown {noun}: {shown}; {suggest(name, known)}")
+            raise NotFound(
+                f"Unknown {kind.rstrip('s')}: {shown}; {suggest(name, known)}"
+            )
         return registration
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Registration, Json]:
@@ -7873,8 +7873,9 @@ class ServerEndpoint(Endpoint):
                 if not connection.is_remote:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
                     each.send("notifications/cancelled", {"requestId": each.request.id})
-                result = {"_meta": {META_SUBSCRIPTION: each.request.id}}
-                message = self._result_message(each.request, result)
+                message = self._result_message(
+                    each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                )
                 connection.cancel_request(each.request, message)
 
     def notify(self, change: Change, key: str = "") -> None:
@@ -7952,9 +7953,9 @@ class ServerEndpoint(Endpoint):
 
     def load(self) -> Json:
         """Return what Server.load() does."""
-        queued = [len(each.begin) for each in list(self.pooled)]
+        waiting = sum(len(each.begin) for each in list(self.pooled))
         running = Counter(list(self._at_work.values()))
-        waiting = running.pop("", 0) + sum(queued)
+        waiting += running.pop("", 0)
         return {"running": dict(running.most_common()), "waiting": waiting}
 
     @contextmanager
@@ -7994,8 +7995,9 @@ class ServerEndpoint(Endpoint):
                 message = self._failure_message(ctx, error)
             except (TypeError, ValueError) as odd:
                 # The content of a ToolError is no content.
-                why = InternalError(self._report(ctx, odd))
-                message = error_message(request.id, why)
+                message = error_message(
+                    request.id, InternalError(self._report(ctx, odd))
+                )
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
@@ -8085,18 +8087,23 @@ class ServerEndpoint(Endpoint):
         self._subscriptions[ctx._connection] = Subscription(
             ctx._connection, None, granted
         )
-        answer = {
-            "protocolVersion": ctx.protocol_version,
-            "capabilities": self._declare(ctx),
-        }
-        return add_given(answer, serverInfo=self.info, instructions=self.instructions)
+        return add_given(
+            {
+                "protocolVersion": ctx.protocol_version,
+                "capabilities": self._declare(ctx),
+                "serverInfo": self.info,
+            },
+            instructions=self.instructions,
+        )
 
     def _discover(self, ctx: Context, params: Json) -> Json:
-        answer = {
-            "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": self._declare(ctx),
-        }
-        return add_given(answer, instructions=self.instructions)
+        return add_given(
+            {
+                "supportedVersions": list(MODERN_VERSIONS),
+                "capabilities": self._declare(ctx),
+            },
+            instructions=self.instructions,
+        )
 
     def _ping(self, ctx: Context, params: Json) -> Json:
         return {}
@@ -8288,8 +8295,9 @@ class ServerEndpoint(Endpoint):
         job = partial(signature.fn, **arguments)
         limit: Any = nullcontext
         if registration.timeout is not None:
-            why = f"timed out after {registration.timeout:g} seconds"
-            late = tool_failure(f"{ctx._request.about}: {why}")
+            late = tool_failure(
+                f"{ctx._request.about}: timed out after {registration.timeout:g} seconds"
+            )
             limit = partial(
                 time_limit,
                 registration.timeout,
@@ -8782,8 +8790,9 @@ class Server:
                 f'run({show(transport)}): for HTTP, write run("http", port=8000)'
             )
         if os.isatty(0):
-            notice = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
-            print_to_stderr(printable(notice))
+            print_to_stderr(
+                printable(f"{self.name}: waits for a client on stdin (Ctrl-C ends it)")
+            )
         with stop_signals(signals), private_wire() as (reader, writer):
             self._serve(reader, writer, signals)
 
@@ -8985,8 +8994,7 @@ class Server:
         # Return a copy: a caller may change its answer, but not what is offered.
         if not outbox.answers:
             return None
-        copy: Json = json.loads(encode_json(outbox.answers[0]))
-        return copy
+        return dict(json.loads(encode_json(outbox.answers[0])))
 
 
 def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered:
@@ -9344,8 +9352,9 @@ class Listening:
         # Ignore a failure: no Listening accepts this URI any more.
         with suppress(*FAILURES):
             for uri in set(self._uris).difference(*others):
-                params = {"uri": uri}
-                self._client.request("resources/unsubscribe", params, EXIT_SECONDS)
+                self._client.request(
+                    "resources/unsubscribe", {"uri": uri}, EXIT_SECONDS
+                )
 
     def __enter__(self) -> Listening:
         return self
@@ -9371,9 +9380,7 @@ class ClientEndpoint(Endpoint):
         # The options of Client, under their names.
         self._callbacks = callbacks
         # Roots as on the wire, or a function; None for none.
-        self.roots = roots
-        if not callable(roots):
-            self.roots = encode_roots(roots)
+        self.roots = roots if callable(roots) else encode_roots(roots)
         self.extensions = extensions or {}
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
@@ -9895,9 +9902,7 @@ class Client:
         """Open a connection, and agree on a revision."""
         transport = self._open_transport()
         # An HTTP transport takes messages; any other transport takes lines.
-        outbox: Any = transport
-        if not isinstance(transport, Outbox):
-            outbox = LineOutbox(transport)
+        outbox = transport if isinstance(transport, Outbox) else LineOutbox(transport)
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
             self._endpoint,
@@ -10214,8 +10219,7 @@ class Client:
             if not row.is_in(version):
                 why = f"{method} is not in {version}"
             elif not is_declared and not is_exempt:
-                needed = ".".join(row.capability)
-                why = f"{method}: the server did not declare {needed}"
+                why = f"{method}: the server did not declare {'.'.join(row.capability)}"
             if why:
                 raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
@@ -10462,9 +10466,10 @@ class Client:
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
         if errors:
-            shown = "; ".join(errors)
             raise InvalidResponse(
-                f"{tool}: the result does not match its outputSchema: {shown}", result
+                f"{tool}: the result does not match its outputSchema: "
+                f"{'; '.join(errors)}",
+                result,
             )
         return result
 
@@ -11009,8 +11014,9 @@ class Exchange:
         self.load = load
         self.endpoint.count(self, load)
         if load > SMALL_BODY and not self.endpoint.has_room():
-            why = "too much data at once; retry later"
-            raise HttpError(503, why, {"Retry-After": "1"})
+            raise HttpError(
+                503, "too much data at once; retry later", {"Retry-After": "1"}
+            )
 
     # The answer
     def reply(
@@ -11269,7 +11275,7 @@ class HttpConnection(Connection):
         if self.session_id is None:
             self.cancel_requests()
 
-    def client_stays_away(self, exchange: Exchange) -> None:
+    def client_stays_away(self) -> None:
         """Called periodically for an exchange whose client has left, and whose request
         may still run. Never blocks."""
 
@@ -11315,7 +11321,7 @@ class HttpEndpoint:
     def __init__(self, server: ServerEndpoint, options: HttpOptions):
         self.server = server
         # Called with each message, and with the lines around it.
-        self.trace: Trace = server.trace or do_nothing
+        self.trace = server.trace or do_nothing
         self.loop = EventLoop()
         self.max_body = options.max_body
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
@@ -11327,7 +11333,7 @@ class HttpEndpoint:
         self.doubts = BurstLog()
         # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
-        self._verify: Any = options.verify
+        self._verify = options.verify
         if self._verify is not None and not callable(self._verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
@@ -11346,7 +11352,7 @@ class HttpEndpoint:
         if place is not None:
             place = place.rstrip("/")
         # {path: {method: the function that answers}}; the path None is any path.
-        self.routes: dict[str | None, Json] = {place: {"POST": self._post}}
+        self.routes = {place: {"POST": self._post}}
         self.legacy = LegacyEndpoint(self, options.stateless, place)
         # Any client may read these: without a token, under any host name, from any
         # page.
@@ -11437,8 +11443,7 @@ class HttpEndpoint:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
-            headers = {**_PREFLIGHT, **allow}
-            return partial(Exchange.reply, status=200, headers=headers)
+            return partial(Exchange.reply, status=200, headers={**_PREFLIGHT, **allow})
         why = exchange.reason or f"{show(exchange.method)}: not allowed here"
         raise HttpError(405, why, allow)
 
@@ -11493,8 +11498,9 @@ class HttpEndpoint:
             self.doubts.add(f"verify: {error_text(error)}".replace(token, "***"))
             if isinstance(error, OSError):
                 # The token may be valid; what should check it is out of reach.
-                text = "the token could not be checked"
-                raise HttpError(503, text, {"Retry-After": "5"}) from None
+                raise HttpError(
+                    503, "the token could not be checked", {"Retry-After": "5"}
+                ) from None
             raise self.challenge(401, "invalid_token") from None
         if not isinstance(claims, dict) or not claims:
             raise self.challenge(401, "invalid_token")
@@ -11563,8 +11569,9 @@ class HttpEndpoint:
         """Set `exchange.mirrored`. Raise HeaderMismatch if a header contradicts the
         message, or is `required` and missing. Its default code, for sessions, is from
         the drafts of 2026-07-28."""
-        message = object_or_empty(exchange.message)
-        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
+        exchange.mirrored = mirrored_headers(
+            object_or_empty(exchange.message), self.server.header_parameters
+        )
         for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
             if header is None:
@@ -11602,7 +11609,7 @@ class HttpEndpoint:
         then. Never blocks."""
         for exchange, connection in list(self.serving.items()):
             if exchange.is_over:
-                connection.client_stays_away(exchange)
+                connection.client_stays_away()
             elif exchange.hung_up():
                 connection.client_left(exchange)
 
@@ -11790,7 +11797,7 @@ class Session(HttpConnection):
         else:
             super().refuse(refusal, exchange)
 
-    def client_stays_away(self, exchange: Exchange) -> None:
+    def client_stays_away(self) -> None:
         oldest = time.monotonic() - AWAY_SECONDS
         for request in list(self.protocol.in_flight.values()):
             # A batch collects its answers for the queue of its exchange.
@@ -11936,12 +11943,9 @@ class LegacyEndpoint:
         """Serve a client that listens, or resumes the stream of its Last-Event-ID."""
         exchange.read_body()  # an unread body would hide the end of the connection
         session = self._find(exchange)
-        last_id = exchange.headers.get("last-event-id", "0-")
-        name, _, number = last_id.rpartition("-")
+        name, _, number = exchange.headers.get("last-event-id", "0-").rpartition("-")
         stream = session.streams.get(name)
-        after = None
-        if re.fullmatch("[0-9]{1,18}", number):
-            after = int(number)
+        after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
         if stream is None or (stream.is_closed and stream.added == after):
             raise HttpError(405, "Last-Event-ID: no such stream", {"Allow": _METHODS})
         exchange.connection = session
@@ -11960,7 +11964,7 @@ class LegacyEndpoint:
         session.outbox.is_endless = True
         place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
         try:
-            self.http.serve(session, exchange, place.encode("ascii"))
+            self.http.serve(session, exchange, place.encode())
         finally:
             session.end()
 
@@ -12648,8 +12652,7 @@ def find_proxy(url: SplitResult) -> tuple[str, Headers]:
     login, _, place = address.rstrip("/").rpartition("@")
     if not login:
         return place, {}
-    credentials = _base64(unquote(login).encode())
-    return place, {"Proxy-Authorization": f"Basic {credentials}"}
+    return place, {"Proxy-Authorization": f"Basic {_base64(unquote(login).encode())}"}
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -12757,8 +12760,7 @@ class _HttpRequest:
 
 def content_type(response: HTTPResponse) -> str:
     """Return the media type of a body in lower case, without parameters, or ""."""
-    header = response.headers.get("Content-Type", "")
-    return header.partition(";")[0].strip().lower()
+    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 # Remedies for error texts, by the status of a response or the name of an exception.
@@ -12993,8 +12995,9 @@ class HttpCaller:
         if status in (401, 403):
             return self._log_in(http_request, shown)
         if status in (307, 308) and status not in http_request.refused:
-            reference = response.headers.get("Location", "")
-            target = follow_reference(http_request.url, reference)
+            target = follow_reference(
+                http_request.url, response.headers.get("Location", "")
+            )
             # It is None for an unsafe redirect.
             if target is not None:
                 http_request.url = target
@@ -13141,7 +13144,7 @@ class _Post:
         self.request_id = None if self.is_answer else message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
         # HttpCaller.cut_off() finds the HTTP request of this message by this key.
-        self.key: object = self if self.request_id is None else self.request_id
+        self.key = self if self.request_id is None else self.request_id
 
 
 class HttpTransport(Transport, Outbox):
@@ -13192,8 +13195,7 @@ class HttpTransport(Transport, Outbox):
         self.connection.trace("-->", post.body)
         if post.is_answer or post.request_id is not None:
             if not self.caller.workers.submit(partial(self._send, post)):
-                error = ConnectionClosed(_NO_THREAD)
-                self.connection.resolve(post.request_id, error)
+                self.connection.resolve(post.request_id, ConnectionClosed(_NO_THREAD))
         else:
             self.post_notification(post)
 
@@ -13333,7 +13335,7 @@ class LegacyHttp(HttpTransport):
         self._on_new_session = on_new_session
         # The id of the session. None before `initialize` is answered, and for a server
         # without sessions.
-        self._session: str | None = None
+        self._session = None
         # The latest `initialize`; {} in the modern era.
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
@@ -13390,10 +13392,7 @@ class LegacyHttp(HttpTransport):
             self.caller.workers.submit(partial(self._listen, self._session))
 
     def _post_once(self, post: _Post) -> None:
-        headers = {}
-        if not post.opens_session:
-            headers = self._headers()
-        self.post(post, headers)
+        self.post(post, {} if post.opens_session else self._headers())
 
     def begin(self, post: _Post, headers: Any) -> None:
         if post.opens_session:
@@ -13421,8 +13420,9 @@ class LegacyHttp(HttpTransport):
         elif self._reference:
             place = show(self._reference.partition("?")[0], 300)
             url = show_url(self.caller.url)
-            text = f"{url}: its HTTP+SSE endpoint is on another server: {place}"
-            raise HttpFailure(text, url)
+            raise HttpFailure(
+                f"{url}: its HTTP+SSE endpoint is on another server: {place}", url
+            )
         else:
             raise error
 
@@ -13668,7 +13668,7 @@ class OAuth:
         self._may_log_in = may_log_in
         self._timeout = timeout
         self._ssl_context = ssl_context
-        self._store: Any = {} if store is None else store
+        self._store = {} if store is None else store
         # Held during a login, or a refresh.
         self._turn = threading.Lock()
         # The URL of a server -> the error of the last login there, for the threads that
@@ -13682,8 +13682,9 @@ class OAuth:
                 'server that may see it, or "*" for any that a server names'
             )
         # client-registration.md: 'MUST use the "https" scheme and contain a path'.
-        about = client_metadata_url
-        if about and not re.fullmatch("https://[A-Za-z0-9.:-]+/[!$-~]+", about):
+        if client_metadata_url and not re.fullmatch(
+            "https://[A-Za-z0-9.:-]+/[!$-~]+", client_metadata_url
+        ):
             # The text does not quote it, as it may have a password.
             raise ValueError("client_metadata_url: expected https://host/path")
         needs_no_user = grant == "client_credentials" and client_id
@@ -13694,7 +13695,7 @@ class OAuth:
             )
 
     # The seam: see Authorizer
-    def headers(self, method: str, url: str) -> dict[str, str]:
+    def headers(self, method: str, url: str) -> Headers:
         """Return the headers that authorize a request to this server."""
         if url not in self._records:
             # A login checks the URL before it stores a token. If no login may start, an
@@ -13808,9 +13809,7 @@ class OAuth:
             self._store = {**self._load(), url: record}
 
     # Discovery: basic/authorization/authorization-server-discovery.md
-    def fetch(
-        self, url: str, headers: dict[str, str], body: bytes | None = None
-    ) -> Any:
+    def fetch(self, url: str, headers: Headers, body: bytes | None = None) -> Any:
         """GET a document, or POST a body. Return a Reply: status, document, headers.
 
         The document is a dict; {} if the answer is not a JSON object. Raises
@@ -13941,8 +13940,9 @@ class OAuth:
     def _identify(self, server: Json, plan: Json, redirect_uri: str) -> None:
         """Set plan["client"]: {"client_id", "client_secret", "method"}. Before, it is a
         client that was registered earlier, or {}."""
-        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
-        offered = offered or ["client_secret_basic"]
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
+            "client_secret_basic"
+        ]
         client_id = self._client_id
         if client_id is None and server.get("client_id_metadata_document_supported"):
             client_id = self._client_metadata_url
@@ -13965,24 +13965,21 @@ class OAuth:
         self, server: Json, plan: Json, redirect_uri: str, method: str
     ) -> Json:
         """Register a client by RFC 7591, and return it."""
-        name = "registration_endpoint"
-        if not server.get(name):
+        if not server.get("registration_endpoint"):
             raise AuthorizationError(
                 f"{server['issuer']} does not register clients; give OAuth client_id="
             )
-        kind = "web"
-        if parse_url(redirect_uri).hostname in _LOOPBACK:
-            kind = "native"
+        is_local = parse_url(redirect_uri).hostname in _LOOPBACK
         about = {
             "client_name": self._client_name,
             "redirect_uris": [redirect_uri],
-            "application_type": kind,
+            "application_type": "native" if is_local else "web",
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
         add_given(about, scope=plan["scope"])
-        place = _endpoint_of(server, name)
+        place = _endpoint_of(server, "registration_endpoint")
         reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
         document = reply.document
         client_id = str(document.get("client_id") or "")
@@ -14177,7 +14174,7 @@ class OAuth:
         }
         given = add_given({}, **form)
         place = plan["token_endpoint"]
-        reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
+        reply = self.fetch(place, headers, urlencode(given).encode())
         answer = reply.document
         token = str(answer.get("access_token") or "")
         # Some token endpoints answer 201, as if they had created something.
@@ -14213,7 +14210,7 @@ class OAuth:
         return {}
 
 
-def _error_words(said: Mapping[str, object]) -> str:
+def _error_words(said: Json) -> str:
     """Return a server's description of an error, in one line: RFC 6749, section 5.2."""
     words = []
     for name in ("error", "error_description"):
@@ -14310,8 +14307,7 @@ def main() -> int:
 
 def _fail(error: BaseException, argv: list[str]) -> int:
     """Report a failure on stderr. Returns the exit code."""
-    codes = [code for kind, code in _EXIT_CODES if isinstance(error, kind)]
-    exit_code = codes[0]
+    exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
         # Show the last line of the server's stderr again, without those before it.
@@ -14426,8 +14422,8 @@ def _answer(server: str, params: Json) -> Json:
         _say("Declined: there is no terminal to ask at.")
         return {"action": "decline"}
     if "url" in params:
-        host = parse_url(params["url"]).hostname
-        _say(f"It asks you to visit {host}: {params['url']}")
+        url = params["url"]
+        _say(f"It asks you to visit {parse_url(url).hostname}: {url}")
 
     schema = params.get("requestedSchema", {"properties": {}})
     content = {}
@@ -14436,8 +14432,7 @@ def _answer(server: str, params: Json) -> Json:
         text = _ask_line(f"  {about} ({_show_type(field)}): ")
         if text:
             content[name] = _coerce(name, text, schema)
-    agreed = _ask_line("Agree? [y/N]: ")
-    if agreed.lower() != "y":
+    if _ask_line("Agree? [y/N]: ").lower() != "y":
         return {"action": "decline"}
 
     wrong = validate(content, schema)
@@ -14473,9 +14468,7 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
 def _show_type(schema: Json) -> str:
     """Describe a schema in a word or two: integer = 3, "a" | "b"."""
     choices = schema.get("anyOf") or schema.get("oneOf") or []
-    values = schema.get("enum", [])
-    if "const" in schema:
-        values = [schema["const"]]
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     kinds = [*map(show, values), *map(_show_type, choices)]
     text = " | ".join(kinds) or str(schema.get("type", "any"))
     if "default" in schema:
@@ -14498,9 +14491,11 @@ def _show_offer(item: Json) -> str:
         if not argument.get("required"):
             name += "?"
         parameters.append(name)
-    called = item.get("uri") or item.get("uriTemplate")
-    if called is None:
-        called = f"{item['name']}({', '.join(parameters)})"
+    called = (
+        item.get("uri")
+        or item.get("uriTemplate")
+        or f"{item['name']}({', '.join(parameters)})"
+    )
     description = str(item.get("description") or item.get("title") or "")
     first, *_ = description.strip().split("\n")
     return printable(f"  {called}  {first}".rstrip())
@@ -14521,9 +14516,7 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     unchanged, texts with a line end, and other values as JSON. For a terminal, control
     characters are escaped, and bytes become their repr()."""
     encoding = sys.stdout.encoding.lower()
-    value = shown
-    if options.json:
-        value = result
+    value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
         # In JSON, \u escapes stand for the characters that an old code page lacks.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
@@ -14537,8 +14530,7 @@ def _write(options: Any, result: Any, shown: Any) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         # A reader such as `head` has ended. Python will flush stdout again at exit.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _save(folder: str, blocks: list[Json]) -> None:
@@ -14647,8 +14639,7 @@ def _in_module(target: str) -> bool:
     """Return whether a target is package.module:object, and not a file."""
     if not re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", target):
         return False
-    path = target.partition(":")[0]
-    return not os.path.exists(path)
+    return not os.path.exists(target.partition(":")[0])
 
 
 def _run(options: Any, file: Any) -> None:
@@ -14665,8 +14656,9 @@ def _run(options: Any, file: Any) -> None:
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         values = runpy.run_path(path, run_name="served")
-    named = map(values.get, names or values)
-    servers = [each for each in named if isinstance(each, Server)]
+    servers = [
+        each for each in map(values.get, names or values) if isinstance(each, Server)
+    ]
     if not servers:
         raise ValueError(f"there is no Server in {file}")
     server = servers[0]
