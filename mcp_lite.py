@@ -511,8 +511,9 @@ class McpError(Exception):
 
     def to_wire(self) -> Json:
         """Return {"code", "message"}, and "data" when there is any."""
-        message = sendable(str(self.message))
-        return add_given({"code": self.code, "message": message}, data=self.data)
+        return add_given(
+            {"code": self.code, "message": sendable(str(self.message))}, data=self.data
+        )
 
 
 class _CodedError(McpError):
@@ -929,9 +930,7 @@ def find_by_id(table: dict[Any, Any], key: object) -> Any:
 
 def object_or_empty(value: object) -> Json:
     """Return the value if it is a JSON object, else {}."""
-    if isinstance(value, dict):
-        return value
-    return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_names(value: object) -> bool:
@@ -974,9 +973,7 @@ def check_envelope(message: object) -> str:
     # An error may have a null id, if the id of its request could not be read.
     if not is_id(request_id) and (part == "method" or request_id is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(request_id)}")
-    if part == "method":
-        return "request"
-    return "response"
+    return "request" if part == "method" else "response"
 
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
@@ -2114,8 +2111,7 @@ class BurstLog:
         self.count += 1
         now = time.monotonic()
         if now >= self._next:
-            passed_over = self.count - self._logged - 1
-            if passed_over:
+            if passed_over := self.count - self._logged - 1:
                 text += f" ({passed_over} more before this)"
             self._logged = self.count
             self._next = now + BURST_SECONDS
@@ -2478,8 +2474,9 @@ class PendingRequest:
         # "The `initialize` request MUST NOT be cancelled by clients".
         if self.sent and not method_row(self.method).handshake:
             # The reason may quote a lone surrogate.
-            reason = sendable(reason or "") or None
-            params = add_given({"requestId": self.id}, reason=reason)
+            params = add_given(
+                {"requestId": self.id}, reason=sendable(reason or "") or None
+            )
             self._connection.notify("notifications/cancelled", params)
         return True
 
@@ -3121,10 +3118,8 @@ class Schema:
         try:
             target = self.named[base, anchor]
             for step in pointer:
-                key: Any = step.replace("~1", "/").replace("~0", "~")
-                if isinstance(target, list):
-                    key = int(key)
-                target = target[key]
+                key = step.replace("~1", "/").replace("~0", "~")
+                target = target[int(key) if isinstance(target, list) else key]
                 base = self.rules.get(id(target), (base,))[0]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
@@ -3283,8 +3278,7 @@ class _Validator(Meter):
         return True
 
     def ref(self, at: _Place, text: str) -> Failures:
-        target = self.schema.targets[id(at.schema), text]
-        return self.check(target, at.value, at.path)
+        return self.check(self.schema.targets[id(at.schema), text], at.value, at.path)
 
     def dynamic_ref(self, at: _Place, text: str) -> Failures:
         target = self.schema.targets[id(at.schema), text]
@@ -3827,9 +3821,7 @@ _BOOLEANS: dict[int, Any] = {
 
 def listed(value: Any) -> list[Any]:
     """Return the items of a list or a tuple; any other value as the only item."""
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    return [value]
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -4160,8 +4152,10 @@ def to_any_block(value: object) -> Json:
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
     """Make the result of a failed tool. `content`, if any, replaces the text."""
-    blocks = [to_block(item) for item in content or [sendable(text)]]
-    return {"content": blocks, "isError": True}
+    return {
+        "content": [to_block(item) for item in content or [sendable(text)]],
+        "isError": True,
+    }
 
 
 class _Content(Json):
@@ -4402,8 +4396,10 @@ def fit_block(block: Json, version: str) -> Json:
 
 def fit_result(result: Json, version: str) -> Json:
     """Apply fit_block() to each block in the result of a tool."""
-    content = [fit_block(block, version) for block in result["content"]]
-    return {**result, "content": content}
+    return {
+        **result,
+        "content": [fit_block(block, version) for block in result["content"]],
+    }
 
 
 def prompt_messages(value: object, version: str) -> list[Json]:
@@ -5799,9 +5795,8 @@ class UriTemplate:
 def check_template(template: UriTemplate, signature: Signature) -> None:
     """Check that a template and its function have the same names. Raises TypeError."""
     names = set(template.names)
-    parameters = set(signature.schema["properties"])
     missing = signature.required - (names - set(template.query))
-    if wrong := sorted(missing | (names - parameters)):
+    if wrong := sorted(missing | names.difference(signature.schema["properties"])):
         raise TypeError(
             f"{signature.name}: {wrong[0]}: the URI {show(template.template)} and the "
             "parameters must have the same names; those in the query need defaults"
@@ -5992,8 +5987,9 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         # Many clients accept a form without fields by `accept` alone.
         answer = {**answer, "content": answer.get("content") or {}}
-        form = {"properties": {"content": params["requestedSchema"]}}
-        errors = validate(answer, form)
+        errors = validate(
+            answer, {"properties": {"content": params["requestedSchema"]}}
+        )
     if errors:
         raise InvalidParams(
             f"{method} ({key}): the client's answer: " + "; ".join(errors)
