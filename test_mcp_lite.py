@@ -25193,6 +25193,7 @@ class TestExamplesAreSafe:
             ("mine", "note://mine"),
             ("mine", "note://7"),
             ("deeper", "note://deep/7"),
+            ("greedy", "note://both"),
         ]
 
     def test_skills_are_not_left_out_in_silence(self, tmp_path):
