@@ -1347,6 +1347,11 @@ def mend(message: Json) -> Json:
     empty object; PHP sends an empty array for an empty object. Answers repeat the
     method, or have our id as a text.
     """
+    # Most messages are requests with nothing to correct.
+    values = message.values()
+    is_answer = "result" in message or "error" in message
+    if not (is_answer or None in values or [] in values):
+        return message
     mended: Json = {}
     for name, value in message.items():
         if value == []:
