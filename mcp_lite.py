@@ -391,16 +391,7 @@ META_SUBSCRIPTION = META + "subscriptionId"
 META_SERVER_INFO = META + "serverInfo"
 
 # Of rising severity, as in syslog: server/utilities/logging.md.
-LOG_LEVELS = (
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-)
+LOG_LEVELS = "debug info notice warning error critical alert emergency".split()
 LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 
 # Sizes and counts.
@@ -8872,7 +8863,7 @@ class Server:
         ssl_context: an ssl.SSLContext, to serve https
         """
         path = "/" + path.lstrip("/")
-        options = HttpOptions(**locals())
+        options = HttpOptions(locals())
         return listen_http(HttpEndpoint(self._endpoint, options), options)
 
     def wsgi_app(
@@ -8899,7 +8890,7 @@ class Server:
             public_routes, max_body: as start_http takes them
         """
         stateless = True
-        options = HttpOptions(**locals())
+        options = HttpOptions(locals())
         return partial(answer_wsgi, HttpEndpoint(self._endpoint, options))
 
     @cached_property
@@ -11311,6 +11302,10 @@ _PREFLIGHT = {
 class HttpOptions(SimpleNamespace):
     """The parameters of Server.start_http(), or of Server.wsgi_app(), which describe
     them."""
+
+    def __init__(self, given: Json):
+        # PyPy's own method takes no parameter called `self`.
+        vars(self).update(given)
 
 
 class HttpEndpoint:
