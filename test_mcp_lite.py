@@ -4171,7 +4171,8 @@ class SteppedModule:
             group = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
             for each in members:
                 if isinstance(each, ast.FunctionDef):
-                    self.spans[group + each.name] = (each.lineno - 1, each.end_lineno)
+                    lines = [each.lineno, *(it.lineno for it in each.decorator_list)]
+                    self.spans[group + each.name] = (min(lines) - 1, each.end_lineno)
         self.points = Points(tree)
         self.module = types.ModuleType("mcp_lite")
         names = self.module.__dict__
@@ -17432,7 +17433,8 @@ class TestInProduction:
             for n in range(workers, 12):
                 free.release()
                 eventually(lambda n=n: len(begun) > n)
-            free.release(workers)
+            for _ in range(workers):
+                free.release()
             for call in calls:
                 call.result(timeout=SECONDS)
         shifts = [abs(place - n) for place, n in enumerate(begun)]
