@@ -1331,8 +1331,8 @@ def method_row(name: object) -> Method:
 
 
 def mend(message: Json) -> Json:
-    """Return a copy of a message in which the oddities of some programs, whose meaning
-    is clear, are corrected.
+    """Return a message without the oddities of some programs whose meaning is clear:
+    the message itself, or a corrected copy.
 
     Programs send null for an absent member, such as the id of a notification, or for an
     empty object; PHP sends an empty array for an empty object. Answers repeat the
@@ -1744,6 +1744,8 @@ class Protocol:
 #     Inbox._lock                    its size                  leaf
 #  7  Connection._lock               in flight, and queued     leaf, but for outboxes'
 #     PendingRequest.result()        an answer                 resolve(); its deadline
+#  8  _SEARCHING                     turn: one text is         the end of the search,
+#                                    searched, for memory      which MAX_STEPS bounds
 #  12 Context.sleep()                sleep                     a cancellation; its time
 #     MainThread._jobs               jobs for the host         __call__(); `wait`
 #     MainThread._running            turn: one runs jobs       never waited for
@@ -7939,7 +7941,7 @@ class ServerEndpoint(Endpoint):
             get_within(self._slots, LATE_SECONDS)
         except Empty:
             running = self.load()["running"].items()
-            names = ", ".join([f"{name} x {count}" for name, count in running])
+            names = ", ".join(f"{name} x {count}" for name, count in running)
             self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
             get_within(self._slots)
 
@@ -11367,10 +11369,10 @@ class HttpEndpoint:
         self._public = {each.rstrip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
-            added = {each.rstrip("/"): {"GET": serve, "HEAD": serve}}
-            if not added.keys().isdisjoint(self.routes):
+            path = each.rstrip("/")
+            if path in self.routes:
                 raise ValueError(f"routes: {each} is served twice")
-            self.routes.update(added)
+            self.routes[path] = {"GET": serve, "HEAD": serve}
 
     def _answer_metadata(self, request: object) -> tuple[int, Headers, bytes]:
         headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
@@ -11884,8 +11886,8 @@ class LegacyEndpoint:
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise lost
         now = time.monotonic()
-        is_served = session in list(self.http.serving.values())
-        if session.used < now - self.session_seconds and not is_served:
+        is_idle = session.used < now - self.session_seconds
+        if is_idle and session not in list(self.http.serving.values()):
             session.end()
             raise lost
         session.used = now
@@ -12806,9 +12808,11 @@ def challenge_in(headers: Any) -> Headers:
 def is_session_lost(error: McpError | HttpFailure) -> bool:
     """Return whether a request was refused because its session is lost."""
     # "When a client receives HTTP 404 in response to a request containing an
-    # MCP-Session-Id, it MUST start a new session". Some servers send 400 or 401, and
-    # say so in the text.
-    return error.http_status == 404 or bool(re.search(_NO_SESSION, str(error)))
+    # MCP-Session-Id, it MUST start a new session". Some servers have another status,
+    # and say so in the text. With any other one, the request may have been served.
+    if error.http_status not in (200, 400, 401):
+        return error.http_status == 404
+    return bool(re.search(_NO_SESSION, str(error)))
 
 
 class Authorizer:

@@ -19440,6 +19440,20 @@ class TestContract:
             client.call("pay")
         assert runs == ["paid"]
 
+    @pytest.mark.parametrize("status", [403, 500, 502])
+    def test_a_failure_that_speaks_of_sessions(self, status):
+        """The tool may have run: the request is not sent again."""
+        calls = []
+
+        def call(seen, sock):
+            calls.append(seen)
+            return status, {}, b"the session has expired"
+
+        site = Sessions().site(tools_call=call)
+        with client_of(site) as (client, _), pytest.raises(HttpFailure):
+            client.call("x")
+        assert len(calls) == 1
+
     @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
     def test_a_failure_that_has_no_form(self, version):
         """A ToolError of middleware whose content is none is answered all the same."""
