@@ -575,10 +575,12 @@ def main():
         read_table(options.redraw)
     else:
         measure_all(options)
-    if options.svg:
-        draw(options.svg)
     if options.table:
         write_table(options.table)
+        # The picture has the figures as the table rounds them.
+        read_table(options.table)
+    if options.svg:
+        draw(options.svg)
 
 
 if __name__ == "__main__":
