@@ -19554,6 +19554,7 @@ class TestContract:
         with build_server().start_http() as http:
             session = Web(http).open("2025-06-18")
             assert session.post(call_legacy("echo", value="a"))[0] == 200
+            eventually(lambda: not http.endpoint.serving, "an idle session")
             for each in http.endpoint.legacy.sessions.values():
                 each.used -= http.endpoint.legacy.session_seconds
             assert session.post(call_legacy("echo", value="a"))[0] == 404
