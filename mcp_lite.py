@@ -1012,7 +1012,8 @@ class LineFramer:
                 line = CutLine(line[:MAX_BEGINNING])
             if line.strip() or isinstance(line, CutLine):
                 lines.append(line)
-        self._add(begun)
+        if begun:
+            self._add(begun)
         return lines
 
     def _add(self, piece: bytes) -> None:
@@ -1366,7 +1367,7 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
     InvalidParams for the first that does not fit. Replaces 1.0 by 1 where an integer is
     expected, and [], as PHP writes an empty object, by {}."""
     for rule, kind in rules.items():
-        name, is_optional, _ = rule.partition("?")
+        name = rule.rstrip("?")
         value: Any = members.get(name)
         # True is an int in Python, but not an integer in JSON.
         if isinstance(value, kind) and type(value) is not bool:
@@ -1375,7 +1376,7 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
             members[name] = int(value)
         elif kind is dict and value == []:
             members[name] = {}
-        elif value is not None or not is_optional:
+        elif value is not None or name == rule:
             came = f"got {show(value)}" if name in members else "but it is missing"
             raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
 
@@ -3167,11 +3168,12 @@ class Meter:
         """Pay for work, in advance. Raises OverflowError if the work exceeds what the
         size of the value allows."""
         self.left -= steps
-        if self.left < 0 and not self.is_large:
-            self.is_large = True
-            self.left += STEPS_EACH * len(repr(self.value))
         if self.left < 0:
-            raise OverflowError("too much work")
+            if not self.is_large:
+                self.is_large = True
+                self.left += STEPS_EACH * len(repr(self.value))
+            if self.left < 0:
+                raise OverflowError("too much work")
 
 
 # A value that is being checked, its path, and the schema with the keyword that applies.
@@ -10923,6 +10925,7 @@ class Exchange:
     read_body: Any
     start: Any
     put: Any
+    hung_up: Any = do_nothing
     # The status and the media type of the response; 0 and "" before it begins.
     status = 0
     kind = ""
@@ -11137,10 +11140,6 @@ class Exchange:
                     comment = b":\n\n"
             self.flush(comment)
 
-    def hung_up(self) -> bool:
-        """Return whether the client is gone, without blocking."""
-        return False
-
     def may_wait(self) -> bool:
         """Return whether put() may have to wait for the client."""
         return False
@@ -11205,6 +11204,9 @@ class HttpConnection(Connection):
     is_remote = True
     # When it was last served, by time.monotonic(); INFINITY before that.
     used = INFINITY
+    # Called periodically for an exchange whose client has left, and whose request may
+    # still run. Never blocks.
+    client_stays_away: Any = do_nothing
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox):
         super().__init__(
@@ -11268,10 +11270,6 @@ class HttpConnection(Connection):
         exchange.client_left()
         if self.session_id is None:
             self.cancel_requests()
-
-    def client_stays_away(self) -> None:
-        """Called periodically for an exchange whose client has left, and whose request
-        may still run. Never blocks."""
 
     def retire(self) -> None:
         """End subscriptions, because the server is closing."""
@@ -11346,9 +11344,7 @@ class HttpEndpoint:
         self.nobody.is_over = True
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
-        place = options.path
-        if place is not None:
-            place = place.rstrip("/")
+        place = options.path and options.path.rstrip("/")
         # {path: {method: the function that answers}}; the path None is any path.
         self.routes = {place: {"POST": self._post}}
         self.legacy = LegacyEndpoint(self, options.stateless, place)
@@ -12343,7 +12339,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_head(self, ready: bytes) -> Head:
         # Mostly, all of it is ready.
-        head, end, _ = ready.partition(b"\r\n\r\n")
+        head, end, _ = ready[:MAX_HEAD].partition(b"\r\n\r\n")
         data = self.rfile.read(len(head + end)) if end else b""
         while not data.endswith(b"\r\n\r\n"):
             line = self.rfile.readline(MAX_HEAD + 1)
@@ -13159,6 +13155,10 @@ class HttpTransport(Transport, Outbox):
 
     feeds = True
     mirrors = True
+    # begin(post, headers) reads the headers of a response, before its body is fed.
+    begin: Any = do_nothing
+    # resume(post, stream) continues a stream that has ended, if possible.
+    resume: Any = do_nothing
 
     def __init__(self, caller: HttpCaller):
         self.caller = caller
@@ -13252,12 +13252,6 @@ class HttpTransport(Transport, Outbox):
         self.resume(post, stream)
         if self.caller.is_wanted(post.request_id):
             raise http_request.failure(body, why)
-
-    def begin(self, post: _Post, headers: Any) -> None:
-        """Read the headers of a response, before its body is fed."""
-
-    def resume(self, post: _Post, stream: EventStream) -> None:
-        """Continue a stream that has ended, if possible."""
 
     def feed_events(
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventStream
@@ -13466,7 +13460,8 @@ class LegacyHttp(HttpTransport):
     ) -> None:
         """GET a stream, and again whenever it ends, until its request is answered or
         its session is over. Returns if the server refuses. After more than MAX_FAILURES
-        in a row, raises the last one, except for an established listening stream."""
+        in a row, raises the last one. An established listening stream goes on, but each
+        Listening ends with it: a program must know that it may miss a change."""
         is_established = False
         failures = 0
         while self.caller.is_wanted(request_id) and self._session == session:
@@ -13478,15 +13473,18 @@ class LegacyHttp(HttpTransport):
                 if time.monotonic() > begun + BRIEF_SECONDS:
                     failures = 0
             except HttpFailure as error:
-                status = error.http_status or 500
                 if is_established and is_session_lost(error):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
-                elif status < 500:
+                elif (error.http_status or 500) < 500:
                     # The server does not have this stream.
                     return
-                if failures > MAX_FAILURES and not is_established:
-                    raise
+                if failures > MAX_FAILURES:
+                    if not is_established:
+                        raise
+                    for key in list(self.connection.protocol.pending):
+                        if not is_id(key):
+                            self.connection.resolve(key, error)
             delay = min(BACKOFF_SECONDS, stream.retry * failures**2)
             self.caller.closed.wait(max(stream.retry, delay))
 

@@ -5983,6 +5983,9 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.skipif(
+    sys.implementation.name == "pypy", reason="PyPy's import ignores __builtins__"
+)
 class TestSchedules:
     """What must hold whichever thread runs when, by many schedules of small programs."""
 
@@ -15245,6 +15248,32 @@ class TestHttpClient:
         with client_of(legacy_site(GET=get), **options):
             assert heard.wait(SECONDS)
         assert visits == [None] + ["g1"] * 5
+
+    def test_a_session_that_is_not_heard_for_long(self):
+        """A Listening ends with the reason, as it may miss changes. The client goes on
+        trying, so that another one hears the server again."""
+        lost = threading.Event()
+        script = [(200, {}, ("retry: 1\n" + event_of(notice("x"))).encode())]
+
+        def get(seen, sock):
+            if script:
+                return script.pop()
+            if not lost.is_set():
+                return 503, {}, b"busy"
+            begin_stream(sock, event_of(notice("tools/list_changed")))
+            return never(seen, sock)
+
+        with client_of(legacy_site(GET=get), protocol_version="2025-11-25") as (
+            client,
+            _,
+        ):
+            with client.listen() as changes:
+                with pytest.raises(mcp_lite.HttpFailure) as caught:
+                    next(changes)
+                assert caught.value.http_status == 503
+            with client.listen() as changes:
+                lost.set()
+                assert next(changes)["method"] == "notifications/tools/list_changed"
 
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
