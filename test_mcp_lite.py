@@ -3432,6 +3432,9 @@ class TestLifetimes:
             assert ended.wait(SECONDS)
 
     # What goes wrong at the edges
+    @pytest.mark.skipif(
+        sys.implementation.name == "pypy", reason="PyPy does not restore `args`"
+    )
     def test_errors_survive_pickling(self):
         """As multiprocessing and concurrent.futures send them."""
         errors = [
@@ -22030,6 +22033,8 @@ class TestLessons:
                 "        params=params)\n"
                 "    response.readline()\n"
                 "    response.close()\n"
+                # The socket closes with the last reference, which PyPy counts late.
+                "    import gc; del response; gc.collect()\n"
                 "    go_on.wait(2)\n"
                 '    print("\\nPART 2',
             ),
