@@ -11046,16 +11046,19 @@ class Exchange:
         self.queue.close()
 
     def flush_soon(self) -> None:
-        """Wake the exchange's own thread, which writes what waits.
+        """Have what waits written, by the exchange's own thread if it can.
 
         While that thread runs a handler, nothing can wake it. It then writes its own
-        messages at once; another thread writes only if the response ends.
+        messages at once. The last message is written by whoever queued it, and another
+        thread's message by a thread of a pool.
         """
         bell = self.bell
         if bell is not None:
             bell.put(None)
         elif self.queue.is_closed or threading.get_ident() == self.thread:
             self.flush()
+        else:
+            self.endpoint.tidiers.submit(self.flush)
 
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.

@@ -660,6 +660,16 @@ wants_specification = pytest.mark.skipif(not os.path.isdir(SPEC), reason="no spe
 PIPE = subprocess.PIPE
 
 
+@contextlib.contextmanager
+def reached(server, over_http):
+    """A target for clients: the server itself, or its URL."""
+    if over_http:
+        with server.start_http() as http:
+            yield http.url
+    else:
+        yield server
+
+
 def eventually(condition, what="the condition"):
     """Wait for a condition, with a deadline."""
     until = time.monotonic() + SECONDS
@@ -9441,10 +9451,14 @@ class TestServerInProcess:
             assert {call.value() for call in calls} == {"done"}
         assert set(most) == {1}
 
-    def test_an_async_handler_may_ask(self, era):
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_an_async_handler_may_ask(self, era, over_http):
         """On its thread, where that holds up its event loop, in a group of tasks, too;
         or on another one, where it holds up nothing."""
-        with Client(waiting_server(), protocol_version=era, **CALLBACKS) as client:
+        options = {"protocol_version": era, "timeout": SECONDS, **CALLBACKS}
+        with reached(waiting_server(), over_http) as target, Client(
+            target, **options
+        ) as client:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
             if sys.version_info >= (3, 11):
@@ -10881,7 +10895,8 @@ class TestInsideHosts:
         assert told == "tool later resource template prompt completion".split()
         assert seen == {threading.current_thread()}
 
-    def test_questions_from_there(self, main, era):
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_questions_from_there(self, main, era, over_http):
         """A function there may ask; in the modern era it runs there again."""
         seen = []
         server = Server("host", run_on=main)
@@ -10891,7 +10906,8 @@ class TestInsideHosts:
             seen.append(threading.current_thread())
             return ctx.elicit("who?", FORM)["content"]["name"]
 
-        with Client(server, protocol_version=era, **CALLBACKS) as client:
+        options = {"protocol_version": era, "timeout": SECONDS, **CALLBACKS}
+        with reached(server, over_http) as target, Client(target, **options) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
         assert seen == [threading.current_thread()] * (1 if era in LEGACY else 2)
 
