@@ -18,12 +18,12 @@
 # CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE
 # OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 """The Model Context Protocol (MCP): client and server, blocking calls, every revision,
-no dependency.
+no dependencies.
 
-To use it, read README.md. To learn the protocol, run the ten programs in
+To use it, read README.md. To learn the protocol, run the eleven programs in
 examples/lessons/, and then read Part I of this file.
 
-A server is functions; a client is calls:
+To write a server, decorate functions. To use one, make a Client, and call:
     from mcp_lite import Client, Server
     server = Server("weather", version="1.0")
 
@@ -36,21 +36,22 @@ A server is functions; a client is calls:
         print(client.call("forecast", city="Oslo"))  # 3 days of sun over Oslo
     server.run()  # serve stdin and stdout until the input ends
 
-The protocol is for programs with a language model in them. Such a program, a chat or an
-editor, connects as a client to servers that lend the model what it cannot do alone. A
-server has
+The protocol connects programs that contain a language model, such as a chat or an
+editor, to servers that lend the model what it cannot do alone. The program is the
+client. A server offers
     tools      functions; the model reads their descriptions and schemas, and decides
                which to call
     resources  texts and data under URIs, which the program may show to the model
-    prompts    templates of messages, for the user to pick
-A server may also ask: the user, to fill in a form (elicitation); the model, to write a
-text (sampling); or the program, for the folders that it may work on (roots).
+    prompts    templates of messages, from which the user picks
+A server may also ask questions. It asks the user to fill in a form (elicitation), the
+model to write a text (sampling), or the program to list the folders that the server may
+work in (roots).
 
 Six words:
     revision    a version of the specification, named by its date.
-    capability  something that a side declares it can do. The other side must not ask
-                for anything else.
-    `_meta`     an object in parameters, or in a result, about the message itself.
+    capability  a feature that one side declares. The other side must not use a feature
+                that was not declared.
+    `_meta`     an object about the message itself, in its parameters or its result.
     session     a conversation that begins with a handshake, which fixes the revision
                 and the capabilities. Over stdio it lasts as long as the process; over
                 HTTP an id in a header names it.
@@ -62,17 +63,17 @@ Six words:
                 sends the request again, with the answer, and the server runs the
                 handler again from its top.
 There are two eras because a session ties a client to the one process that remembers it.
-In the modern era nothing is remembered between requests, so any process may answer any
-of them; even a subscription is one request, which stays open.
+In the modern era, a server remembers nothing between requests, so any of its processes
+may answer any request. Even a subscription is one request, which stays open.
 
-How the two sides agree on a revision: to a server, a request with a version or with
-capabilities in `_meta` is modern. Any other, but for `ping`, needs a session, which
+How the two sides agree on a revision: a server takes a request as modern if its `_meta`
+has a version or capabilities. Any other request except `ping` needs a session, which
 only `initialize` can open. This client begins with `server/discover`, which only modern
-servers know. If the server answers with an error of the legacy era, offers legacy
-revisions only, or is silent, the client goes on with `initialize`. A program may choose
-the revision by `protocol_version=`. For a legacy one, the client begins with
+servers know. If the server answers with an error of the legacy era, offers only legacy
+revisions, or does not answer, the client goes on with `initialize`. A program may
+choose the revision by `protocol_version=`. For a legacy one, the client begins with
 `initialize`. For a modern one, it never sends `initialize`, and fails unless the server
-offers that very revision.
+offers exactly that revision.
 
 Comments name pages of the specification by their path: basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -111,7 +112,7 @@ One conversation of each era on the wire, a message a line, --> from the client:
          "when": {"action": "accept", "content": {"day": "Monday"}}},
          "requestState": "what the server must remember, signed"}}
     <-- {..., "id": 2, "result": {"resultType": "complete", ...}}
-    modern, over HTTP: each message is a POST; headers repeat what gateways look at
+    modern, over HTTP: each message is a POST; headers repeat what gateways need
     --> POST /mcp HTTP/1.1
         MCP-Protocol-Version: 2026-07-28
         Mcp-Method: tools/call
@@ -121,77 +122,86 @@ One conversation of each era on the wire, a message a line, --> from the client:
         data: {"jsonrpc": "2.0", "id": 1, "result": {...}}
 
 The path of one call, client.call("forecast", city="Oslo"), to a server on stdio:
-    caller      Client.call         wants a value; call_tool wants the wire's result
-                Client._start       checks in METHODS that the server offers this, adds
+    caller      Client.call         begins; it returns a Python value, while call_tool()
+                                    returns the result as on the wire
+                Client._start       checks that the server offers the method, and adds
                                     `_meta`
-                Call                is the call in flight, with a PendingRequest
-                Connection.request  registers that, and sends the request to
-                LineOutbox          which queues a line; this thread or the writer calls
-                Child.write         which writes it to the server's stdin
-                PendingRequest.result   blocks the caller until the end
-    server      Connection.read_all     reads, and feed() cuts lines (LineFramer)
-                Protocol.receive    admits it: era, revision, method, capability, params
-                Deputy, Workers     find a thread for it: the reader, or a worker
-                ServerEndpoint      finds the handler, _tools_call (serve_request)
-                Signature.bind      makes arguments of the JSON, or says what is wrong;
-                                    your function runs
+                Call                represents the call; it holds a PendingRequest
+                Connection.request  registers the PendingRequest, and sends the request
+                LineOutbox          queues a line; this thread or the writer calls
+                Child.write         to write the line to the server's stdin
+                PendingRequest.result   blocks the caller until the answer comes
+    server      Connection.read_all     reads bytes; feed() cuts lines (LineFramer)
+                Protocol.receive    admits the request: era, revision, method,
+                                    capability, parameters
+                Deputy, Workers     choose its thread: the reader, or a worker
+                ServerEndpoint      finds its handler, _tools_call (serve_request)
+                Signature.bind      makes Python arguments of the JSON ones, or says
+                                    what is wrong; your function runs
                 Output.result       makes blocks and structured content of its value
-                Connection.respond  ends the request, and queues the answer, which
-                LineOutbox.flush    writes
-    reader      Connection.feed     as above; Protocol.receive finds the PendingRequest
+                Connection.respond  ends the request, and queues the answer
+                LineOutbox.flush    writes the answer to stdout
+    reader      Connection.feed     cuts lines; Protocol.receive finds the
+                                    PendingRequest
                 PendingRequest.resolve  wakes the caller
-    caller      Call.result         has the result. If that is a question, as in the
+    caller      Call.result         returns the result. If that is a question, as in the
                                     modern era, Call answers it, and sends the request
                                     again
-                value_of            makes a value of it
-In memory it is the same without the pipe. Over HTTP, HttpTransport takes the place of
-LineOutbox and Child; on the server, HttpServer and HttpEndpoint read, the thread of the
-connection works, and a MessageQueue takes the place of LineOutbox.
+                value_of            makes a Python value of the result
+    the end     Client.close        ends the conversation, and calls
+                Child.close         to close the server's stdin, at whose end a server
+                                    exits. Only a server that stays is sent SIGTERM, and
+                                    then SIGKILL
+In memory, the path is the same without the pipe. Over HTTP, HttpTransport takes the
+place of LineOutbox and Child. On the server, HttpServer and HttpEndpoint read, the
+thread of the connection runs the handler, and a MessageQueue takes the place of
+LineOutbox.
 
-The sections, in reading order, in five parts. A section uses those above it. There are
-four exceptions, which need Part IV: the methods run("http"), start_http() and
-wsgi_app() of a Server, and a Client for a URL.
+The sections, in reading order, in five parts. A section uses only those above it, with
+four exceptions that need Part IV: the methods run("http"), start_http() and wsgi_app()
+of a Server, and a Client for a URL.
 
 Part I, the protocol
-     1. Words           revisions, `_meta` keys, log levels
+     1. Words           revisions, `_meta` keys, log levels, shared limits
      2. Errors          the exceptions, and what each is on the wire
-     3. Messages        bytes to lines, lines to messages and back
-     4. Methods         one table of all that can be said, by whom, in which revisions
-     5. Protocol        one conversation without I/O, locks or clocks: what may come now
-     6. Threads         one way to wait, one pool of threads, lines of log and trace
+     3. Messages        bytes to lines, lines to messages, and back
+     4. Methods         one table of all methods: who sends each, in which revisions
+     5. Protocol        one side of a conversation, without I/O, locks or clocks: which
+                        messages may come now
+     6. Threads         ways to wait, pools of threads, lines of log and trace
      7. Connection      the conversation with threads; the seams Transport, Endpoint and
                         Outbox
 Part II, a server
      8. JSON Schema     schemas, surveyed once and then interpreted; safe patterns
      9. Content         values as JSON; text, images, links as blocks, by revision
     10. Functions       hints and docstrings as schemas; arguments, results, URIs
-    11. Questions       what a server may ask its client, and what is an answer
+    11. Questions       what a server may ask its client, and which answers are valid
     12. Context         what a handler sees; how it asks the client; where it runs
     13. stdio           lines over byte streams; signals; clean standard streams; a
                         child process
     14. Server          what is offered; the handlers of requests; the public face
 Part III, a client
-    15. Client          targets, a revision agreed, calls with their rounds, pages
+    15. Client          targets; agreeing on a revision; calls with their rounds; pages
 Part IV, HTTP
-    16. HTTP messages   heads, chunks, events, headers that mirror
+    16. HTTP messages   heads, chunks, events, mirrored headers
     17. HTTP streams    one exchange: a request, and its answer as JSON or as events
-    18. HTTP endpoint   who may ask; the modern era, and below it that of sessions
+    18. HTTP endpoint   who may call; the modern era, and below it the era of sessions
     19. HTTP server     the endpoint behind http.server, and behind WSGI
     20. HTTP client     POSTs and events; below them sessions and the old HTTP+SSE
     21. Authorization   OAuth: discovery, registration, tokens, step-up
 Part V, the command line
     22. Command line    python3 -m mcp_lite ...: servers from a terminal
 
-To learn the protocol, read Part I, in one piece. Then read two classes, each of which
-is one role: ServerEndpoint in the section Server, which answers requests, and Call in
-the section Client, which waits for an answer.
+To learn the protocol, read Part I from start to end. Then read one class for each role:
+ServerEndpoint, in the section Server, answers requests; Call, in the section Client,
+waits for an answer.
 
 There are seven kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them
-    reader      reads one input: that of a server, of a client, or the stderr of a
-                child. A server's reader serves the requests that it has read, if no
-                other is at work. If that takes long, your thread, which waits in run(),
-                starts another reader: it is the reader's deputy (see Deputy)
+    reader      reads one input: a server's, a client's, or a child's stderr. A server's
+                reader also serves the requests that it has read, if no other is being
+                served. If that takes long, your thread, which waits in run(), starts
+                another reader (see Deputy)
     writer      writes, for one conversation, the messages whose senders must not block
     worker      runs handlers, and a client's callbacks; over HTTP it sends a client's
                 messages, and reads the answers
@@ -200,17 +210,17 @@ There are seven kinds of threads. The names of all but yours begin with "mcp-":
     http        one accepts connections; each connection has one more, which reads its
                 requests, runs their handlers and writes their answers
 The head of the section Threads has a table of every lock, queue and wait, and the rules
-by which no wake-up is lost.
+that keep a wake-up from being lost.
 
-A signal handler of yours must call nothing of this file: Python runs it on the main
-thread between any two steps, and one of ours may hold a lock there. Let it raise, or
-put something into a queue.SimpleQueue, for others to act on.
+Your signal handlers must not call into this file. Python runs them on the main thread
+between any two of its steps, where this file may hold a lock. Let a handler raise, or
+put an item into a queue.SimpleQueue for another thread.
 
 For those who keep a copy: the names in `__all__`, their public methods and attributes,
-and all options by name, stay compatible, but for the changes listed here. Other names,
-the order of options, and the texts of errors and of the log may change at any time. A
-version that ends in .dev0 is between releases. `python3 mcp_lite.py --version` prints
-the version, the revisions, and the SHA-256 of the file.
+and all options by name stay compatible, except for the changes listed here. Other
+names, the order of options, and the texts of errors and of the log may change at any
+time. A version that ends in .dev0 is between releases. `python3 mcp_lite.py --version`
+prints the version, the revisions, and the SHA-256 of the file.
     0.3.0  Gone                     Write instead
            Client(version=)         Client(protocol_version=); `version` is now what
            Client(client_version=)  `client_version` was
@@ -286,14 +296,14 @@ if TYPE_CHECKING:
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
     # Protocol.receive() makes one of these of a message.
     Event = Union["Request", "Notification", "Answer", "Refusal"]
-    # A decorator returns the function that it gets.
+    # What a decorator takes and returns.
     Function = TypeVar("Function", bound=Callable[..., Any])
 
     class Decorator(TypingProtocol):
         def __call__(self, fn: Function, /) -> Function: ...  # Python 3.8 or newer
 
-    # Given a function, server.tool() returns that; with options alone, a decorator.
-    # Checkers know a default for every Python, though typing's has it from 3.13 on.
+    # server.tool(fn) returns fn; server.tool(**options) returns a decorator. Checkers
+    # accept `default` for every Python, though typing itself has it only since 3.13.
     Registered = TypeVar(
         "Registered",
         bound=Callable[..., Any],
@@ -308,8 +318,8 @@ if TYPE_CHECKING:
         def __call__(self, a: Any = 0, b: Any = 0, c: Any = 0, /) -> Any: ...
 
 else:
-    # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
-    # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
+    # Importing `typing` would add 2 to 4 ms to every start. These stand-ins let
+    # typing.get_type_hints() read all public hints (from Python 3.10 on).
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
     Lambda = Socket = SSLContext = TextIO = Verify = Route = object
     Json = Headers = dict
@@ -390,7 +400,7 @@ META_LOG_LEVEL = META + "logLevel"
 META_SUBSCRIPTION = META + "subscriptionId"
 META_SERVER_INFO = META + "serverInfo"
 
-# Of rising severity, as in syslog: server/utilities/logging.md.
+# In rising severity, as in syslog: server/utilities/logging.md.
 LOG_LEVELS = "debug info notice warning error critical alert emergency".split()
 LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 
@@ -400,15 +410,15 @@ CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
 MAX_QUEUED = 10_000  # notifications that wait for a slow peer, or a slow program
 MAX_QUEUED_BYTES = 16 << 20  # bytes of the notifications that wait for a program
 MAX_WORKERS = 32  # handlers at once
-MAX_THREADS = 1_000  # threads of one pool, with those whose handlers wait for answers
+MAX_THREADS = 1_000  # threads of one pool, including those that wait for answers
 MAX_CONNECTIONS = 256  # of an HTTP server, or of a client, at once; each has a thread
 MAX_BODY = 4 << 20  # bytes of an HTTP request: the official SDKs have the same limit
 
 # Times, in seconds.
 INFINITY = float("inf")  # a wait without a deadline
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
-# For cancelled handlers to tidy up. It is shorter, as a client that sends SIGTERM kills
-# this process a moment later.
+# For cancelled handlers to clean up. It is shorter than DRAIN_SECONDS, since a client
+# that sends SIGTERM kills this process a moment later.
 TIDY_SECONDS = 1.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself, and again after a signal
 SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
@@ -425,25 +435,25 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 # This section owns the exceptions, and defines what each is on the wire: a code, a
 # message, data, and the status of an HTTP response. McpError and its subclasses are
 # errors of the protocol; the others report how a call or a connection ended. The
-# functions at the end make any text safe to show.
+# functions at the end quote values and errors in texts that are safe to show.
 
 MAX_SHOWN_NAME = 200  # characters of a name or a URI in an error, or in the log
 
 
 def add_given(wire: Json, **members: object) -> Json:
-    """Add to a dict those members that are not None, and return it."""
+    """Add those members that are not None to a dict, and return the dict."""
     wire.update({name: each for name, each in members.items() if each is not None})
     return wire
 
 
 def _pickled(self: BaseException) -> tuple[Any, ...]:
-    """Let pickle copy an exception without calling its __init__(), which takes other
-    arguments than `self.args`. Serves as its __reduce__()."""
+    """Serve as __reduce__(): pickle copies the exception without calling __init__(),
+    which takes other arguments than `self.args`."""
     return self.__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 def is_integer(value: object) -> bool:
-    """Return whether a value is an integer in JSON. True is not, but 1.0 is: programs
+    """Return whether a value is an integer in JSON. True is not. 1.0 is, since programs
     whose only numbers are floats write 1 like this."""
     return type(value) is int or (type(value) is float and value.is_integer())
 
@@ -451,9 +461,9 @@ def is_integer(value: object) -> bool:
 class McpError(Exception):
     """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
 
-    code: an integer; the subclasses have theirs
+    code: an integer; each subclass has its own
     message: text for people
-    data: anything that JSON can say, or None
+    data: any value that JSON can represent, or None
     """
 
     code = -32603
@@ -477,10 +487,11 @@ class McpError(Exception):
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
-        """Return the exception for {"code", "message", "data"}, whatever these are.
+        """Return the exception for a peer's {"code", "message", "data"}, even if these
+        are malformed.
 
-        The code determines the class. Some servers have only a general code for an
-        unknown tool: there the text, or the data, determines whether it is a NotFound.
+        The code determines the class. Some servers use a general code for an unknown
+        tool; then the text, or the data, determines whether it is a NotFound.
         """
         code: Any = error.get("code")
         text = str(error.get("message", ""))
@@ -490,9 +501,9 @@ class McpError(Exception):
                 f"an error with the code {show(code)}: {text}", error
             )
         kind = ERRORS.get(code, McpError)
-        names_it = isinstance(data, dict) and "uri" in data
+        has_uri = isinstance(data, dict) and "uri" in data
         if code in MAYBE_NOT_FOUND and (
-            names_it or re.search(NOT_FOUND_TEXT, text[:500])
+            has_uri or re.search(NOT_FOUND_TEXT, text[:500])
         ):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
@@ -523,7 +534,7 @@ class ParseError(_CodedError):
 
 
 class InvalidRequest(_CodedError):
-    """Valid JSON, but not a message, or not one that is allowed now."""
+    """Valid JSON, but not a message, or a message that is not allowed now."""
 
     code = -32600
 
@@ -544,7 +555,7 @@ class InvalidParams(_CodedError):
 class InvalidResponse(_CodedError):
     """In a client: the server's answer breaks the protocol, or its own outputSchema.
 
-    data: the whole result, if there is one: the tool has run
+    data: the whole result, if there is one; then the tool has run
     """
 
     http_status = 200
@@ -552,7 +563,7 @@ class InvalidResponse(_CodedError):
 
 
 class InternalError(_CodedError):
-    """The receiver failed; its log has the reason. A received -32603 becomes this."""
+    """The receiver failed; its log has the reason. A client raises this for -32603."""
 
     http_status = 500
 
@@ -595,7 +606,8 @@ ERRORS: dict[int, type[McpError]] = {
 # "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
 # Some servers use these codes for "not found", others for something else, such as
-# -32001 for a timeout. So the text decides, or the data, if it has a resource's "uri".
+# -32001 for a timeout. So the error is a NotFound only if its text says so, or if its
+# data has a resource's "uri".
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
@@ -666,8 +678,8 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
     """Return the part of an error's text that describes a child process."""
     details = ""
     if command:
-        # An option or a setting may be a secret, and so may all that follows it. -m
-        # with its module is not.
+        # An option or a setting may hold a secret, and so may every word after it. -m
+        # and its module do not.
         is_plain = re.compile("-m|[^-=][^=]*").fullmatch
         words = list(itertools.takewhile(is_plain, command))
         if len(words) < len(command):
@@ -685,7 +697,8 @@ class HttpFailure(ConnectionError):
     """A request over HTTP has failed; the next one may succeed.
 
     message: what happened, and what may help
-    url: the URL of the server that answered, without its user and query; else ""
+    url: the URL of the server that answered, without its user and query; "" if no
+        server answered
     http_status: the status of its answer; None if no server answered
     challenge: the parameters of its WWW-Authenticate, their "scheme", and its
         DPoP-Nonce as "nonce"; or {}
@@ -712,9 +725,9 @@ class AuthorizationError(HttpFailure):
 
 
 class _InputRequired(BaseException):
-    """Ends this run of a handler; `except Exception` does not catch it. `result` has
-    the questions. The client sends the request again, with its answers, and the handler
-    runs again from its top."""
+    """Ends this run of a handler, which has a question for a modern client. `result`
+    has the questions. The client sends the request again, with its answers, and the
+    handler runs again from its top. `except Exception` does not catch this."""
 
     def __init__(self, result: Json):
         self.result = result
@@ -727,8 +740,8 @@ class _Unanswered(ConnectionClosed):
 
 def unwrapped(error: BaseException) -> BaseException:
     """Return the exception that matters in an ExceptionGroup, which an
-    asyncio.TaskGroup raises: one of this protocol, else the only one. Return any other
-    exception unchanged."""
+    asyncio.TaskGroup raises: the first that this file acts on, else the only one.
+    Return any other exception unchanged."""
     inner = getattr(error, "exceptions", None)
     if not isinstance(inner, tuple):
         return error
@@ -743,7 +756,7 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 # Characters that a terminal may obey as commands, or that change what people see: C0
-# and C1 but for the tab, marks of direction, line separators, and lone surrogates.
+# and C1 except the tab, marks of direction, line separators, and lone surrogates.
 UNPRINTABLE = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -773,7 +786,7 @@ def show(value: object, limit: int = 60) -> str:
     if isinstance(value, str):
         value = value[: limit + 1]
     try:
-        # Of a large value, encode only the first parts. Each has a character at least.
+        # Encode only the first parts of a large value. Each has at least one character.
         text = "".join(itertools.islice(_SHOWN.iterencode(value), limit + 1))
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
@@ -804,13 +817,14 @@ def error_text(error: object) -> str:
 ###############################################################################
 
 # This section converts bytes to lines, lines to messages, and messages to bytes.
-# check_envelope() alone decides what is a message. Nothing here knows of methods,
+# check_envelope() alone decides what is a message. Nothing here knows about methods,
 # sessions or connections.
 
-# The most `[` and `{` in a message, or one for every 8 bytes if that is more. Each
-# becomes a Python object: 4 MiB of `[],` would take 90 MiB.
+# Largest number of `[` and `{` in a message, or one for every 8 bytes if that is more.
+# Each becomes a Python object: 4 MiB of `[],` would take 90 MiB.
 MAX_BRACKETS = 500_000
-MAX_BEGINNING = 1_000  # bytes to keep of a line that is too long; they include its id
+# Bytes to keep of a line that is too long. They usually include its id.
+MAX_BEGINNING = 1_000
 
 
 def _refuse_constant(text: str) -> Any:
@@ -823,11 +837,11 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
 _ID_TEXT = "expected string or integer"
-# How most messages begin, up to the name of the member after the id.
+# Matches the beginning of most messages, up to the name of the member after the id.
 _BEGINNING = rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*(-?[0-9]{1,18}|"[\w.:-]{1,100}")\s*,\s*'
-# A message has one of these, of this type.
+# Exactly one of these members is present, with this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
-# Python counts a bool among the ints, so it comes before them.
+# isinstance(True, int) is true, so bool comes before int.
 TYPE_NAMES = {
     dict: "object",
     list: "array",
@@ -841,7 +855,7 @@ TYPE_NAMES = {
 
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, or InvalidRequest for a message that would
-    take too much memory, and nothing else."""
+    take too much memory, but no other exception."""
     most = max(MAX_BRACKETS, len(data) >> 3)
     if len(data) > most and data.count(b"[") + data.count(b"{") > most:
         raise unread_request(data, f"more than {most} arrays and objects")
@@ -855,8 +869,8 @@ def parse_message(data: bytes) -> Any:
 
 
 def unread_request(line: bytes, why: str) -> InvalidRequest:
-    """Return the refusal of a message that was not decoded. If the line begins as a
-    request, the refusal has its id."""
+    """Make the error that refuses a message without decoding it. If the line begins as
+    a request does, the error has the request's id."""
     refusal = InvalidRequest(why)
     if head := re.match(_BEGINNING + rb'"method"', line):
         refusal.request_id = json.loads(head[1])
@@ -880,9 +894,9 @@ def encode_text(value: object) -> str:
 
 
 def encode_message(message: object) -> bytes:
-    """Encode a message as one line of UTF-8, without its end. A lone surrogate, as
-    os.listdir() returns for a byte that is not UTF-8, becomes U+FFFD. Raises as
-    encode_json() does."""
+    """Encode a message as one line of UTF-8, without its line end. A lone surrogate, as
+    os.listdir() returns for a byte that is not UTF-8, becomes U+FFFD. Raises the
+    exceptions of encode_json()."""
     text = encode_json(message)
     try:
         return text.encode("utf-8")
@@ -891,8 +905,9 @@ def encode_message(message: object) -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """Make an empty error of a line that begins as an answer but cannot be decoded, so
-    that its request fails at once. Return {} for any other line."""
+    """Stand in for an answer that cannot be decoded: return an empty error with the
+    line's id, so that its request fails at once. Return {} if the line does not begin
+    as an answer does."""
     if head := re.match(_BEGINNING + rb'"(?:result|error)"', line):
         return {"id": json.loads(head[1]), "error": {}}
     return {}
@@ -905,7 +920,7 @@ def is_id(value: object) -> bool:
 
 
 def own_id(value: Any) -> Any:
-    """Restore an id of ours in an answer. Our ids are integers, which some programs
+    """Restore one of our ids in an answer. Our ids are integers, which some programs
     return as texts."""
     if re.fullmatch("[1-9][0-9]{0,17}", str(value)):
         return int(value)
@@ -925,6 +940,7 @@ def object_or_empty(value: object) -> Json:
 
 
 def _is_names(value: object) -> bool:
+    """Return whether a value is a list of texts."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
@@ -936,7 +952,7 @@ def member_at(value: Any, path: Iterable[str]) -> Any:
 
 
 def check_envelope(message: object) -> str:
-    """Return what a message is: a "request", a "notification" or a "response".
+    """Return the kind of a message: "request", "notification" or "response".
 
     Raises InvalidRequest for anything else (basic/index.md#messages), and InvalidParams
     if the parameters are not an object.
@@ -980,15 +996,15 @@ def result_message(request_id: Any, result: Json) -> Json:
 
 
 def error_message(request_id: Any, error: McpError) -> Json:
-    """Make the answer to a request that has failed. If `request_id` is None, use the id
-    that the error has, if any."""
+    """Make the answer to a request that has failed. If `request_id` is None, use the
+    error's own id, if it has one."""
     if request_id is None:
         request_id = error.request_id
     return add_given({"jsonrpc": "2.0"}, id=request_id, error=error.to_wire())
 
 
 class CutLine(bytes):
-    """The beginning of a line that is longer than the limit, or than memory allows."""
+    """The beginning of a line that is longer than MAX_MESSAGE or memory allows."""
 
 
 class LineFramer:
@@ -1000,7 +1016,7 @@ class LineFramer:
         self._is_cut = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that these bytes complete, but for blank ones. A CutLine
+        """Return the lines that these bytes complete, except blank ones. A CutLine
         replaces a line that is too long. b"", the end of the input, completes the
         unfinished line."""
         *ended, begun = (data or b"\n").split(b"\n")
@@ -1044,11 +1060,11 @@ class LineFramer:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# This section owns one table of all methods, but for those of tasks. The row of a
-# method has its sender, its revisions, the capability that it needs, and the handler
-# that serves it. A rule for one method is a trait in its row: the sections below look
-# at the trait, and hardly ever at the name. (examples/explain.py describes each method
-# in words.)
+# This section owns the table of all methods, except those of tasks. The row of a method
+# has its sender, its revisions, the capability that it needs, and the handler that
+# serves it. A rule for one method is a trait in its row: the sections below look at the
+# trait, and hardly ever at the name. (examples/explain.py describes each method in
+# words.)
 
 
 class Method:
@@ -1058,11 +1074,11 @@ class Method:
     method, with their defaults.
     """
 
-    # "request" or "notification"; "either" for a method of an extension, whose sender
-    # must have declared the capability, too.
+    # "request" or "notification"; "either" for a method of an extension. The client
+    # must have declared an extension's capability, too.
     kind = "request"
-    # The name of the method that serves it: a request is served by the receiver's
-    # Endpoint, a notification about an open request by Connection.
+    # The name of the Python method that serves it: one of the receiver's Endpoint for a
+    # request, one of Connection for a notification about an open request.
     handler = ""
     # The path of the capability that the receiver must have declared, and the error
     # that it answers with if it has not.
@@ -1097,8 +1113,8 @@ class Method:
     # Whether it is `notifications/cancelled`, which may also end a subscription, or a
     # POST.
     cancels = False
-    # If it is about an open request: the parameter with that request's id, and whether
-    # the sender still expects an answer to that request.
+    # For a cancellation: the parameter with the id of the request, and whether the
+    # sender still expects an answer to that request.
     subject = "requestId"
     expects_answer = False
     # Whether it is the first message on a subscription.
@@ -1305,7 +1321,7 @@ METHODS = {
         Notice("client", "notifications/roots/list_changed", until=LAST_LEGACY),
     )
 }
-# The row for unknown methods. An unknown request is refused, an unknown notification
+# The row for unknown methods. An unknown request is refused; an unknown notification is
 # passed on.
 UNKNOWN = Notice("neither", "")
 
@@ -1332,12 +1348,12 @@ def method_row(name: object) -> Method:
 
 
 def mend(message: Json) -> Json:
-    """Return a message without the oddities of some programs whose meaning is clear:
-    the message itself, or a corrected copy.
+    """Correct what other programs send that is not quite right, where its meaning is
+    clear. Returns the message itself, or a corrected copy.
 
-    Programs send null for an absent member, such as the id of a notification, or for an
-    empty object; PHP sends an empty array for an empty object. Answers repeat the
-    method, or have our id as a text.
+    Some programs send null for an absent member, such as the id of a notification, or
+    for an empty object; PHP sends an empty array for an empty object. Some answers
+    repeat the method, or have our id as a text.
     """
     # Most messages are requests with nothing to correct.
     values = message.values()
@@ -1364,8 +1380,8 @@ def mend(message: Json) -> Json:
 
 def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> None:
     """Check members against rules, {"name": type}; "name?" is optional. Raises
-    InvalidParams for the first that does not fit. Replaces 1.0 by 1 where an integer is
-    expected, and [], as PHP writes an empty object, by {}."""
+    InvalidParams for the first member that does not fit. Replaces 1.0 by 1 where an
+    integer is expected, and [], as PHP writes an empty object, by {}."""
     for rule, kind in rules.items():
         name = rule.rstrip("?")
         value: Any = members.get(name)
@@ -1383,7 +1399,8 @@ def check_members(rules: Mapping[str, type], members: Json, where: str = "") -> 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Return whether a capability, such as ("resources", "subscribe"), was declared: as
-    true, or as an object, for which PHP may write []. () is always declared."""
+    true, or as an object, for which PHP may write []. The path () needs no
+    declaration."""
     declared = member_at(capabilities, path)
     return declared is True or declared == [] or isinstance(declared, dict)
 
@@ -1392,7 +1409,7 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 # 5. Protocol #################################################################
 ###############################################################################
 
-# This section owns the state of one side of a conversation, and does no I/O, takes no
+# This section owns the state of one side of a conversation. It does no I/O, takes no
 # lock and reads no clock. Each message from the peer passes one gate,
 # Protocol.receive(), which decides whether the message may come now, and what it means.
 # A request is registered before its handler starts. The thread that removes it from the
@@ -1400,25 +1417,25 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 
 class Request:
-    """One request of the peer's, from its admission to its end.
+    """One request from the peer, from its admission to its end.
 
-        admitted, in flight --respond()--> answered, or over without an answer
-                            --cancel_request()--> the same, and its handler is to stop
+        in flight --respond()----------> over, with or without an answer
+                  --cancel_request()---> the same, and its handler must stop
 
     respond() and cancel_request() are methods of Connection.
 
-    The class holds the defaults, so that a request is cheap to make. None of them is
-    ever changed in place.
+    The class holds the defaults, so that a request is cheap to make. No code changes
+    them in place.
     """
 
     modern = False
-    # True for a notification of an extension: it is served as a request, and gets no
+    # True for a notification of an extension. It is served like a request, but gets no
     # answer.
     is_notification = False
-    # Its handler must stop: the peer no longer wants the answer, the conversation ends,
-    # or the handler took too long, and the server has answered without it.
+    # Whether its handler must stop: the peer no longer wants the answer, the
+    # conversation ends, or the server has answered because the handler took too long.
     cancelled = False
-    # The least severe log messages that a modern request asks for; "" for none.
+    # The lowest level of the log messages that a modern request asks for; "" for none.
     log_level = ""
     # The token for progress notifications.
     progress_token: RequestId | None = None
@@ -1434,7 +1451,7 @@ class Request:
     runs = ""
     # In a client, the id of the call on whose stream it came, where that is known.
     subject: RequestId | None = None
-    # The outbox of every message about it: that of its connection, the stream that
+    # Takes every message about it: the outbox of its connection, the stream that
     # answers its POST, or the Batch that collects its answer.
     outbox: Any = None
 
@@ -1448,19 +1465,20 @@ class Request:
         self.params = params
         self.meta = meta
         self.row = METHODS.get(self.method) or session.extension_row(self.method)
-        # Its name in errors and the log: that of the tool, resource or prompt, if any.
+        # Its name in errors and the log: that of the tool, resource or prompt, or else
+        # the method.
         about = params.get(self.row.mirrored)
         self.about = self.method
         if self.row.mirrored and about and isinstance(about, str):
             self.about = about[:MAX_SHOWN_NAME]
-        # The session's values. A modern request brings its own: see _admit_modern().
+        # The session's values. _admit_modern() replaces them by the request's own.
         self.version = session.version
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
         self.callbacks: list[Job] = []
 
     def cancel(self) -> None:
-        """Stop its handler: run each callback once. Never blocks."""
+        """Tell its handler to stop: run each callback once. Never blocks."""
         self.cancelled = True
         while self.callbacks:
             # IndexError: another thread has taken the last callback. RuntimeError: the
@@ -1470,16 +1488,15 @@ class Request:
                 callback()
 
 
-# A notification with its row, which is UNKNOWN if METHODS has none, and its size in
-# bytes, 0 if that is not known. A server makes a Request of an extension's
-# notifications.
+# A notification, its row (UNKNOWN if METHODS has none), and its size in bytes (0 if
+# unknown). An extension's notification is a Request instead.
 Notification = namedtuple("Notification", "method params row size", defaults=[0])
-# The end of a request of ours: its PendingRequest, and a result or an error. The error
-# came from the peer, or says what was wrong with the answer.
+# The end of one of our requests: its PendingRequest, and a result or an error. The
+# error came from the peer, or says what was wrong with the answer.
 Answer = namedtuple("Answer", "pending result error")
-# The refusal of a message: the reason, and the reply to send, or None. `is_late` marks
-# an answer to a request that is not open; it may simply be late. `is_stray` marks a
-# line that is not a message; a server may have printed it.
+# A refused message: the reason, and the reply to send, or None. `is_late` marks an
+# answer to a request that is not open; it may simply be late. `is_stray` marks a line
+# that is not a message; a server may have printed it.
 Refusal = namedtuple(
     "Refusal", "why reply is_late is_stray", defaults=[None, False, False]
 )
@@ -1512,9 +1529,9 @@ class Protocol:
 
     version = ""
     initialized = False
-    # The first message that mend() has changed; "" once it was logged.
+    # The first message that mend() has changed; "" once the log shows it.
     oddity: str | None = None
-    # Until the client sends logging/setLevel, "the server MAY decide" this.
+    # "The server MAY decide" this until the client sends logging/setLevel.
     log_level = "info"
 
     def __init__(
@@ -1539,8 +1556,8 @@ class Protocol:
         self.subscribed: dict[str, object] = {}
 
     def receive(self, message: Any, outbox: Any = None) -> Event:
-        """Judge one decoded message. A Request that this returns is in flight, and has
-        this outbox."""
+        """Judge one decoded message. A Request that this returns is in flight, and
+        `outbox` takes its answer. Raises nothing."""
         if isinstance(message, dict):
             mended = mend(message)
             if mended != message and self.oddity is None:
@@ -1557,8 +1574,8 @@ class Protocol:
             return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        """Return what to do with a message that breaks the protocol, as `error` says:
-        an Answer that fails a request of ours, or a Refusal."""
+        """Return the event of a message that breaks the protocol, as `error` says: an
+        Answer that fails one of our requests, or else a Refusal."""
         why = str(error)
         known_id = message.get("id", error.request_id)
         if "result" in message or "error" in message:
@@ -1581,12 +1598,13 @@ class Protocol:
         return Refusal(why, error_message(known_id, error))
 
     def _may_answer(self) -> bool:
-        """Return whether this side answers requests at all. A client does not before a
-        revision is agreed on; in the modern era it "MUST NOT send JSON-RPC
+        """Return whether this side answers requests at all. A client does so only after
+        a legacy revision is agreed on: in the modern era it "MUST NOT send JSON-RPC
         _responses_": basic/transports/streamable-http.md."""
         return self.role == "server" or OLDEST <= self.version < FIRST_MODERN
 
     def _receive_request(self, message: Json, outbox: Any) -> Request:
+        """Admit a request, and register it. Raises McpError."""
         request = Request(message, self)
         request.outbox = outbox
         self._admit(request)
@@ -1606,7 +1624,7 @@ class Protocol:
         if self.role == "client" and not (is_open and self._may_answer()):
             raise InvalidRequest(f"{request.method}: there is no session")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
-        # statelessly". A method that only the modern era has must carry it.
+        # statelessly". So is a method that only the modern era has: it needs `_meta`.
         meta = request.meta
         is_modern = META_VERSION in meta or META_CAPABILITIES in meta
         if is_modern or row.since >= FIRST_MODERN:
@@ -1617,8 +1635,8 @@ class Protocol:
                 f"the _meta of {NEWEST}"
             )
 
-        # Some clients give this notification an id. The answer is an error, but the
-        # session is open.
+        # Some clients give the notification `initialized` an id. The answer is an
+        # error, but the session is open.
         if row.handshake and row.kind == "notification":
             self.initialized = bool(self.version)
 
@@ -1653,7 +1671,8 @@ class Protocol:
         check_members(row.params, request.params)
 
     def _admit_modern(self, request: Request) -> None:
-        """Read what a modern request says about itself in `_meta`."""
+        """Take the revision, the capabilities and the like from the `_meta` of a modern
+        request. Raises McpError."""
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
         request.version = meta[META_VERSION]
@@ -1678,8 +1697,8 @@ class Protocol:
         self.version = request.version = version
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
-        # Some clients keep a child alive, and begin each session with an `initialize`.
-        # It replaces the session; requests in flight go on.
+        # Some clients keep a child process, and send `initialize` for each new session.
+        # The new session replaces the old one; requests in flight go on.
         self.initialized = False
         self.log_level = Protocol.log_level
         self.subscribed = {}
@@ -1687,6 +1706,8 @@ class Protocol:
     def _receive_notification(
         self, message: Json, outbox: Any
     ) -> Notification | Request:
+        """Admit a notification: as a Request, if it belongs to an extension. Raises
+        McpError."""
         method = message["method"]
         row = METHODS.get(method) or self.extension_row(method)
         if row.kind == "request" or row.sender == self.role:
@@ -1701,6 +1722,7 @@ class Protocol:
         return Notification(method, message.get("params") or {}, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
+        """Find the request of ours that this answers, and end it."""
         pending = self.pending.pop(message.get("id"), None)
         if pending is None:
             return Refusal(
@@ -1712,9 +1734,9 @@ class Protocol:
         return Answer(pending, message["result"], None)
 
     def end(self, request: Request) -> bool:
-        """Take a request out of flight, and return whether it was there. Rule 1: only
-        the caller that gets True may still send anything about it."""
-        # Another request may have its id by now.
+        """Remove a request from `in_flight`, and return whether it was there. Rule 1
+        (section Threads): only the caller that gets True may send anything about it."""
+        # By now, another request may have the same id.
         is_open = self.in_flight.get(request.id) is request
         if is_open:
             del self.in_flight[request.id]
@@ -1726,13 +1748,12 @@ class Protocol:
 ###############################################################################
 
 # This section owns the ways to wait, the pools of threads, and the lines of log and of
-# trace. It knows nothing of messages.
+# trace. It knows nothing about messages.
 #
 # The table lists every lock, queue and wait of the file, by section. A lock is either a
 # *leaf* or a *turn*. A leaf guards data: its holder takes no other lock, does not
-# block, and runs no code of the user's. A turn serialises one activity, such as
-# reading, writing or logging in; most threads try to take it, and go on if another one
-# has it.
+# block, and runs no user code. A turn serialises one activity, such as reading, writing
+# or logging in; most threads try to take it, and go on if another thread has it.
 #
 #  what                              why                       what ends the wait for it
 #  6  Workers._jobs                  jobs, in order            submit(); close()
@@ -1743,7 +1764,7 @@ class Protocol:
 #                                                              PRINT_SECONDS
 #     Inbox._items                   what waits for a program  put(); close()
 #     Inbox._lock                    its size                  leaf
-#  7  Connection._lock               in flight, and queued     leaf, but for outboxes'
+#  7  Connection._lock               in flight, and queued     leaf, except outboxes'
 #     PendingRequest.result()        an answer                 resolve(); its deadline
 #  8  _SEARCHING                     turn: one text is         the end of the search,
 #                                    searched, for memory      which MAX_STEPS bounds
@@ -1792,17 +1813,17 @@ class Protocol:
 #     arrived                        the browser's redirect    the listener; a deadline
 #
 # get_within() cuts each wait for a queue into slices, since Python runs signal handlers
-# only between them. Nothing else polls, but for ticks: of the Deputy, while requests
-# keep coming; and of an HTTP server, for deadlines and clients that hang up.
+# only between them. Only two others poll: the Deputy ticks while requests keep coming,
+# and an HTTP server ticks to notice deadlines and clients that hang up.
 #
-# The pools are "mcp-worker", "mcp-client", "mcp-callbacks", "mcp-on-cancel",
-# "mcp-writer" and "mcp-posts"; what Workers say holds for each of them.
+# There are six kinds of pools, all made of the class Workers: "mcp-worker",
+# "mcp-client", "mcp-callbacks", "mcp-on-cancel", "mcp-writer" and "mcp-posts".
 #
 # Each resource has one owner, which ends it in a `finally`, or by leaving a `with`:
 #     a reader        Deputy._read() and Client._read() report the end
 #     a slot          ServerEndpoint.serve_request(); lent_slot() lends it while its
 #                     function waits for the client
-#     a turn          the thread that has it, in every case
+#     a turn          the thread that has taken it
 #     an exchange     HttpEndpoint.serve(), on the thread of its HTTP connection
 #     a stream        LegacyEndpoint.post() makes it, and keeps or drops it
 #     memory that an exchange occupies    HttpEndpoint.answer()
@@ -1817,9 +1838,9 @@ class Protocol:
 #     1  The thread that removes a request from `in_flight` or `pending` ends it. No
 #        other thread may send anything about it. A request gets its outbox before it
 #        enters `in_flight`.
-#     2  A Connection's lock makes one step of two: checking that a message may be sent
-#        (the request is open, the peer has not left), and queueing it.
-#     3  To queue and to flush are two steps. flush() may wait for a slow peer, so only
+#     2  A Connection's lock makes two steps one: checking that a message may be sent
+#        (the request is open, the peer has not left), and queueing the message.
+#     3  Queueing and flushing stay two steps. flush() may wait for a slow peer, so only
 #        threads that serve a request call it. Others use flush_soon() and drain().
 
 
@@ -1828,8 +1849,8 @@ def do_nothing(*ignored: object, **options: object) -> None:
 
 
 def get_within(inbox: SimpleQueue[Any], seconds: float = INFINITY) -> Any:
-    """Block for the next item. Raises Empty after `seconds`. Between slices of the
-    wait, Python runs signal handlers."""
+    """Block for the next item. Raises Empty after `seconds`. Python runs signal
+    handlers between the slices of the wait."""
     until = time.monotonic() + seconds
     while True:
         # Up to Python 3.12, get(timeout=) may hang unless get_nowait() was tried first.
@@ -1847,7 +1868,7 @@ def start_thread(
     name: str, job: Callable[..., object], *arguments: Any
 ) -> threading.Thread:
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
-    RuntimeError if the system has no thread to give."""
+    RuntimeError if the system cannot start a thread."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
     try:
         thread.start()
@@ -1857,8 +1878,8 @@ def start_thread(
 
 
 def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
-    """Block until these threads have ended, for `seconds` in all; return whether they
-    have."""
+    """Block until these threads have ended, for `seconds` in all at most. Return
+    whether they have."""
     until = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
@@ -1866,9 +1887,9 @@ def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
 
 
 def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
-    """Block until a read would not block, or with `writing`, a write of 4 KiB, for
-    `seconds` at most. Return whether it would not. Windows cannot tell for a write:
-    there the answer is True."""
+    """Wait until a read, or with `writing` a write of 4 KiB, would not block: for
+    `seconds` at most. Return whether that is so. For a write on Windows, return True,
+    as the system cannot tell."""
     import select
 
     try:
@@ -1878,7 +1899,7 @@ def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(seconds * 1000))
     except (OSError, ValueError, TypeError):
-        # The stream has no descriptor, or is closed: then the next call reports that.
+        # The stream has no descriptor, or is closed. The next call will report that.
         return True
 
 
@@ -1894,7 +1915,7 @@ class Workers:
     """
 
     # Whether another job follows on the same thread, so that one write can carry the
-    # answers to both. Only a Deputy knows.
+    # answers to both. Always False here; Deputy overrides it.
     has_more = False
 
     def __init__(self, name: str, limit: int):
@@ -1902,12 +1923,12 @@ class Workers:
         self._limit = limit
         # The jobs that wait. A None ends one thread.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # Guards `_limit`, and all that follows.
+        # Guards `_limit`, and everything below.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # A thread of others that does jobs for a while: see join_if_idle().
+        # A thread from outside the pool that is serving jobs: see join_if_idle().
         self._guest: threading.Thread | None = None
-        # The number of jobs that wait, or that the pool's own threads are doing.
+        # The number of jobs that wait, or that the pool's own threads do now.
         self._unfinished = 0
         # Whether submit() refuses jobs.
         self.is_closed = False
@@ -1934,10 +1955,10 @@ class Workers:
         """Start a thread if a job waits for one. The caller holds the lock."""
         most = min(self._limit, self._unfinished, MAX_THREADS)
         if len(self._threads) < most and not self.is_closed:
-            # If the system cannot start one, the other threads do the job.
+            # If the system cannot start a thread, the existing ones do the job.
             with suppress(RuntimeError):
-                # A job may be in input() when Python ends: stdin must not be freed
-                # under it.
+                # A job may be in input() when Python ends. The reference keeps stdin
+                # from being freed meanwhile.
                 self._threads.append(start_thread(self._name, self._run, sys.stdin))
 
     def _run(self, kept: object) -> None:
@@ -1950,7 +1971,7 @@ class Workers:
 
     def join_if_idle(self) -> bool:
         """If the pool is idle, count the calling thread as one of its own until
-        leave(). Return whether it counts."""
+        leave(). Return whether that was done."""
         with self._lock:
             if self.is_closed or self._unfinished or self._guest is not None:
                 return False
@@ -1971,8 +1992,8 @@ class Workers:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """While the caller is inside, its thread does not count towards the limit:
-        its job waits for somebody, so another thread may do the jobs in the queue."""
+        """While the caller is inside, do not count its thread towards the limit: its
+        job waits for a peer, so another thread may do the jobs in the queue."""
         with self._lock:
             self._limit += 1
             self._grow()
@@ -1983,9 +2004,9 @@ class Workers:
                 self._limit -= 1
 
     def close(self, seconds: float) -> bool:
-        """Refuse new jobs; the threads do those that wait, and end. Block until all but
-        the calling thread have ended, for `seconds` at most, and return whether they
-        have. Idempotent."""
+        """Refuse new jobs; the threads do those that wait, and end. Block until all
+        threads except the calling one have ended, for `seconds` at most, and return
+        whether they have. Idempotent."""
         with self._lock:
             if not self.is_closed:
                 self.is_closed = True
@@ -2021,9 +2042,10 @@ INFO = 20
 WARNING = 30
 ERROR = 40
 
-# Bytes that one call prints to stderr: a pipe that is ready takes that many.
+# Largest number of bytes that one call prints to stderr: a pipe that is ready takes
+# that many.
 MAX_STDERR = 4_000
-# Characters of a message that trace=True prints.
+# Largest number of characters of a message that trace=True prints.
 MAX_TRACE = 160
 BURST_SECONDS = 5.0  # between two warnings of one kind
 PRINT_SECONDS = 0.2  # to wait for another thread that prints
@@ -2046,7 +2068,7 @@ def print_to_stderr(text: str) -> None:
         stream = sys.__stderr__
     if stream is None:
         return
-    # In the child of a fork, the thread that holds the lock may not exist.
+    # In a forked child, the thread that held the lock may not exist.
     if not _PRINTING.acquire(timeout=PRINT_SECONDS):
         return
     try:
@@ -2064,9 +2086,9 @@ def log_line(
     logger: str = "mcp_lite",
     attributes: Json | None = None,
 ) -> None:
-    """Log a line, with the traceback of an error, and these attributes of its record.
-    If the program has no handler for the logger, print warnings and errors to stderr.
-    """
+    """Log a line, with the traceback of an error, if any, and with these attributes of
+    its record. If the program has no handler for the logger, print warnings and errors
+    to stderr."""
     if level < WARNING and "logging" not in sys.modules:
         return
     import logging
@@ -2079,8 +2101,8 @@ def log_line(
     raised = None
     traced = ""
     if error is not None:
-        # An exception may quote a peer. Its lines are indented, so that none of them
-        # looks like a record of the log.
+        # An exception may quote a peer. Indent its lines, so that none looks like a
+        # record of the log.
         raised = (type(error), error, error.__traceback__)
         lines = logging.Formatter().formatException(raised)
         traced = printable(lines, keep_lines=True).replace("\n", "\n    ")
@@ -2118,8 +2140,8 @@ class BurstLog:
 
 
 class Inbox:
-    """A bounded queue of items for a thread of the user's. Beyond MAX_QUEUED items, or
-    MAX_QUEUED_BYTES, it drops the oldest ones, and logs a warning."""
+    """A bounded queue for a thread of the program. When it holds more than MAX_QUEUED
+    items, or MAX_QUEUED_BYTES, it drops the oldest ones, and logs a warning."""
 
     def __init__(self, about: str):
         self._about = about
@@ -2143,7 +2165,9 @@ class Inbox:
                     self.close()
                     return
                 self._count(-size)
-                self._lost.add(f"{self._about}: too many unread; dropping the oldest")
+                self._lost.add(
+                    f"{self._about}: too many unread items; dropping the oldest"
+                )
 
     def _count(self, size: int) -> None:
         with self._lock:
@@ -2159,16 +2183,16 @@ class Inbox:
         return item
 
     def close(self) -> None:
-        """Add the end: each thread gets None once it has taken the items before it."""
+        """Add the end: after the items before it, get() returns None to any thread."""
         self._items.put((None, 0))
 
 
 def tracer(trace: _Trace) -> Trace | None:
     """Return the function (direction, line) that the option trace= asks for, or None.
 
-    None stands for the environment variable MCP_LITE_TRACE. A function is called. True,
-    or 1, prints the beginning of each line to stderr. A path names a file to which each
-    line is appended, after its direction. A failure is logged, and breaks nothing.
+    With None, MCP_LITE_TRACE decides. A function is called with each line. True, or 1,
+    prints the beginning of each line to stderr. A path names a file to which each line
+    is appended, after its direction. A failure is logged, and breaks nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
@@ -2192,7 +2216,7 @@ def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> 
                 f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
             )
         else:
-            # Messages may hold private data: only this user may read a new file.
+            # Messages may hold private data, so only this user may read a new file.
             with open(trace, "ab", opener=partial(os.open, mode=0o600)) as file:
                 file.write(b"%s %s\n" % (direction.encode(), line))
     except Exception as error:
@@ -2204,19 +2228,19 @@ def _call_trace(trace: Any, failures: BurstLog, direction: str, line: bytes) -> 
 ###############################################################################
 
 # This section owns the conversation: a Connection is a Protocol with threads around it.
-# One thread reads, and passes bytes to feed(). Workers serve the requests. An Outbox
-# has messages written. There are three seams: a Transport carries bytes, an Outbox
-# carries messages, and an Endpoint knows what they mean. This section opens no file and
-# no socket, and runs the user's code only through the Endpoint.
+# One thread reads, and passes bytes to feed(). Workers serve the requests. There are
+# three seams: a Transport carries bytes, an Outbox queues messages and has them
+# written, and an Endpoint knows what they mean. This section opens no file and no
+# socket, and runs user code only through the Endpoint.
 
 MAX_BATCH = 1_000  # members of a batch
 MAX_BACKLOG = 10_000  # requests that wait for a worker; one more is refused
-# How a trace marks what this side sends, and what it receives.
+# How a trace marks what each side sends, and what it receives.
 _DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
 
 
 def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
-    """Return an answer and its bytes. If it is not valid JSON, return an error in its
+    """Return an answer and its bytes. If it cannot be encoded, return an error in its
     place, and log that."""
     try:
         return answer, encode_message(answer)
@@ -2226,7 +2250,7 @@ def encode_answer(answer: Json, request: Request | None) -> tuple[Json, bytes]:
         why = "not enough memory"
     about = "the answer" if request is None else request.about
     why = printable(f"{about}: {why}")
-    # The caller holds a lock, and a log handler of the program's may block, so another
+    # The caller holds a lock, and the program's log handlers may block, so another
     # thread logs.
     with suppress(RuntimeError):
         start_thread("mcp-log", log_line, ERROR, why)
@@ -2242,18 +2266,18 @@ class Transport:
     Override write() and close(), and also read() unless `feeds` is true. The library
     calls
         start(connection)  once, on the thread of connect(), before all else. If it
-                           raises, so does connect(); only close() is called then
+                           raises, so does connect(), which then calls only close()
         read()             to block for the next bytes, any number of them; b"" is the
-                           end. One thread of the client's own calls it, in a loop
-        write(data)        to send all of it, whole lines; it may block. One thread at a
-                           time calls it, while another one reads
-        details()          for the end of a Timeout's text: more about the other end
+                           end. The client's reading thread calls it, in a loop
+        write(data)        to send whole lines, completely; it may block. One thread at
+                           a time calls it, while another one reads
+        details()          to describe the other end in the text of a Timeout
         describe_end(why)  to make the exception for calls that still wait at the end;
                            it may take a moment
         close()            to end it, so that read() and write() return or raise soon.
                            Any thread calls it, once, even if it has ended by itself
     When the other end is gone, read() and write() raise OSError, or ValueError, as
-    closed files do. From then on, nothing more is read or written.
+    closed files do. From then on, the library calls neither.
 
     If `feeds` is true, the library never calls read(). The transport passes on what
     arrives by connection.feed(data), on one thread at a time, and reports the end by
@@ -2263,7 +2287,7 @@ class Transport:
     """
 
     feeds = False
-    # When a server gives up the current write, by time.monotonic().
+    # On a server: when to give up the current write, by time.monotonic().
     _write_until = INFINITY
     # Whether headers mirror arguments of tools. If so, the client reads the list of
     # tools, which names these arguments, before the first call.
@@ -2299,14 +2323,14 @@ class Endpoint:
     Only serve_request() must be overridden. The Protocol has admitted each message that
     comes here: it has the members of its row in METHODS. The Connection calls these
     methods, none of which may raise:
-        serve_request       once for each request, on a thread that may take its time.
-                            If the row of the method says `inline`, the reading thread
-                            calls it, and it must not block; if the endpoint sets
-                            `may_block`, the reading thread does so only for handshakes
+        serve_request       once for each request, on a thread that may block. If the
+                            row of the method says `inline`, the reading thread calls
+                            it, and it must not block; if the endpoint sets `may_block`,
+                            the reading thread does so only for handshakes
         serve_notification  on the reading thread, in order; it must not block. The
                             Connection itself serves those about an open request
         input_ended         when the other end sends no more, but may still listen
-    HTTP also calls header_parameters.
+        header_parameters   for HTTP alone: which arguments of a tool headers mirror
 
     To answer, call connection.respond(request, result_message(request.id, {...})), or
     the same with an error_message(), from any thread, now or later. The answer is
@@ -2315,7 +2339,7 @@ class Endpoint:
     stays open until it is cancelled.
     """
 
-    # Whether the user's code may run for any request.
+    # Whether any request may run user code, as with middleware.
     may_block = False
 
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -2339,10 +2363,15 @@ class Endpoint:
 class Outbox:
     """Takes the messages of a Connection, and has them written.
 
-    To send is to queue: send() and finish() never block, as the Connection may hold its
+    Sending only queues: send() and finish() never block, as the Connection may hold its
     lock. They raise ValueError or TypeError for a message that is not valid JSON.
-    Afterwards, by rule 3, the caller has it written: by flush() if it may wait for a
-    slow peer, as workers and handlers may, else by flush_soon().
+    Afterwards, by rule 3 (section Threads), the caller has the message written: by
+    flush() if it may wait for a slow peer, as workers and handlers may, else by
+    flush_soon().
+
+    Over HTTP, a response ends with the answer that finish() queues. Apart from that,
+    only the HttpEndpoint and its connections may end one, by end(), and a handler may
+    leave() a stream, which the client then resumes.
 
     This class drops all messages; subclasses override what they can do.
     """
@@ -2354,10 +2383,10 @@ class Outbox:
         """Queue a message."""
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        """Queue the answer to a request, or None if the request ends without one. If
-        `request` is None, the answer is the reply of a refusal, None for no reply, or
-        the list of the answers to a batch. An answer that is not valid JSON is replaced
-        by an error."""
+        """Queue the answer to a request; None means that the request ends without one.
+        If `request` is None, the answer is the reply of a Refusal, which may be None,
+        or the list of the answers to a batch. An answer that is not valid JSON is
+        replaced by an error."""
 
     def may_wait(self) -> bool:
         """Return whether flush() may have to wait for the peer."""
@@ -2373,7 +2402,7 @@ class Outbox:
         """Block until all is written, for `seconds` at most; then drop the rest."""
 
     def end(self) -> None:
-        """Drop all further messages."""
+        """End an HTTP response, and drop all further messages."""
 
     def leave(self, retry_ms: int) -> None:
         """End an HTTP stream, so that the client resumes it after `retry_ms`."""
@@ -2381,12 +2410,12 @@ class Outbox:
     def ask_scope(self, error: BaseException) -> bool:
         """If a handler has raised PermissionError(scope), have the answer ask for a
         token with this scope: authorization, "Runtime Insufficient Scope Errors".
-        Returns False if there are no tokens, and once something was sent."""
+        Returns False if the server checks no tokens, or a message was sent already."""
         return False
 
 
 class Batch(Outbox):
-    """Collects the answers to a batch. Passes all other messages on to an outbox."""
+    """Collects the answers to a batch, and passes all other messages to an outbox."""
 
     def __init__(self, outbox: Outbox):
         self.answers: list[Json] = []
@@ -2408,33 +2437,33 @@ class Batch(Outbox):
         if answer is not None:
             self.answers.append(encode_answer(answer, request)[0])
 
-    def end(self) -> None:
-        """Queue the answers, together."""
+    def send_answers(self) -> None:
+        """Queue the answers as one message."""
         if self.answers:
             self.outbox.finish(None, self.answers)
 
 
 class PendingRequest:
-    """The future of a request of ours, from the call that sends it to its end.
+    """The future of one of our requests, from the call that sends it to its end.
 
         new --Connection.request()--> open --resolve(), or cancel()--> done
 
     While it is open, it is in `protocol.pending` under its id. The thread that removes
     it from there calls resolve() (rule 1). Any thread may wait for it.
 
-    Connection.register() alone opens one that is never sent: its thread waits for other
-    items, and for the connection's end.
+    Connection.register() alone opens one without a message: a thread then waits for
+    items that others put(), and for the end of the connection.
     """
 
     # The id of the request. 0 until it has one, as no request has the id 0.
     id: RequestId = 0
     # Whether the request was queued. The connection's lock guards it.
     sent = False
-    # If set, a Timeout's text names these: a tool, say, in place of the method; and the
-    # time-out of the whole call, of which this request has only a part.
+    # If set, the text of a Timeout names these: something in place of the method, such
+    # as a tool, and the time-out of the whole call, of which this request is a part.
     about = ""
     limit = 0.0
-    # Its outcome: one of the two is set when it is done.
+    # Its outcome: when it is done, one of these is set.
     answer = None
     error: BaseException | None = None
 
@@ -2442,7 +2471,7 @@ class PendingRequest:
         self, connection: Connection, method: str, *, on_done: Job = do_nothing
     ):
         self.method = method
-        # Whether it asks for progress: each notification of it restarts the time-out.
+        # Whether to ask for progress. Each progress notification restarts the time-out.
         self.wants_progress = method_row(method).asks
         self.began = time.monotonic()
         self._connection = connection
@@ -2465,8 +2494,8 @@ class PendingRequest:
 
     def cancel(self, reason: str | None, error: BaseException | None = None) -> bool:
         """End it with `error`, or Cancelled, and send the peer the reason:
-        basic/patterns/cancellation.md. Never blocks. Returns False if it has ended
-        before."""
+        basic/patterns/cancellation.md. Never blocks. Returns False if it had ended
+        already."""
         error = error or Cancelled("the request was cancelled")
         if not self._connection.resolve(self.id, error):
             return False
@@ -2482,9 +2511,9 @@ class PendingRequest:
     def take(self, seconds: float = INFINITY, deadline: float = INFINITY) -> Any:
         """Block for the next item; None is the end.
 
-        Raises Timeout after `seconds`, unless another thread is answering a question of
-        the peer's, as a user may think for long. Raises Timeout at the `deadline`, by
-        time.monotonic(), in any case.
+        Raises Timeout after `seconds`, unless another thread is answering one of the
+        peer's questions, since a user may think for long. Raises Timeout at the
+        `deadline`, by time.monotonic(), in any case.
         """
         while True:
             with suppress(Empty):
@@ -2505,7 +2534,7 @@ class PendingRequest:
         thread. Each progress notification restarts the wait of `seconds`.
 
         Raises McpError, Cancelled, ConnectionClosed, and Timeout as take() does. Any
-        exception cancels the request, also Ctrl-C, and one that on_progress raises.
+        exception cancels the request, including Ctrl-C and what on_progress raises.
         """
         try:
             while (progress := self.take(seconds, deadline)) is not None:
@@ -2516,7 +2545,7 @@ class PendingRequest:
             self.cancel(error.message)
             raise
         except BaseException as error:
-            # The text of the exception stays here.
+            # The peer must not see the text of the exception.
             self.cancel(type(error).__name__)
             raise
         if self.error is not None:
@@ -2537,15 +2566,16 @@ class Connection:
     """
 
     session_id: str | None = None
-    # Why the peer is gone. Once it is set, send() drops every message.
+    # Why the peer is gone. Once this is set, send() drops every message.
     reason: BaseException | None = None
-    # Why no more answers come. Once it is set, the peer may still listen.
+    # Why no more answers come. Once this is set, the peer sends nothing more, but may
+    # still listen.
     silence: BaseException | None = None
-    # Why the input has ended, for a client.
+    # On a client: why the input has ended.
     why_ended = "the server closed the connection"
     # Whether the peer can be notified of changes at any time.
     carries_changes = True
-    # The outbox of a dropped message, which send() returns.
+    # send() returns this outbox for a dropped message.
     dropped = Outbox()
     loop: Any = None
 
@@ -2568,28 +2598,28 @@ class Connection:
         self.outbox = outbox
         outbox.connection = self
         self.workers = workers
-        # Where jobs are submitted: the workers, or a Deputy.
+        # Takes the jobs: the workers, or a Deputy.
         self.begin: Any = workers
         self.transport = transport or Transport()
         self.trace = trace or do_nothing
         self.sends, self._receives = _DIRECTIONS[protocol.role]
         self._framer = LineFramer()
-        # Threads for ctx.on_cancel(), as all workers may be busy.
+        # The threads of ctx.on_cancel(), since all workers may be busy.
         if tidiers is None:
             tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self.tidiers = tidiers
-        # Rule 2: checking that a message may be sent, and queueing it, are one step.
+        # Rule 2: checking that a message may be sent, and queueing it, is one step.
         self._lock = threading.Lock()
         # Lines from a server that are not messages. A client's connections share it.
         self.strays = BurstLog()
-        # The threads that are answering a question of the peer's. Each has a function
-        # that returns whether the time-out of a request is suspended meanwhile.
+        # Each thread that is answering one of the peer's questions -> a function that
+        # returns whether the time-out of a request is suspended meanwhile.
         self._answerers: dict[int, Callable[[PendingRequest], bool]] = {}
 
-    # Reading. feed() waits for no peer and no handler. The only code of the user's that
-    # runs here is the trace, and middleware around a handshake.
+    # Reading. feed() waits for no peer and no handler. The only user code that runs
+    # here is the trace, and middleware around a handshake.
     def read_all(self) -> None:
-        """Read until the input ends. This is all that a reading thread does."""
+        """Read until the input ends. A reading thread does nothing else."""
         while self.read():
             pass
 
@@ -2639,9 +2669,9 @@ class Connection:
                 event.subject = subject
         except McpError as error:
             if not is_whole and self.protocol.role == "client":
-                # The server died while it wrote this line.
+                # The server died while it was writing this line.
                 return
-            # If this is the answer to a request of ours, end that request.
+            # If the line is an answer to one of our requests, end that request.
             event = self.protocol.refuse(unread_answer(line), error)
         if self.protocol.oddity:
             log_line(DEBUG, f"not quite JSON-RPC: {self.protocol.oddity}")
@@ -2666,13 +2696,13 @@ class Connection:
         outbox: Outbox,
         prepare: Callable[[Event], object] = do_nothing,
     ) -> None:
-        """Receive the messages of a batch; their answers go to an outbox together. Call
+        """Receive the messages of a batch; their answers go to `outbox` together. Call
         prepare(event) before each is served. Raises InvalidRequest."""
         if self.protocol.version != BATCH_VERSION:
             raise InvalidRequest(f"batches: only {BATCH_VERSION} allows them")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: expected 1 to {MAX_BATCH} messages")
-        # All are in flight before the first one is served, as one may cancel another.
+        # Register all before the first one is served, as one may cancel another.
         batch = Batch(outbox)
         events = [self.protocol.receive(each, batch) for each in messages]
         requests = []
@@ -2684,19 +2714,19 @@ class Connection:
                 self.act(event, batch)
         job = partial(self._serve_batch, requests, batch)
         if not self._submit(job, *requests):
-            # The requests were refused. Send these answers.
+            # The requests are refused now: have these answers sent.
             job()
 
     def _serve_batch(self, requests: list[Request], batch: Batch) -> None:
         """Serve the requests of a batch, one after the other; then send the answers."""
         for request in requests:
             self.serve(request)
-        batch.end()
+        batch.send_answers()
         batch.flush()
 
     def act(self, event: Event, outbox: Outbox | None = None) -> None:
-        """Act on the event of a message. The reply of a refusal goes to this outbox,
-        else to that of the connection."""
+        """Act on the event of a message. A Refusal's reply goes to `outbox`, or else to
+        the outbox of the connection."""
         if isinstance(event, Request):
             self._serve_soon(event)
         elif isinstance(event, Answer):
@@ -2714,6 +2744,7 @@ class Connection:
             outbox.flush_soon()
 
     def _serve_soon(self, request: Request) -> None:
+        """Have a request served, by a worker or on this thread."""
         row = request.row
         if row.inline and (row.handshake or not self.endpoint.may_block):
             # Serve it on this thread, before the next message is read.
@@ -2729,7 +2760,7 @@ class Connection:
         if len(self.begin) < MAX_BACKLOG:
             if self.begin.submit(job):
                 return True
-            why = "the server is closing, or cannot start a thread"
+            why = "the server is closing, or no thread could be started"
         error = InternalError(why)
         for request in requests:
             self.cancel_request(request, error_message(request.id, error))
@@ -2739,7 +2770,7 @@ class Connection:
         """Serve a request, and write its answer, on a thread that may block."""
         try:
             if self.reason is not None:
-                # It came while lose() was cancelling the others.
+                # It arrived while lose() was cancelling the others.
                 self.cancel_request(request)
             elif not request.cancelled:
                 self.endpoint.serve_request(self, request)
@@ -2748,7 +2779,7 @@ class Connection:
                 request.outbox.flush()
 
     # METHODS names these two handlers of notifications about an open request. Each
-    # returns whether it has served the notification. If not, the endpoint does.
+    # returns whether it has served the notification; otherwise the endpoint serves it.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
         request = find_by_id(
@@ -2774,12 +2805,12 @@ class Connection:
 
     # The peer's requests
     def is_in_flight(self, request: Request) -> bool:
-        """Return whether a request of the peer's has not ended."""
+        """Return whether one of the peer's requests is still open."""
         return self.protocol.in_flight.get(request.id) is request
 
     def respond(self, request: Request, answer: Json | None) -> bool:
-        """End a request of the peer's, and queue its answer, if it gets one. Never
-        blocks. Returns False if it has ended before."""
+        """End one of the peer's requests, and queue its answer, if it gets one. Never
+        blocks. Returns False if the request had ended already."""
         if request.is_notification:
             answer = None
         with self._lock:
@@ -2792,8 +2823,8 @@ class Connection:
     def cancel_request(self, request: Request, answer: Json | None = None) -> bool:
         """End a request, with this answer if there is one, and stop its handler.
 
-        Returns False if it has ended before. Never blocks, except over HTTP, where a
-        slow client may hold up the end of a stream.
+        Returns False if the request had ended already. Never blocks, except over HTTP,
+        where a slow client may hold up the end of a stream.
         """
         if not self.respond(request, answer):
             return False
@@ -2802,7 +2833,7 @@ class Connection:
         return True
 
     def cancel_requests(self) -> None:
-        """Cancel every request of the peer's that is in flight."""
+        """Cancel all of the peer's requests that are in flight."""
         for request in list(self.protocol.in_flight.values()):
             self.cancel_request(request)
 
@@ -2819,8 +2850,9 @@ class Connection:
 
         about: the peer's request that the message is about; once that has ended, the
             message is dropped
-        progress: of a progress notification, which is dropped unless this increases
-        pending: the request of ours that this sends, unless it was cancelled
+        progress: the number in a progress notification, which is dropped unless this is
+            greater than the last one
+        pending: our request, if this sends one; dropped if it was cancelled
         """
         outbox = self.outbox
         with self._lock:
@@ -2851,7 +2883,7 @@ class Connection:
 
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:
-        """Give a request of ours this id, and open it. Raises ConnectionClosed."""
+        """Give one of our requests this id, and open it. Raises ConnectionClosed."""
         pending.id = request_id
         with self._lock:
             reason = self.reason or self.silence
@@ -2864,8 +2896,8 @@ class Connection:
     def resolve(
         self, request_id: Any, error: BaseException | None, answer: Json | None = None
     ) -> bool:
-        """End a request of ours with an error, or an answer. Returns False if it has
-        ended before."""
+        """End one of our requests with an error, or an answer. Returns False if it had
+        ended already."""
         with self._lock:
             pending = self.protocol.pending.pop(request_id, None)
         if pending is not None:
@@ -2879,8 +2911,8 @@ class Connection:
 
         about: the peer's request that this one serves, if any
 
-        Raises ConnectionClosed, Cancelled if `about` has ended, and what
-        encode_message() raises.
+        Raises ConnectionClosed, Cancelled if `about` has ended, and the exceptions of
+        encode_message().
         """
         request_id = next(self.protocol.ids)
         if pending.wants_progress:
@@ -2899,7 +2931,7 @@ class Connection:
         return pending
 
     def cancel_pending(self, error: BaseException) -> None:
-        """Cancel every request of ours; each ends with `error`."""
+        """Cancel all of our requests; each ends with `error`."""
         for pending in list(self.protocol.pending.values()):
             pending.cancel(str(error), error)
 
@@ -2907,9 +2939,9 @@ class Connection:
     def answering(
         self, concerns: Callable[[PendingRequest], bool] = bool
     ) -> Iterator[None]:
-        """While the caller is inside, and answers a question of the peer's, suspend the
-        time-outs of requests that other threads wait for, if concerns(request) is true.
-        By default it is true of every request."""
+        """While the caller is inside, and answers one of the peer's questions, suspend
+        the time-outs of requests that other threads wait for, if concerns(request) is
+        true. By default, it is true for every request."""
         thread = threading.get_ident()
         self._answerers[thread] = concerns
         try:
@@ -2926,8 +2958,8 @@ class Connection:
 
     # Ending
     def input_ended(self) -> None:
-        """Fail our own requests, as the peer sends nothing more; it may still listen.
-        Never blocks."""
+        """Fail our own requests, since the peer sends nothing more; it may still
+        listen. Never blocks."""
         with self._lock:
             self.silence = ConnectionClosed("the conversation is over")
         self.cancel_pending(self.silence)
@@ -2935,7 +2967,7 @@ class Connection:
         self.outbox.flush_soon()
 
     def lose(self, reason: BaseException) -> None:
-        """Drop all further messages, as the peer has gone, and cancel every open
+        """Drop all further messages, since the peer has gone, and cancel every open
         request. Blocks only as cancel_request() does."""
         with self._lock:
             self.reason = reason
@@ -2944,7 +2976,7 @@ class Connection:
 
     def finish(self, seconds: float) -> None:
         """Refuse new work. Block until the workers have ended, then the threads of
-        ctx.on_cancel(), then the writing: for `seconds` at most each."""
+        ctx.on_cancel(), then the writing: for at most `seconds` each."""
         self.workers.close(seconds)
         self.tidiers.close(seconds)
         self.outbox.drain(seconds)

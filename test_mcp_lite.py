@@ -4804,7 +4804,7 @@ def another_thread_answers_while_a_handler_notifies(m):
     60,
     [
         ("Connection.respond", "with self._lock:", "if True:"),
-        ("Connection._serve_batch", "batch.end()", "pass"),
+        ("Connection._serve_batch", "batch.send_answers()", "pass"),
     ],
 )
 def a_request_of_a_batch_is_cancelled(m):
