@@ -2339,7 +2339,7 @@ class Endpoint:
     stays open until it is cancelled.
     """
 
-    # Whether any request may run user code, as with middleware.
+    # Whether any request may run user code, as with middleware, or `visible=`.
     may_block = False
 
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -2994,14 +2994,15 @@ class Connection:
 
 # This section validates values against JSON Schema, draft 2020-12. Most schemas of the
 # older drafts 2019-09 and draft-07 work, too: the validator knows their keywords, and a
-# list in `items`, which is called `prefixItems` today. A Schema surveys its parts once.
-# A _Validator then checks one value, by the rules in the table _KEYWORDS. Schemas,
+# list in `items`, which is called `prefixItems` today. A Schema surveys its parts once:
+# it checks the keywords, resolves the references and compiles the patterns. A
+# _Validator then checks one value, by the rules in the table _KEYWORDS. Schemas,
 # patterns and values may come from a stranger, so each step has a price; the _Validator
 # adds up the prices, and gives up beyond a limit. No schema is ever fetched.
 
 MAX_STEPS = 1_000_000  # steps that any value may cost: less than a second of work
 STEPS_EACH = 4  # further steps for each character of a large value
-STEPS_OF_ATTEMPT = 16  # steps that it costs to try one alternative of a hint
+STEPS_OF_ATTEMPT = 16  # price of trying one alternative of a hint
 MAX_ERRORS = 20  # errors reported for one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names that get a suggestion
 MAX_KNOWN = 20  # names that a suggestion is chosen from
@@ -3015,7 +3016,7 @@ if TYPE_CHECKING:
     Way = Callable[[str, Places, "Meter"], Places]
     # convert(value, its place, the conversion as a whole) -> the Python value
     Conversion = Callable[[Any, Any, "_Run"], Any]
-    # It describes a hint by its arguments, or a class.
+    # A function that describes a hint, given its arguments, or a class.
     Describer = Callable[["HintReader", Any], "WireType"]
     Failures = Iterator["_Failure"]
 
@@ -3032,7 +3033,8 @@ def validate(value: object, schema: object) -> list[str]:
 
 
 class Schema:
-    """A JSON Schema, surveyed once. It never changes, and any thread may use it.
+    """A JSON Schema, surveyed once. Any thread may use it. It knows the parts of
+    `schema` by their id(), so `schema` must not change: copy what the program may keep.
 
     Raises ValueError, with the place and the reason, for a schema that cannot be used.
     """
@@ -3068,19 +3070,20 @@ class Schema:
                 self._follow(*self._references.pop())
 
     def _survey(self, place: str, schema: Any, base: str) -> None:
-        """Check one schema, unless it has been surveyed. Adds the schemas inside it to
+        """Survey one schema, unless that was done. Adds the schemas inside it to
         `_waiting`, and its references to `_references`."""
         if id(schema) in self.rules:
             return
         if not isinstance(schema, dict):
             raise ValueError(f"{place}: expected a schema, got {show(schema)}")
         if getattr(schema, "is_model", False):
-            # A model (section Functions) has checked its values, by rules of its own.
+            # A model (section Functions) checks its values itself.
             self.rules[id(schema)] = _BOOLEANS[id(True)]
             return
         rules = self._check_keywords(place, schema)
         base = self._name(schema, base)
-        # The Python types whose values all fit, if no keyword but `type` checks any.
+        # The Python types whose values all fit, if `type` is the only keyword that
+        # checks a value.
         fitting = [
             each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type")
         ]
@@ -3089,14 +3092,15 @@ class Schema:
         self.rules[id(schema)] = (base, fitting, rules)
         for keyword in {"$ref", "$dynamicRef", "$recursiveRef"} & schema.keys():
             self._references.append((schema, schema[keyword]))
-        for steps, inner in inner_schemas(schema):
-            self._waiting.append((".".join((place, *steps)), inner, base))
+        for keys, inner in inner_schemas(schema):
+            self._waiting.append((".".join((place, *keys)), inner, base))
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
-        """Check the arguments of one schema's keywords. Returns the tuples for
-        _Validator.check()."""
+        """Check the arguments of one schema's keywords. Returns its rules, the tuples
+        that _Validator.check() applies."""
         rules = []
-        # The two keywords for unevaluated members depend on all others, so come last.
+        # The two keywords for unevaluated members depend on all others, so they come
+        # last.
         for keyword in sorted(schema, key=lambda name: name in _UNEVALUATED):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
@@ -3110,8 +3114,7 @@ class Schema:
             if row.apply is not None:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
-            if keyword in _UNEVALUATED:
-                self.tracks = True
+            self.tracks |= keyword in _UNEVALUATED
         if "pattern" in schema:
             self._compile(place, schema["pattern"])
         for pattern in schema.get("patternProperties", ()):
@@ -3119,10 +3122,11 @@ class Schema:
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
+        """Compile one pattern, within MAX_PATTERNS. Raises ValueError."""
         # `re` may take some milliseconds for a class of characters.
         self._left -= len(pattern) + 100 * pattern.count("[")
         if self._left < 0:
-            raise ValueError(f"{place}: its patterns take too much work")
+            raise ValueError(f"{place}: its patterns take too much work to compile")
         try:
             self.patterns[pattern] = compile_pattern(pattern)
         except (re.error, ValueError, OverflowError, RuntimeError) as error:
@@ -3180,8 +3184,8 @@ _MISSING = "required, but missing"
 _TOO_MUCH = "too deep, too large or too much work for the schema"
 
 # One reason why a value does not fit. `path` is the place: None at the root, elsewhere
-# (path of the value around it, key). The error's text is `text`, with `argument` in
-# place of {} unless that is _NOT_SHOWN. It ends with `value`, unless that is.
+# (path of the value around it, key). The error's text is `text`, in which `argument`
+# replaces {}, and then `value`. Neither is shown if it is _NOT_SHOWN.
 _Failure = namedtuple(
     "_Failure", "path text argument value", defaults=(_NOT_SHOWN, _NOT_SHOWN)
 )
@@ -3190,6 +3194,7 @@ _Failure = namedtuple(
 class Meter:
     """Adds up the work that one value from a stranger costs."""
 
+    # Whether the steps for a large value were granted.
     is_large = False
 
     def __init__(self, value: object):
@@ -3197,8 +3202,8 @@ class Meter:
         self.value = value
 
     def spend(self, steps: int) -> None:
-        """Pay for work, in advance. Raises OverflowError if the work exceeds what the
-        size of the value allows."""
+        """Pay for work, in advance. Raises OverflowError if the work exceeds what is
+        allowed for a value of this size."""
         self.left -= steps
         if self.left < 0:
             if not self.is_large:
@@ -3233,6 +3238,7 @@ class _Validator(Meter):
         self.start = 0
 
     def check(self, schema: Any, value: Any, path: Any) -> Failures:
+        """Check a value by all rules of a schema. Yields the failures."""
         base, _, rules = self.schema.rules[id(schema)]
         kind = json_type(value)
         size = _size(value)
@@ -3271,7 +3277,7 @@ class _Validator(Meter):
             return iter(())
         return self.check(schema, item, (at.path, key))
 
-    def other(self, rest: Any, at: _Place, key: Any) -> Failures:
+    def remaining(self, rest: Any, at: _Place, key: Any) -> Failures:
         """Check a member to which no other keyword of the schema applies."""
         if rest is False and isinstance(at.value, dict):
             yield _Failure((at.path, key), _UNKNOWN, at.schema.get("properties", ()))
@@ -3287,10 +3293,11 @@ class _Validator(Meter):
             keys = range(len(keys))
         for key in keys:
             if key not in seen:
-                yield from self.other(rest, at, key)
+                yield from self.remaining(rest, at, key)
 
     # Any value.
     def key(self, value: Any) -> str:
+        """Return equality_key(), and pay for its length."""
         key = equality_key(value)
         self.spend(len(key) >> 4)
         return key
@@ -3301,7 +3308,7 @@ class _Validator(Meter):
         return self.key(value) in map(self.key, values)
 
     def is_schema(self, value: Any, wanted: bool) -> bool:
-        # The survey's work grows with the length of the schema.
+        # The work of a survey grows with the length of the schema.
         self.spend(len(repr(value)))
         try:
             Schema(value)
@@ -3316,7 +3323,7 @@ class _Validator(Meter):
         target = self.schema.targets[id(at.schema), text]
         anchor = text.rpartition("#")[2]
         if object_or_empty(target).get("$dynamicAnchor") == anchor:
-            # The outermost of the entered documents with this anchor decides.
+            # Of the documents entered so far, the outermost with this anchor counts.
             for uri in reversed(self.scope):
                 other = object_or_empty(self.schema.named.get((uri, anchor)))
                 if other.get("$dynamicAnchor") == anchor:
@@ -3346,7 +3353,7 @@ class _Validator(Meter):
     def is_multiple(self, value: Any, step: Any) -> bool:
         from fractions import Fraction
 
-        # Floats are taken as they are written: in decimal, 0.3 is a multiple of 0.1.
+        # Take floats as they are written: in decimal, 0.3 is a multiple of 0.1.
         exact, divisor = map(Fraction, (str(value), str(step)))
         self.spend(20 + (exact.numerator.bit_length() >> 4))
         return exact % divisor == 0
@@ -3399,7 +3406,7 @@ class _Validator(Meter):
         for name in at.value:
             if name in known or any(self.matches(name, each) for each in patterns):
                 continue
-            yield from self.other(rest, at, name)
+            yield from self.remaining(rest, at, name)
 
     def property_names(self, at: _Place, inner: Any) -> Failures:
         for name in at.value:
@@ -3422,8 +3429,8 @@ def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
     """Return the failures to report when no alternative fits the value at `path`.
 
     If each alternative has just one failure, at `path` itself, a single failure names
-    all alternatives. Otherwise the nearest alternative is reported: an alternative that
-    fails only further inside comes first, then fewer failures.
+    all alternatives. Otherwise, report the failures of the nearest one: preferably one
+    that fails only further inside, and then the one with the fewest failures.
     """
     if all(len(each) == 1 and each[0].path is path for each in attempts):
         texts = [_expected(each[0]) for each in attempts]
@@ -3440,9 +3447,9 @@ def nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
 
 
 def describe_failures(failures: list[_Failure]) -> list[str]:
-    """Return the texts of failures, such as `a.b[0]: expected ...`; without a path at
-    the root. A suggestion takes time, so only the first MAX_SUGGESTED unknown names get
-    one."""
+    """Return the texts of failures, such as `a.b[0]: expected ...`. At the root, a text
+    has no path. A suggestion takes time, so only the first MAX_SUGGESTED unknown names
+    get one."""
     texts = []
     suggestions = MAX_SUGGESTED
     for failure in failures:
@@ -3457,6 +3464,7 @@ def describe_failures(failures: list[_Failure]) -> list[str]:
 
 
 def _expected(failure: _Failure) -> str:
+    """Return the text of a failure, without its path and its value."""
     if failure.text is _ANY_OF:
         return ("expected " + " or ".join(listed(failure.argument)))[:MAX_PLACE]
     text: str = failure.text
@@ -3465,7 +3473,7 @@ def _expected(failure: _Failure) -> str:
     return text
 
 
-def steps(path: Any) -> list[Any]:
+def path_keys(path: Any) -> list[Any]:
     """Return the keys of a path, the outermost first."""
     keys = []
     while path:
@@ -3475,9 +3483,9 @@ def steps(path: Any) -> list[Any]:
 
 
 def at_place(path: Any) -> str:
-    """Return the beginning of an error's text: `a.b[0]: `; nothing at the root."""
+    """Return the beginning of an error's text: `a.b[0]: `, or "" at the root."""
     place = ""
-    for key in steps(path):
+    for key in path_keys(path):
         if isinstance(key, str):
             place += "." + printable(key[:200])
         else:
@@ -3501,7 +3509,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 # Types and equality
 def json_type(value: object) -> str:
-    """Return the JSON type of a value; a whole float is an "integer", too."""
+    """Return the JSON type of a value. 1.0 is an "integer", too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     if type(value) in TYPE_NAMES:
@@ -3514,7 +3522,8 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """Return a text that is the same for equal values only. 1 equals 1.0, but not true.
+    """Return a text that identifies a value: only equal values have the same text. 1
+    equals 1.0, but not true.
 
     Python randomises the hashes of texts, so a stranger cannot make keys collide.
     """
@@ -3538,6 +3547,7 @@ def _size(value: object) -> int:
 
 
 def _has_type(run: Meter, value: object, names: Any) -> bool:
+    """Implement the keyword `type`, whose argument is a name or a list of names."""
     kind = json_type(value)
     return kind in names or (kind == "integer" and "number" in names)
 
@@ -3557,12 +3567,13 @@ def compile_pattern(pattern: str) -> Way:
     RuntimeError), also for look-behinds and back references, which this engine lacks.
     """
     tokens = [_translate(token) for token in re.findall(_TOKEN, pattern)]
-    # This rejects an invalid pattern.
+    # Let `re` reject an invalid pattern.
     re.compile("".join(tokens), re.ASCII)
     return _parse(iter(tokens))
 
 
-# The places of a text take sixty times its memory, so search one text at a time.
+# The places in a text take sixty times as much memory as the text, so only one text is
+# searched at a time.
 _SEARCHING = threading.Lock()
 
 
@@ -3601,7 +3612,7 @@ def _parse(tokens: Iterator[str]) -> Way:
 
 
 def _take(piece: re.Pattern[str], text: str, places: Places, run: Meter) -> Places:
-    """Return the places after one character or anchor."""
+    """Match one character or anchor. Returns the places after it."""
     # The call costs as much as two places.
     run.spend(2 + len(places))
     matches = (piece.match(text, place) for place in places)
@@ -3611,6 +3622,7 @@ def _take(piece: re.Pattern[str], text: str, places: Places, run: Meter) -> Plac
 def _either(
     sequences: list[list[Way]], text: str, places: Places, run: Meter
 ) -> Places:
+    """Match any of these sequences, which `|` separates."""
     ends = set()
     for sequence in sequences:
         behind = places
@@ -3626,6 +3638,7 @@ def _either(
 def _repeat(
     way: Way, least: int, most: int, text: str, places: Places, run: Meter
 ) -> Places:
+    """Match a part of a pattern `least` to `most` times."""
     ends = set() if least else set(places)
     for count in range(1, most + 1):
         run.spend(1)
@@ -3641,6 +3654,7 @@ def _repeat(
 def _look_ahead(
     way: Way, wanted: bool, text: str, places: Places, run: Meter
 ) -> Places:
+    """Keep the places where a part matches, or with `wanted` false, does not."""
     return {at for at in places if bool(way(text, {at}, run)) == wanted}
 
 
@@ -3699,9 +3713,9 @@ _NUMBERS = ("integer", "number")
 _TEXT = ("string",)
 _ARRAY = ("array",)
 _OBJECT = ("object",)
-# The kinds of arguments that keywords take: the name of each, as error texts have it ->
-# its types, or a function that returns whether an argument is of that kind. Schemas
-# inside the argument are ignored, since the survey checks each of them.
+# The kinds of arguments that keywords take: the name of the kind, for error texts ->
+# its Python types, or a function that returns whether an argument is of that kind. The
+# survey checks the schemas inside an argument, so they are not looked at here.
 _ARGUMENTS: dict[str, Any] = {
     "anything": object,
     "a text": str,
@@ -3726,10 +3740,11 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-# `argument` is the kind of the keyword's argument. `concerns` lists the types of values
-# that the keyword checks. With a text in `expects`, `apply` is a function (run, value,
-# argument) that returns whether the value fits. Without one, `apply` is a method of
-# _Validator that yields failures, or None if the keyword by itself checks nothing.
+# A keyword of JSON Schema. `argument` is the kind of its argument. `concerns` lists the
+# types of the values that it checks. If `expects` is a text, `apply` is a function
+# (run, value, argument) that returns whether the value fits. If `expects` is "",
+# `apply` is a method of _Validator that yields failures, or None if the keyword itself
+# checks nothing.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
@@ -3839,11 +3854,12 @@ _KEYWORDS = {
     "unevaluatedProperties": _Keyword("a schema", _OBJECT, _Validator.unevaluated),
     "unevaluatedItems": _Keyword("a schema", _ARRAY, _Validator.unevaluated),
 }
+# The row of a keyword that is not in the table.
 _OTHER = _Keyword("anything")
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
 
 
-# The rules of the schemas True and False.
+# The entries of Schema.rules for the schemas True and False.
 _REFUSED = (_ALL, lambda run, value, _: False, "nothing is allowed here", None, 1)
 _BOOLEANS: dict[int, Any] = {
     id(True): ("", TYPE_NAMES, []),
@@ -3857,15 +3873,15 @@ def listed(value: Any) -> list[Any]:
 
 
 def inner_schemas(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the schemas directly inside another, each as (steps, schema). The steps are
+    """Yield the schemas directly inside another, each as (keys, schema). The keys are
     the keyword and, under keywords such as `properties`, the name."""
     for keyword, argument in object_or_empty(schema).items():
-        held = _KEYWORDS.get(keyword, _OTHER).argument
-        if held.endswith("schemas by name"):
+        kind = _KEYWORDS.get(keyword, _OTHER).argument
+        if kind.endswith("schemas by name"):
             for name, inner in object_or_empty(argument).items():
-                if not _is_names(inner) or held == "schemas by name":
+                if not _is_names(inner) or kind == "schemas by name":
                     yield (keyword, name), inner
-        elif "schema" in held:
+        elif "schema" in kind:
             for inner in listed(argument):
                 yield (keyword,), inner
 
@@ -3877,15 +3893,15 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 def header_parameters(schema: object) -> Mirrors:
     """Return the arguments of a tool that HTTP headers mirror, each as (path, header).
 
-    Raises ValueError for a schema that makes the tool invalid.
+    Raises ValueError for a schema with an invalid `x-mcp-header`.
     """
     # Name of the header in lower case -> (path, header)
     parameters = {}
-    # Breadth first: the list grows while it is walked.
+    # All schemas inside, breadth first: the list grows during the loop.
     todo: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
     for node, path in todo:
-        for steps, inner in inner_schemas(node):
-            todo.append((inner, path + steps))
+        for keys, inner in inner_schemas(node):
+            todo.append((inner, path + keys))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
@@ -3908,10 +3924,11 @@ def header_parameters(schema: object) -> Mirrors:
 
 # This section converts the values that tools, prompts and resources return into the
 # wire's form. Its first half converts Python values to JSON and back. Its second half
-# makes messages, contents of resources, and blocks, the parts of results and messages:
-# text, images, audio, embedded resources and links (server/tools.md#tool-result). The
-# table BLOCK_SINCE lists the kinds of blocks that later revisions added; a client of an
-# older revision gets text instead. Functions and type hints belong to the next section.
+# makes messages, contents of resources, and blocks. Blocks are the parts of results and
+# messages: text, images, audio, embedded resources and links
+# (server/tools.md#tool-result). The table BLOCK_SINCE lists the kinds of blocks that
+# later revisions added; a client of an older revision gets text instead. Functions and
+# type hints belong to the next section.
 
 
 def _base64(data: bytes | bytearray | memoryview) -> str:
@@ -3953,14 +3970,14 @@ def _members(value: Any) -> Json | None:
 
         described = fields(value)
     if described is not None:
-        # An attrs class has an alias for each field, `x` for `_x`: its constructor's
-        # name.
+        # A field of an attrs class has an alias, `x` for `_x`: the name that the
+        # constructor uses.
         return {
             getattr(each, "alias", each.name): getattr(value, each.name)
             for each in described
         }
-    # A row of sqlite3 is a mapping, but not for isinstance(). A DataFrame has columns:
-    # an object of them is nothing that a model can read.
+    # A row of sqlite3 is a mapping, but not for isinstance(). A DataFrame also has
+    # keys, but a model cannot read an object of its columns.
     is_mapping = hasattr(value, "keys") and hasattr(value, "__getitem__")
     if is_mapping and not hasattr(value, "columns"):
         return dict(value)
@@ -3970,7 +3987,7 @@ def _members(value: Any) -> Json | None:
 # The values of these classes are JSON already.
 _PLAIN = {str, int, bool, type(None)}
 BYTES = (bytes, bytearray, memoryview)
-# Values of these classes become arrays. Any other iterable may be more than its items.
+# Values of these classes become arrays. Another iterable may be more than its items.
 _ARRAYS = (tuple, deque, range, list, KeysView, ValuesView, ItemsView, Iterator)
 
 
@@ -3992,8 +4009,8 @@ def to_plain(value: Any, path: Any = None) -> Any:
         return plain
     if kind is list:
         kinds = set(map(type, value))
-        # A long list of numbers, or of texts, needs no further look. With NaN, the sum
-        # is not below infinity.
+        # A long list of numbers or of texts needs no check of each item. If one is NaN
+        # or infinite, the sum is not below infinity.
         if kinds <= _PLAIN or (kinds == {float} and sum(map(abs, value)) < INFINITY):
             return list(value)
         return [to_plain(item, (path, at)) for at, item in enumerate(value)]
@@ -4009,7 +4026,7 @@ def to_plain(value: Any, path: Any = None) -> Any:
 
 
 def _simpler(value: Any, path: Any) -> Any:
-    """Convert a value to one of a simpler class. Raises TypeError as to_plain() does."""
+    """Convert a value to a simpler class. Raises TypeError as to_plain() does."""
     if isinstance(value, BYTES):
         return _base64(value)
     if hasattr(value, "tolist"):  # an array or a number of numpy, a Series of pandas
@@ -4034,9 +4051,9 @@ def _simpler(value: Any, path: Any) -> Any:
 def hint_name(hint: Any) -> Any:
     """Return the name of a class in the tables SCALARS and _GENERICS: "int", "Mapping",
     "datetime.date", "pathlib.Path". A special form of `typing` has its own name, such
-    as "Union"; any other object that of its class, such as "a UnionType".
+    as "Union". Any other object is named by its class: "a UnionType".
 
-    The tables hold names, as holding the classes would import their modules, even in
+    The tables hold names, since holding the classes would import their modules, even in
     programs that use none of them.
     """
     if not isinstance(hint, type):
@@ -4051,7 +4068,7 @@ def hint_name(hint: Any) -> Any:
 REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
-# An ISO 8601 duration without years and months, whose lengths vary.
+# An ISO 8601 duration. Years and months are missing, since their lengths vary.
 _DURATION = (
     r"(?P<sign>-?)P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
@@ -4078,9 +4095,9 @@ class Misfit(ValueError):
 
 
 # How the wire represents a class that is not a container: `schema`; `expected`, for
-# error texts; parse(class, wire) -> value, or one of REFUSALS; and encode(value) ->
-# wire, or None if the value is JSON already. For containers, see _GENERICS in the
-# section Functions.
+# error texts; parse(class, wire), which returns the value or raises one of REFUSALS;
+# and encode(value), which returns its form on the wire, or None for `encode` if the
+# value is JSON already. For containers, see _GENERICS in the section Functions.
 _Scalar = namedtuple(
     "_Scalar",
     "schema expected parse encode",
@@ -4151,8 +4168,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """Return a URI as text. Raises ValueError if it has no scheme, a beginning other
-    than the given ones, such as file://, or white space."""
+    """Return a URI as text. Raises ValueError if it has no scheme, has white space, or
+    begins with none of `schemes`, such as file://, if any are given."""
     text = str(uri)
     is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*\Z", text)
     if not is_uri or (schemes and not text.lower().startswith(schemes)):
@@ -4191,7 +4208,8 @@ def tool_failure(text: str, content: list[Any] | None = None) -> Json:
 
 
 class _Content(Json):
-    """An object in the wire's form. Each subclass constructs one kind."""
+    """A content block or a message in the wire's form. Each subclass constructs one
+    kind."""
 
 
 # The MIME types of images and sound, and a pattern for the first bytes of each.
@@ -4210,6 +4228,8 @@ _MAGIC = {
 
 
 class _Media(_Content):
+    """An image or a sound, with its MIME type."""
+
     kind: str
 
     def __init__(
@@ -4460,7 +4480,7 @@ def value_of(result: Json) -> Any:
         text = printable("\n".join(texts), keep_lines=True)
         raise ToolError(text or "the tool failed", blocks)
     # Servers wrap a value that is not an object: {"result": value}. If the tool itself
-    # returned such an object, a text block repeats the whole object.
+    # returned such an object, a text block holds the JSON of the whole object.
     is_wrapped = object_or_empty(value).keys() == {"result"}
     if is_wrapped and value not in map(parse_text, texts):
         return value["result"]
@@ -4479,7 +4499,7 @@ def value_of(result: Json) -> Any:
 
 # This section describes a Python function for the wire, and binds arguments to it:
 #     read_parameters   a function -> its parameters, with their hints and defaults
-#     HintReader        a hint -> a WireType: a JSON Schema, and a conversion
+#     HintReader        a type hint -> a WireType: a JSON Schema, and a conversion
 #     from_wire         a WireType and a JSON value -> the Python value, or all failures
 #     parse_doc         a docstring -> the descriptions of the function and parameters
 #     Signature         these together; a call's arguments -> keyword arguments
@@ -4506,16 +4526,17 @@ REQUIRED = object()
 # may be a Param, or a pydantic Field.
 _Parameter = namedtuple("_Parameter", "name hint default")
 
-# A callable: its parameters, its return hint, the names that its hints may use, and
-# whether it has **kwargs.
-_Callable = namedtuple("_Callable", "parameters returns names is_open")
+# A callable: its parameters, its return hint, the names that its hints may use, whether
+# it has parameters that cannot be given by name, and whether it has **kwargs.
+_Callable = namedtuple("_Callable", "parameters returns names has_unnamed has_kwargs")
 
 
-def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
-    """Read the signature of a callable. Returns a _Callable.
+def read_parameters(fn: Any, bound: int = 0, allows_kwargs: bool = False) -> Any:
+    """Read the signature of a callable. Returns a _Callable; **kwargs is not among its
+    parameters.
 
-    bound: the number of leading parameters to leave out
-    open_ended: whether the callable may have **kwargs; they are left out, too
+    bound: the number of leading parameters to leave out, such as `self`
+    allows_kwargs: whether the callable may have **kwargs
 
     Raises TypeError for a method without its object or class, and for parameters that
     cannot be given by name.
@@ -4525,7 +4546,7 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
     # PyPy's built-in functions have a code object, too, but of another type.
     if type(function) is type(read_parameters) and not is_decorated:
         if function is not fn:
-            # The method of an object has its first parameter already.
+            # A bound method already has its first argument.
             bound += 1
         read = _read_code(function, bound)
     else:
@@ -4536,7 +4557,7 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
             f"{first.name}: this method has no object or class yet; make one, and "
             "register its method"
         )
-    if None in read.parameters or (read.is_open and not open_ended):
+    if read.has_unnamed or (read.has_kwargs and not allows_kwargs):
         raise TypeError(
             "*args, **kwargs and positional-only parameters have no name on the wire; "
             "give each parameter a name (with an input_schema, **kwargs is allowed)"
@@ -4546,9 +4567,10 @@ def read_parameters(fn: Any, bound: int = 0, open_ended: bool = False) -> Any:
 
 def _read_code(fn: Any, bound: int) -> Any:
     """Read the code object of a function: `inspect` would add 5 to 11 ms to a server's
-    start. A parameter without a name on the wire is None."""
+    start."""
     code = fn.__code__
-    # The positional names come first, then the keyword-only ones, then local ones.
+    # First come the positional parameters, then the keyword-only ones. The rest are
+    # *args, **kwargs and local variables.
     names = code.co_varnames
     count = code.co_argcount + code.co_kwonlyargcount
     last = fn.__defaults__ or ()
@@ -4559,40 +4581,46 @@ def _read_code(fn: Any, bound: int) -> Any:
         _Parameter(name, hints.get(name, object), defaults.get(name, REQUIRED))
         for name in names[bound:count]
     ]
-    # The flag 4 stands for *args, 8 for **kwargs.
-    if code.co_flags & 4 or code.co_posonlyargcount > bound:
-        parameters.append(None)
+    # CO_VARARGS is 4, for *args. CO_VARKEYWORDS is 8, for **kwargs.
     return _Callable(
-        parameters, hints.get("return", object), fn.__globals__, code.co_flags & 8
+        parameters,
+        hints.get("return", object),
+        fn.__globals__,
+        code.co_flags & 4 or code.co_posonlyargcount > bound,
+        code.co_flags & 8,
     )
 
 
 def _read_signature(fn: Any, bound: int) -> Any:
-    """Do the same for a callable that is not a function, such as a partial(), or that
-    wraps another one, or has a __signature__."""
+    """Read any other callable by `inspect`: one that is not a function, such as a
+    partial(), that wraps another one, or that has a __signature__."""
     import inspect
 
     # A partial() may name a function that it wraps, but has fewer parameters.
     signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
-    # The keywords of a partial() are not arguments; one may be a secret.
+    # The keywords that a partial() has set are not arguments; one may be a secret.
     settled = getattr(fn, "keywords", {})
     parameters: list[Any] = []
     kinds = set()
     for each in list(signature.parameters.values())[bound:]:
         if each.name in settled:
             continue
-        kinds.add(each.kind)
+        kinds.add(each.kind.name)
         default = each.default
         if default is each.empty:
             default = REQUIRED
         parameters.append(_Parameter(each.name, each.annotation, default))
-    # The kind 0 is positional-only, 2 *args, 4 **kwargs.
-    if 4 in kinds:
+    has_kwargs = "VAR_KEYWORD" in kinds
+    if has_kwargs:
+        # It is always the last one.
         parameters.pop()
-    if kinds & {0, 2}:
-        parameters.append(None)
-    names = _names_in(getattr(fn, "func", fn).__module__)
-    return _Callable(parameters, signature.return_annotation, names, 4 in kinds)
+    return _Callable(
+        parameters,
+        signature.return_annotation,
+        _names_in(getattr(fn, "func", fn).__module__),
+        kinds & {"POSITIONAL_ONLY", "VAR_POSITIONAL"},
+        has_kwargs,
+    )
 
 
 def _names_in(module: str) -> Any:
@@ -4617,7 +4645,7 @@ def _read_class(cls: Any) -> Any:
             "Enum, a TypedDict, a NamedTuple or a dataclass"
         )
     hints = cls.__annotations__
-    # In Python 3.8, a TypedDict does not say which of its keys are required.
+    # In Python 3.8, a TypedDict does not record which of its keys are required.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
     return [
         _Parameter(name, hint, REQUIRED if name in required else None)
@@ -4626,13 +4654,14 @@ def _read_class(cls: Any) -> Any:
 
 
 class WireType(Json):
-    """A Python type as the wire has it: the dict is the JSON Schema of its values.
+    """A Python type as the wire represents it. The dict is the JSON Schema of its
+    values.
 
-    convert: convert(wire, path, run) makes the Python value of a JSON value, which has
-        the `type` of the schema. It raises one of REFUSALS for a value that does not
-        fit. For the values inside a container it calls run.convert()
-    expected: for the error text, in place of that of convert()
-    is_model: whether convert() checks everything, and the schema is not ours
+    convert: convert(wire, path, run) converts a JSON value, which has the `type` of the
+        schema, to a Python value. It raises one of REFUSALS for a value that does not
+        fit. For the values inside a container, it calls run.convert()
+    expected: the error text, in place of convert()'s
+    is_model: whether convert() checks everything, by a schema that is not ours
     """
 
     # The classes whose values are the same in Python and JSON.
@@ -4649,19 +4678,20 @@ class WireType(Json):
         self.convert = convert
         self.expected = expected
         self.is_model = is_model
-        # The type of its values, where we check it.
+        # The JSON type that run.fit() checks; "" for none.
         self.kind = "" if is_model else schema.get("type", "")
         # Rows of _KEYWORDS with their arguments, for the converted value.
         self.limits: list[tuple[Any, Any]] = []
 
     def limit(self, keyword: str, argument: Any) -> None:
-        """Add a keyword to the schema, and to what is checked."""
+        """Add a keyword to the schema, and to the checks of a converted value."""
         row = _KEYWORDS.get(keyword, _OTHER)
         if keyword == "pattern":
             argument = getattr(argument, "pattern", argument)
             way = Schema({keyword: argument}).patterns[argument]
             row = row._replace(apply=partial(search_pattern, way))
-        # A date, say, is checked, but JSON Schema cannot express it.
+        # Another argument, such as a date, is checked, but JSON Schema has no form for
+        # it.
         if isinstance(argument, (str, int, float, list)):
             self[keyword] = argument
         if row.apply is not None:
@@ -4670,16 +4700,17 @@ class WireType(Json):
 
 
 class _Enough(Exception):
-    """MAX_ERRORS failures were recorded: skip the rest of the value."""
+    """MAX_ERRORS failures are recorded: skip the rest of the value."""
 
 
 class _Run(Meter):
-    """One conversion: WireTypes descend through the value, and failures add up.
+    """One conversion. WireTypes descend through the value, and record all failures.
 
     Some models and clients send numbers, lists and objects as JSON in text. Unless the
     run is strict, a text that does not fit is decoded and converted again.
     """
 
+    # Whether a text is never decoded.
     is_strict = False
 
     def __init__(self, value: object):
@@ -4698,12 +4729,13 @@ class _Run(Meter):
         if isinstance(wire, str) and not self.is_strict:
             decoded = parse_text(wire)
             has_parts = isinstance(decoded, (dict, list))
-            # A model distinguishes a text from the number in it.
+            # A model may accept a number but not a text with the same number.
             if has_parts or not described.is_model:
                 try:
                     return self.fit(described, decoded, path)
                 except REFUSALS as error:
-                    # Otherwise the failure quotes the text as it came.
+                    # For an array or object, report the failures inside it. For
+                    # anything else, quote the text as it came.
                     if has_parts:
                         refusal = error
         self.refuse(refusal, path)
@@ -4721,7 +4753,8 @@ class _Run(Meter):
                 raise
             raise Misfit(described.expected, wire) from None
         for row, argument in described.limits:
-            # A limit for numbers does not apply to a text, and none applies to null.
+            # A limit applies to values of certain JSON types, and to values without
+            # one, such as a date.
             kind = json_type(value)
             is_concerned = not kind or kind in row.concerns
             if is_concerned and not row.apply(self, value, argument):
@@ -4742,6 +4775,7 @@ class _Run(Meter):
             self.fail(path, str(error))
 
     def fail(self, path: Any, text: str, **more: Any) -> None:
+        """Record one failure."""
         self.record([_Failure(path, text, **more)])
 
     def record(self, failures: list[_Failure]) -> None:
@@ -4753,8 +4787,8 @@ class _Run(Meter):
     def attempt(
         self, described: WireType, wire: Any, path: Any, is_strict: bool
     ) -> tuple[Any, list[_Failure]]:
-        """Convert a value that need not fit. Returns the Python value and the failures,
-        which are not recorded."""
+        """Convert a value without recording its failures. Returns the Python value and
+        the failures."""
         self.spend(STEPS_OF_ATTEMPT)
         outer = (self.failures, self.is_strict)
         self.failures = []
@@ -4768,7 +4802,7 @@ class _Run(Meter):
 
 
 def from_wire(described: WireType, wire: Any) -> Any:
-    """Convert a JSON value. Raises InvalidParams, which names all that does not fit."""
+    """Convert a JSON value. Raises InvalidParams, which names every wrong place."""
     try:
         value, failures = _Run(wire).attempt(described, wire, None, False)
     except RecursionError:
@@ -4782,7 +4816,7 @@ def simplify(schema: Json) -> None:
     """Remove two things from a schema, at any depth: null as a type of members that may
     be left out, and titles, which pydantic derives from names.
 
-    Otherwise some models would send null, and some clients refuse the schema.
+    Otherwise some models would send null, and some clients would refuse the schema.
     """
     schema.pop("title", None)
     for _, inner in inner_schemas(schema):
@@ -4807,16 +4841,16 @@ def drop_null(schema: Json) -> None:
 
 
 class ObjectType(WireType):
-    """The type of an object with known members, which is converted to a dict,
-    or to an instance of a class.
+    """The type of an object with known members. A value is converted to a dict, or to
+    an instance of a class.
 
     types: name -> the WireType of the member
-    fields: name -> the Param or Field that gives a missing member its default
-    defaults: name -> the default of another member, which a Field may look at
+    fields: name -> the Param or Field that provides the default of a missing member
+    defaults: name -> the default in the signature, which a Field's factory may read
     make: make(**members) returns the value
     """
 
-    # The name of the member that was left out, if any: the Context.
+    # The name of the parameter for the Context, which is not a member; or None.
     excluded: str | None = None
     make: Any = dict
 
@@ -4843,6 +4877,7 @@ class ObjectType(WireType):
                 member["default"] = to_plain(default)
 
     def _convert(self, wire: Any, path: Any, run: _Run) -> Any:
+        """See WireType.convert. Records a failure for each wrong member."""
         count = len(run.failures)
         made = {}
         for name, value in wire.items():
@@ -4880,7 +4915,7 @@ class ObjectType(WireType):
 
 
 class Param:
-    """A note on a parameter. It adds to the parameter's schema, and is checked:
+    """A note on a parameter. It adds to the parameter's schema, and is enforced:
 
         days: Annotated[int, Param("how many", ge=1, header="Days")] = 3
         days: int = Param("how many", ge=1, default=3)
@@ -4892,12 +4927,13 @@ class Param:
     ge, gt, le, lt: the value must be >=, >, <= or < this.
     min_length, max_length: limits for the characters of a text, the items of a list or
         the members of an object.
-    pattern: a regular expression to be found in the text; anchor it with ^ and $.
+    pattern: a regular expression that must match somewhere in the text; anchor it with
+        ^ and $.
     examples: a list of values, for the model.
     header: over HTTP, clients repeat the value in the header Mcp-Param-HEADER, so that
         proxies can route by it (basic/transports/streamable-http.md).
-    default: the value of an argument that is left out; without it, one is required. In
-        a hint, the parameter's own default counts.
+    default: the value of an argument that is left out; without it, the argument is
+        required. Inside Annotated, the parameter's own default takes precedence.
     """
 
     default: Any
@@ -4959,8 +4995,8 @@ def note_parts(notes: Iterable[Any]) -> Iterator[Any]:
 
 
 def add_notes(described: WireType, notes: Iterable[Any]) -> None:
-    """Add notes to a schema, and to what is checked. A note is a text, a Param, or an
-    object with attributes of the same names."""
+    """Add notes to a schema and its checks. A note is a text, a Param, or an object
+    with attributes of the same names."""
     kinds = [each.get("type") for each in described.get("anyOf", [described])]
     noun = "Length"
     for kind in _COUNTED:
@@ -4975,7 +5011,7 @@ def add_notes(described: WireType, notes: Iterable[Any]) -> None:
 
 def needs_pydantic(part: Any) -> bool:
     """Return whether only pydantic can apply a note, such as AfterValidator or Strict.
-    Raises TypeError for a function, which would never be called."""
+    Raises TypeError for a bare function, since nothing would call it."""
     if type(part) is type(needs_pydantic):
         raise TypeError(f"{part.__name__} is not a note: call it in the function")
     if hasattr(part, "__get_pydantic_core_schema__"):
@@ -4984,7 +5020,7 @@ def needs_pydantic(part: Any) -> bool:
     return is_theirs and type(part).__name__ not in _KNOWN_NOTES.split()
 
 
-# The notes of pydantic and annotated_types that add_notes() understands, but for those
+# The notes of pydantic and annotated_types that add_notes() understands, except those
 # inside a FieldInfo.
 _KNOWN_NOTES = "FieldInfo Ge Gt Le Lt Interval MultipleOf MinLen MaxLen Len DocInfo"
 
@@ -5003,7 +5039,7 @@ class HintReader:
         self._bound: Any = {}
         # The classes and aliases that are being described, the outermost first.
         self.around: list[Any] = []
-        # Name of each class or alias that contains itself -> its schema.
+        # Name of each class or alias that contains itself -> its schema, for `$defs`.
         self.defs: dict[str, WireType] = {}
         # The same name -> the class or alias.
         self.defined: Json = {}
@@ -5053,7 +5089,7 @@ class HintReader:
         for attribute, describe in _KNOWN_BY.items():
             if hasattr(origin, attribute):
                 return describe(self, origin)
-        return self._named(hint, origin)
+        return self._class_or_alias(hint, origin)
 
     def noted(self, hint: Any, notes: list[Any]) -> WireType:
         """Describe a hint with notes: those of Annotated, and a Param or Field that is
@@ -5089,6 +5125,7 @@ class HintReader:
         return described
 
     def _scalar(self, cls: Any, row: Any) -> WireType:
+        """Describe a class by its row of SCALARS."""
         schema = dict(row.schema)
         if self._is_returned and schema.get("format") in _STRICT_FORMATS:
             # A client might check the format by RFC 3339, and refuse a time without
@@ -5101,6 +5138,7 @@ class HintReader:
         return described
 
     def _choice(self, members: Iterable[Any]) -> WireType:
+        """Describe a Literal or an Enum."""
         by_key = {equality_key(to_plain(member)): member for member in members}
         values = list(map(to_plain, by_key.values()))
         schema: Json = {"enum": values}
@@ -5114,6 +5152,7 @@ class HintReader:
         )
 
     def _array(self, args: Any, make: type) -> WireType:
+        """Describe an array of items of one type. make(items) returns the value."""
         item = self.describe(args[0] if args else object)
 
         return WireType(
@@ -5125,6 +5164,7 @@ class HintReader:
         )
 
     def _tuple(self, args: Any) -> WireType:
+        """Describe a tuple: of one type, tuple[X, ...], or of a type for each item."""
         if not args or ... in args:
             return self._array(args, tuple)
         items = [self.describe(each) for each in args]
@@ -5147,6 +5187,7 @@ class HintReader:
         return described
 
     def _mapping(self, args: Any) -> WireType:
+        """Describe a mapping from names to values of one type."""
         key, item = map(self.describe, args or (str, object))
         schema = add_given({"type": "object"}, additionalProperties=item or None)
         if "enum" in key:
@@ -5162,11 +5203,12 @@ class HintReader:
         )
 
     def _union(self, args: Any) -> WireType:
+        """Describe X | Y, or Optional[X]."""
         types = [self.describe(each) for each in args]
 
         def convert(wire: Any, path: Any, run: _Run) -> Any:
-            """Convert to the first type that accepts the value as it is; or else, to
-            the first that accepts it with decoded texts. For date | str, a text that is
+            """Convert to the first type that accepts the value as it is, or else to the
+            first that accepts it with decoded texts. So for date | str, a text that is
             not a date stays a str."""
             modes = [True] if run.is_strict else [True, False]
             for is_strict in modes:
@@ -5200,7 +5242,7 @@ class HintReader:
 
     def _by_pydantic(self, hint: Any, notes: Any = ()) -> WireType:
         """Describe a pydantic dataclass, or a hint with notes of pydantic."""
-        # Their module has imported pydantic, and with it typing_extensions.
+        # The program has imported pydantic, which imports typing_extensions.
         pydantic: Any = sys.modules.get("pydantic")
         if not hasattr(pydantic, "TypeAdapter"):
             raise TypeError(
@@ -5211,18 +5253,25 @@ class HintReader:
         adapter = pydantic.TypeAdapter(hint)
         return self._model(adapter.json_schema, adapter.validate_python)
 
-    def _named(self, hint: Any, origin: Any) -> WireType:
-        """Describe a class, or `type X = ...`. If it contains itself, all uses refer to
-        one definition."""
-        free = getattr(hint, "__parameters__", ())
-        if free and hint is not origin:
-            hint = hint[tuple(self._bound.get(each, object) for each in free)]
+    def _class_or_alias(self, hint: Any, origin: Any) -> WireType:
+        """Describe a class, or an alias `type X = ...`. `origin` is Page for the hint
+        Page[int].
+
+        A class that contains itself is written once, in `defs`, and every use of it is
+        a reference. The use inside the class is the first to notice.
+        """
+        variables = getattr(hint, "__parameters__", ())
+        if variables and hint is not origin:
+            # Page[T], inside another class: replace T by its hint there.
+            hint = hint[tuple(self._bound.get(each, object) for each in variables)]
         name = str(getattr(origin, "__name__", origin))
         reference = WireType(
             {"$ref": f"#/$defs/{name}"},
             lambda wire, path, run: run.fit(self.defs[name], wire, path),
         )
         if hint in self.around:
+            # This use is inside the class. Until its members are described, the
+            # reference takes the place of its definition.
             self.defined.setdefault(name, hint)
             self.defs.setdefault(name, reference)
         if name in self.defs:
@@ -5230,12 +5279,12 @@ class HintReader:
                 raise TypeError(f"two classes have the name {name}; rename one")
             return reference
         outer = (self._names, self._bound)
-        self._enter(origin, getattr(hint, "__args__", ()))
+        self._enter_body(origin, getattr(hint, "__args__", ()))
         self.around.append(hint)
         if hasattr(origin, "__value__"):
             described = self.describe(origin.__value__)
         else:
-            described = self._instance(origin)
+            described = self._record(origin)
         self.around.pop()
         self._names, self._bound = outer
         if name not in self.defs:
@@ -5243,29 +5292,34 @@ class HintReader:
         self.defs[name] = described
         return reference
 
-    def _enter(self, origin: Any, args: Any) -> None:
-        """Read hints as those in the body of a class or an alias, from now on. They may
-        use its own name, its type variables and the names of its module, and the same
-        of its bases: class Items(Page[int]) has the T of Page."""
-        free = getattr(origin, "__parameters__", ())
-        self._bound = dict(itertools.zip_longest(free, args, fillvalue=object))
+    def _enter_body(self, origin: Any, args: Any) -> None:
+        """Set `_names` and `_bound` for the hints in the body of a class or an alias.
+
+        These may use its own name, its type variables and the names of its module, and
+        the same of its bases. `args` are the hints of its type variables; after class
+        Items(Page[int]), the T of Page is int.
+        """
+        variables = getattr(origin, "__parameters__", ())
+        # A variable without a hint may be anything.
+        self._bound = dict(itertools.zip_longest(variables, args, fillvalue=object))
         tables = []
         for base in getattr(origin, "__mro__", [origin]):
             own = (*getattr(base, "__parameters__", ()), base)
             tables.append({each.__name__: each for each in own})
             tables.append(_names_in(base.__module__))
+            # Bind the type variables of the bases of `base`, as it writes them.
             for alias in getattr(base, "__orig_bases__", ()):
                 inner = getattr(getattr(alias, "__origin__", 0), "__parameters__", ())
                 for each, hint in zip(inner, getattr(alias, "__args__", ())):
                     hint = self._bound.get(hint, hint)
                     if self._bound.setdefault(each, hint) != hint:
-                        # The members do not say whose variable they mean.
+                        # The hints of members do not show whose variable they mean.
                         raise TypeError(
                             f"{each} means two types; give each class its own TypeVar"
                         )
         self._names = ChainMap(*tables, self._names)
 
-    def _instance(self, cls: Any) -> WireType:
+    def _record(self, cls: Any) -> WireType:
         """Describe a dataclass, an attrs class, a NamedTuple or a TypedDict."""
         described = self.members(_read_class(cls))
         described.make = cls
@@ -5278,8 +5332,9 @@ class HintReader:
 
 
 def _evaluate(text: str, names: Any) -> Any:
-    """Evaluate a hint that is text. Besides `names`, it may use all names where the
-    function or class is registered, or a form sent. Raises TypeError."""
+    """Evaluate a hint that is text. Besides `names`, it may use all names that are in
+    scope where the function is registered, or the form is sent. Raises TypeError."""
+    # Find the caller of this file.
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals is globals():
         frame = frame.f_back
@@ -5287,6 +5342,7 @@ def _evaluate(text: str, names: Any) -> Any:
     try:
         with suppress(TypeError):
             return eval(text, outer, names)
+        # This Python may not know the syntax yet.
         code, respelt = _respell(text)
         return eval(code, outer, ChainMap(respelt, names))
     except Exception as error:
@@ -5297,8 +5353,8 @@ def _evaluate(text: str, names: Any) -> Any:
 
 
 def _target_name(schema: Json) -> str:
-    """Return the name of the definition that a schema refers to, or if it has no
-    "$ref", a text that names none."""
+    """Return the name of the definition that a schema refers to. If it has no "$ref",
+    return a text that names none."""
     return str(schema.get("$ref")).rpartition("/")[2]
 
 
@@ -5404,7 +5460,7 @@ def _respell(text: str) -> tuple[Any, Json]:
     return compile(tree, "<hint>", "eval"), respelt
 
 
-# Docstrings in the styles of Google, NumPy and Sphinx:
+# Docstrings may have the style of Google, NumPy or Sphinx:
 #
 #     Args:                         Parameters                    :type days: int
 #         days (int): How many,     ----------                    :param days: How many,
@@ -5431,9 +5487,9 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str | None, dict[str, str
     """Split a docstring. Returns two things: the text without the entries for `names`,
     or None if no text is left; and a dict, name -> text of its entry.
 
-    Entries stand before all sections, or in one for parameters. An entry includes the
-    lines below it that are empty, or indented further. If a name has two entries, the
-    first counts.
+    Entries stand before all sections, or in a section for parameters. An entry includes
+    the lines below it that are empty, or indented further. If a name has two entries,
+    the first counts.
     """
     import textwrap
 
@@ -5456,6 +5512,8 @@ def _take_entries(heading: str, text: str, names: Any, entries: dict[str, str]) 
     the section; the heading stays only above other entries."""
 
     def take(entry: re.Match[str]) -> str:
+        """Move one entry; return what replaces it. An entry for another name stays, but
+        entries below it may be moved."""
         if entry["name"] not in names:
             return entry["first"] + re.sub(_DOC_ENTRY, take, entry["below"])
         said = entry["text"] + entry["below"]
@@ -5508,14 +5566,14 @@ class Signature:
     def __init__(
         self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
     ):
-        # These cannot be called: a staticmethod before Python 3.10, and a classmethod.
+        # A classmethod cannot be called, nor, before Python 3.10, a staticmethod.
         if isinstance(fn, (staticmethod, classmethod)):
             fn = fn.__func__
         self.fn = fn
         self.completers: dict[str, Callable[..., Any]] = {}
         self.name = getattr(fn, "__name__", type(fn).__name__)
         try:
-            read = read_parameters(fn, open_ended=schema is not None)
+            read = read_parameters(fn, allows_kwargs=schema is not None)
             reader = HintReader(read.names)
             members = reader.members(read.parameters, context_type)
             if _Parameter("ctx", object, REQUIRED) in read.parameters:
@@ -5536,14 +5594,14 @@ class Signature:
         self._type: WireType = members
         # The names of the arguments; None if all names are allowed.
         self._known: Any = members.types.keys()
-        # Calls that need no conversion: name of an argument -> the classes of its
-        # values, and the names that such a call must have.
+        # A call needs no conversion if each value has one of its argument's classes in
+        # `_same`, and no name in `_needed` is missing.
         self._same = {name: each.same for name, each in members.types.items()}
         self._needed = {*self.required, *members.fields}
         if schema is not None:
-            self._use_schema(schema, members, read.is_open)
+            self._use_schema(schema, members, read.has_kwargs)
 
-    def _use_schema(self, schema: Json, members: ObjectType, is_open: bool) -> None:
+    def _use_schema(self, schema: Json, members: ObjectType, has_kwargs: bool) -> None:
         """Use a given schema in place of the one made from hints."""
         # In every revision, "inputSchema" must describe an object.
         if object_or_empty(schema).get("type") != "object":
@@ -5551,9 +5609,11 @@ class Signature:
                 'input_schema: expected a JSON Schema with "type": "object" at its '
                 f"root, got {show(schema)}"
             )
+        # The program may change its dict.
+        schema = to_plain(schema)
         check = Schema(schema)
         taken = schema.get("properties", members.types).keys() - {self.context}
-        if not is_open:  # it has no **kwargs
+        if not has_kwargs:
             taken &= members.types.keys()
 
         def convert(wire: Json, path: Any, run: _Run) -> Json:
@@ -5570,11 +5630,11 @@ class Signature:
         self.schema = schema
         self._type = WireType(schema, convert)
         self._known = None
-        # Every call needs the check.
+        # No call has this name, so every call is checked.
         self._needed = {None}
 
     def bind(self, arguments: Json) -> Json:
-        """Return the keyword arguments for a call's arguments. Raises InvalidParams,
+        """Convert the arguments of a call to keyword arguments. Raises InvalidParams,
         which names every argument that does not fit."""
         # Most calls need no conversion. This loop takes a third of from_wire()'s time.
         is_ready_made = self._needed <= arguments.keys()
@@ -5584,15 +5644,15 @@ class Signature:
         if is_ready_made:
             return dict(arguments)
         if self._known is not None and not arguments.keys() <= self._known:
-            arguments = self._without_strangers(arguments)
+            arguments = self._without_unknown(arguments)
         made: Json = from_wire(self._type, arguments)
         return made
 
-    def _without_strangers(self, arguments: Json) -> Json:
+    def _without_unknown(self, arguments: Json) -> Json:
         """Drop unknown arguments: some hosts, such as n8n, add a few of their own to
-        each call. An argument that resembles a parameter that was left out is probably
-        a misspelling, so it is kept, and refused later. So are those after the first
-        MAX_KNOWN."""
+        each call. An argument whose name resembles that of a missing parameter is
+        probably a misspelling, so it is kept, and refused later. So are all unknown
+        ones after the first MAX_KNOWN."""
         from difflib import get_close_matches
 
         missing = self._known - arguments.keys()
@@ -5616,11 +5676,11 @@ class Signature:
 
 
 def _mend(wire: Any, path: Any) -> None:
-    """Mend the part of a value at the path of a failure: decode the JSON in a text, or
-    remove a null from an object."""
-    # The root has no path, and a missing member no value.
+    """Correct the part of a value at the path of a failure: decode the JSON in a text,
+    or remove a null from an object."""
+    # The root has no key, and a missing member no value.
     with suppress(*REFUSALS):
-        *outer, key = steps(path)
+        *outer, key = path_keys(path)
         owner = reduce(operator.getitem, outer, wire)
         if isinstance(owner[key], str):
             owner[key] = parse_text(owner[key])
@@ -5638,15 +5698,17 @@ class Output:
         None   the value decides: text, None, content and a list with content in it
                become blocks, any other value structured content
 
-    `schema` is the outputSchema, or None; then it is made from the return hint, unless
-    `structured` is False. An outputSchema must describe an object, so any other value
-    is wrapped: {"result": value}. Raises TypeError if `structured` is True, and the
-    hint has no schema.
+    `schema` is the outputSchema. If it is None, one is made from the return hint,
+    unless `structured` is False. An outputSchema must describe an object, so any other
+    value is wrapped: {"result": value}. Raises TypeError if `structured` is True and
+    the hint has no schema.
     """
 
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
     ):
+        # The program may change its dict.
+        schema = to_plain(schema)
         if schema is None and structured is not False:
             schema = _describe_returned(signature, structured)
         self.structured = bool(schema) or structured
@@ -5692,8 +5754,8 @@ class Output:
 
 
 def _describe_returned(signature: Signature, structured: bool | None) -> Json | None:
-    """Return the schema of a function's return hint. Unless `structured`, return None
-    for a hint that says too little (_VAGUE), or that has no schema."""
+    """Return the schema of a function's return hint. Unless `structured` is true,
+    return None for a hint that has no schema, or whose schema is in _VAGUE."""
     reader = HintReader(signature.names, is_returned=True)
     try:
         described = reader.root(reader.describe(signature.returns))
@@ -5709,6 +5771,7 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
     return described
 
 
+# The schemas of hints that say too little to promise structured content.
 _VAGUE = [
     {},
     {"type": "null"},
@@ -5718,6 +5781,7 @@ _VAGUE = [
 ]
 
 
+# An expression of a URI template: its operator, its name, and the text after it.
 _EXPRESSION = r"{(\+?)(\w+)}([^{}]*)"
 # An expression's operator -> the pattern for its value and the text after it.
 _STEPS = {"+": r"(?P<{0}>.+?){1}", "": r"(?=(?P<{0}>[^/?#]+?){1})(?P={0}){1}"}
@@ -5750,8 +5814,8 @@ def normal_uri(uri: str) -> str:
 
 
 def uri_key(uri: str) -> str:
-    """Return a text that is the same for all spellings of a URI. Its scheme and
-    authority may be in upper or lower case, and an empty path is "/"."""
+    """Return a text that is the same for all spellings of a URI. Spellings differ in
+    escapes, in the case of scheme and authority, and in an empty path for "/"."""
     [(origin, rest)] = re.findall(_ORIGIN, normal_uri(uri))
     return str(origin.lower() + (rest or "/"))
 
@@ -5768,8 +5832,9 @@ class UriTemplate:
         name       = a letter or "_", then letters, digits and "_"; each name once
 
     There must be text between two expressions of the path. A value of {+x} may be an
-    absolute path, or have steps `..`, so a handler must check it; any other value with
-    these is refused. {x} matches no slash, but %2F becomes a slash in its value.
+    absolute path, or contain `..` as a step, so a handler must check it; such values of
+    other expressions are refused. {x} matches no slash, but %2F becomes a slash in its
+    value.
 
     No URI takes long to match. {x} ends at the first occurrence of the text after it,
     and no other end is tried: its look-ahead fixes the end, since `re` does not
@@ -5801,8 +5866,8 @@ class UriTemplate:
         self._path = re.compile(pattern, re.DOTALL)
 
     def match(self, uri: str) -> Json | None:
-        """Return the decoded values in a URI, in the order of the template's names,
-        without names that the query lacks. Return None if the URI does not fit."""
+        """Return the decoded values in a URI, in the order of the template's names.
+        Names that the query lacks are missing. Return None if the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
         if not self.names and uri_key(uri) == self.key:
@@ -5818,6 +5883,7 @@ class UriTemplate:
         for name, text in fit.groupdict().items():
             values[name] = unquote(text)
         for name in self.names:
+            # The handler checks a value of {+x}.
             is_free = f"{{+{name}}}" in self.template
             if not is_free and re.search(_ELSEWHERE, values.get(name, "")):
                 return None
@@ -5825,7 +5891,7 @@ class UriTemplate:
 
 
 def check_template(template: UriTemplate, signature: Signature) -> None:
-    """Check that a template and its function have the same names. Raises TypeError."""
+    """Check that a template's names are the function's parameters. Raises TypeError."""
     names = set(template.names)
     missing = signature.required - (names - set(template.query))
     if wrong := sorted(missing | names.difference(signature.schema["properties"])):
@@ -5855,15 +5921,15 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 # This section owns the rules for these questions: the capability that each one needs,
 # its parameters by revision, and its answer. Both sides use them: the server checks a
 # question before it sends it, and the answer when it arrives; the client checks each
-# question that arrives. BLOCK_SINCE, in Content, has the revision of each content block.
+# question that arrives. For the blocks of each revision, see BLOCK_SINCE in Content.
 
 
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
     """Return the capability that a client must have declared for a question, and the
-    first revision with this capability. Raises ValueError for a method that is not a
-    question."""
+    first revision with this capability. `declared` is what the client has declared.
+    Raises ValueError for a method that is not a question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} does not ask the client anything")
@@ -5924,10 +5990,10 @@ _FORM = {
 
 
 def fit_question(params: Json, version: str, declared: Json) -> Json:
-    """Return the parameters of a question as a revision, and a client with these
-    capabilities, have them. In the legacy era, a question with a URL has an id. Before
-    2025-11-25, choices with titles need `enum` and `enumNames`. Raises ValueError for
-    content or fields that the revision does not have."""
+    """Adapt the parameters of a question to a revision, and to a client that has
+    declared these capabilities. In the legacy era, a question with a URL has an id.
+    Before 2025-11-25, choices with titles need `enum` and `enumNames`. Raises
+    ValueError for content or fields that the revision does not have."""
     if params.get("mode") == "url" and version < FIRST_MODERN:
         return {"elicitationId": os.urandom(16).hex(), **params}
     is_old = version < "2025-11-25"
@@ -5952,6 +6018,7 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
 
 
 def _fit_field(field: Json, is_old: bool) -> Json:
+    """Adapt one field of a form; `is_old` means before 2025-11-25. Raises ValueError."""
     field = dict(field)
     if field.get("format") not in _FIELD_FORMATS:
         field.pop("format", None)
@@ -5977,8 +6044,8 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     for field in form.get("properties", {}).values():
         # A form has no null. Instead, the user may leave an Optional[X] empty.
         drop_null(field)
-        # It has no unions, either. The last type in the alphabet is the string, which
-        # converts to the others.
+        # Nor has it unions. Keep the type that is last in the alphabet: a string, if
+        # there is one, since its text converts to the others.
         field.update(max(field.pop("anyOf", [{}]), key=str))
     return dict(form), partial(from_wire, form)
 
@@ -6011,8 +6078,8 @@ _ANSWERS: dict[str, Json] = {
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """Check a client's answer, and return it. Raises InvalidParams, naming the wrong
-    members."""
+    """Check a client's answer to the question `key`, and return it. Raises
+    InvalidParams, naming the wrong members."""
     members = _ANSWERS[method]
     schema = {"type": "object", "required": [*members], "properties": members}
     errors = validate(answer, schema)
@@ -6030,8 +6097,8 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
 
 
 def encode_roots(roots: Any) -> list[Json] | None:
-    """Convert paths, URIs or dicts {"uri", "name"} to roots in the wire's form; return
-    None for None. Raises ValueError or TypeError."""
+    """Convert a list of paths, URIs or dicts {"uri", "name"} to roots in the wire's
+    form. Return None for None. Raises ValueError or TypeError."""
     if roots is None:
         return None
     if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
@@ -6040,8 +6107,8 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """Make a root in the wire's form. Raises ValueError for a URI other than
-    file://."""
+    """Convert a path, a URI or a dict to a root in the wire's form. Raises ValueError
+    for a URI other than file://."""
     if isinstance(root, dict):
         return {**root, "uri": check_uri("roots: uri", root.get("uri"), "file://")}
     text = os.fspath(root)
@@ -10508,7 +10575,8 @@ class Client:
         if tool not in schemas:
             try:
                 wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
-                schemas[tool] = Schema(object_or_empty(wanted))
+                # The program may change its list of tools.
+                schemas[tool] = Schema(to_plain(object_or_empty(wanted)))
             except ValueError as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
