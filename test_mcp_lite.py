@@ -7055,6 +7055,26 @@ class TestSignatures:
         assert listed["outputSchema"]["$schema"] == DRAFT_7
         assert call({})["structuredContent"] == {"result": [1, "x"]}
 
+    def test_a_schema_that_the_program_changes_later(self):
+        """A tool is checked, and listed, by the schemas that were given; a client keeps
+        those that it has compiled, whatever is done to its list of tools."""
+
+        def schema():
+            inner = {"type": "object", "properties": {}}
+            return {"type": "object", "properties": {"n": inner}}
+
+        given = {"input_schema": schema(), "output_schema": schema()}
+        server = Server("s")
+        server.add_tool(lambda n: {"n": n}, name="t", **given)
+        with Client(server) as client:
+            [listed] = client.list_tools()
+            assert client.call("t", n={}) == {"n": {}}
+            for each in (*given.values(), listed["outputSchema"]):
+                each["properties"]["n"] = {"type": "string"}
+            assert client.call("t", n={}) == {"n": {}}
+            [listed] = client.list_tools()
+        assert listed["inputSchema"] == listed["outputSchema"] == schema()
+
 
 class TestEveryday:
     """What users meet every day, in the rooms JSON Schema to Functions, and Client."""
