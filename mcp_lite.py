@@ -144,9 +144,9 @@ The path of one call, client.call("forecast", city="Oslo"), to a server on stdio
     reader      Connection.feed     cuts lines; Protocol.receive finds the
                                     PendingRequest
                 PendingRequest.resolve  wakes the caller
-    caller      Call.result         returns the result. If that is a question, as in the
-                                    modern era, Call answers it, and sends the request
-                                    again
+    caller      Call.result         returns the result. In the modern era, that may be a
+                                    question: then Call answers it, and sends the
+                                    request again
                 value_of            makes a Python value of the result
     the end     Client.close        ends the conversation, and calls
                 Child.close         to close the server's stdin, at whose end a server
@@ -4861,8 +4861,8 @@ class ObjectType(WireType):
         super().__init__({"type": "object", "properties": self.types}, self._convert)
 
     def add(self, name: str, member: WireType, default: Any, notes: list[Any]) -> None:
-        """Add a member. If it has no default, the last Param or Field among its notes
-        may give one."""
+        """Add a member. If `default` is REQUIRED, the last Param or Field among its
+        notes may provide a default."""
         self.types[name] = member
         self.defaults[name] = default
         fields = [each for each in notes if hasattr(each, "is_required")]
