@@ -23,7 +23,7 @@ no dependencies.
 To use it, read README.md. To learn the protocol, run the eleven programs in
 examples/lessons/, and then read Part I of this file.
 
-To write a server, decorate functions. To use one, make a Client, and call:
+A server is functions; a client is calls:
     from mcp_lite import Client, Server
     server = Server("weather", version="1.0")
 
@@ -157,9 +157,9 @@ place of LineOutbox and Child. On the server, HttpServer and HttpEndpoint read, 
 thread of the connection runs the handler, and a MessageQueue takes the place of
 LineOutbox.
 
-The sections, in reading order, in five parts. A section uses only those above it, with
-four exceptions that need Part IV: the methods run("http"), start_http() and wsgi_app()
-of a Server, and a Client for a URL.
+The sections, in reading order, in five parts. A section uses those above it. There are
+four exceptions, which need Part IV: the methods run("http"), start_http() and
+wsgi_app() of a Server, and a Client for a URL.
 
 Part I, the protocol
      1. Words           revisions, `_meta` keys, log levels, shared limits
@@ -1722,7 +1722,7 @@ class Protocol:
         return Notification(method, message.get("params") or {}, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
-        """Find the request of ours that this answers, and end it."""
+        """Find the request that this answers, one of ours, and end it."""
         pending = self.pending.pop(message.get("id"), None)
         if pending is None:
             return Refusal(
