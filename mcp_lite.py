@@ -2027,12 +2027,12 @@ class SameThread:
         return 0
 
     def submit(self, job: Job) -> bool:
-        """Do a job."""
+        """Do a job on the calling thread. Returns True."""
         job()
         return True
 
     def close(self, seconds: float) -> bool:
-        """A no-op."""
+        """A no-op: there are no threads to end."""
         return True
 
 
@@ -2562,9 +2562,10 @@ class Connection:
         request() --> PendingRequest.result() <-- act(): the answer
 
     `workers` do what may block: a pool, or SameThread where each request has a thread.
-    `loop` runs `async def` handlers. `trace` is called with each message: see tracer().
+    `trace` is called with each message: see tracer().
     """
 
+    # The id of an HTTP session.
     session_id: str | None = None
     # Why the peer is gone. Once this is set, send() drops every message.
     reason: BaseException | None = None
@@ -2577,6 +2578,7 @@ class Connection:
     carries_changes = True
     # send() returns this outbox for a dropped message.
     dropped = Outbox()
+    # The EventLoop of `async def` handlers.
     loop: Any = None
 
     # Whether the peer may be any host on the network.
@@ -4729,7 +4731,7 @@ class _Run(Meter):
         if isinstance(wire, str) and not self.is_strict:
             decoded = parse_text(wire)
             has_parts = isinstance(decoded, (dict, list))
-            # A model may accept a number but not a text with the same number.
+            # A model itself decides whether a text may stand for a number.
             if has_parts or not described.is_model:
                 try:
                     return self.fit(described, decoded, path)
