@@ -2976,7 +2976,7 @@ class Connection:
         self.cancel_requests()
         self.cancel_pending(reason)
 
-    def finish(self, seconds: float) -> None:
+    def wind_down(self, seconds: float) -> None:
         """Refuse new work. Block until the workers have ended, then the threads of
         ctx.on_cancel(), then the writing: for at most `seconds` each."""
         self.workers.close(seconds)
@@ -2985,9 +2985,9 @@ class Connection:
 
     def close(self, reason: BaseException, seconds: float = 0.0) -> None:
         """End the conversation; our own requests fail with `reason`. Idempotent, from
-        any thread. Blocks as finish() does."""
+        any thread. Blocks as wind_down() does."""
         self.lose(reason)
-        self.finish(seconds)
+        self.wind_down(seconds)
 
 
 ###############################################################################
@@ -7467,7 +7467,7 @@ def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
         # worker.
         connection.endpoint.input_ended(connection)
     connection.cancel_requests()
-    wait_for(connection.finish, TIDY_SECONDS, signals)
+    wait_for(connection.wind_down, TIDY_SECONDS, signals)
 
 
 def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -> None:

@@ -4710,7 +4710,7 @@ def a_request_is_cancelled_while_it_is_sent(m):
     assert was_open or pending.cancel("late")
     with pytest.raises(m.Cancelled):
         pending.result(100.0)
-    connection.finish(100.0)
+    connection.wind_down(100.0)
     methods = [each["method"] for each in wire.sent]
     assert methods in ([], ["tools/call", "notifications/cancelled"]), methods
     assert methods or was_open
@@ -4795,7 +4795,7 @@ def another_thread_answers_while_a_handler_notifies(m):
     connection.workers.close(100.0)
     for each in others:
         each.join()
-    connection.finish(100.0)
+    connection.wind_down(100.0)
     assert ids_of(wire.sent) == [1], wire.sent
     assert "id" in wire.sent[-1], wire.sent
 
@@ -4813,7 +4813,7 @@ def a_request_of_a_batch_is_cancelled(m):
     calls = [call_legacy("a", n) for n in (1, 2)]
     connection.feed(json.dumps(calls).encode() + b"\n")
     connection.feed(lines_of(CANCEL_REQUEST))
-    connection.finish(100.0)
+    connection.wind_down(100.0)
     [batch] = wire.sent
     assert ids_of(batch) == [1, 2], batch
     assert not connection.protocol.in_flight
@@ -4861,7 +4861,7 @@ def a_reader_does_not_wait_for_a_slow_peer(m):
     connection.feed(b"no JSON\n")
     connection.notify("notifications/message", {"n": 1})
     gate.set()
-    connection.finish(100.0)
+    connection.wind_down(100.0)
     assert len(wire.sent) == 2, wire.sent
 
 
@@ -5210,14 +5210,14 @@ def two_clients_share_a_slot(m):
     first, second = [server.connect(each) for each in wires]
     first.feed(lines_of(call_tool("a", 1)))
     second.feed(lines_of(call_tool("a", 2), cancellation(2)))
-    first.finish(100.0)
+    first.wind_down(100.0)
     server.disconnect(second, 100.0)
     server.disconnect(first, 100.0)
     assert ids_of(wires[0].sent) == [1]
     # It is free again.
     last = server.connect(kept_wire(m))
     last.feed(lines_of(call_tool("a", 3)))
-    last.finish(100.0)
+    last.wind_down(100.0)
     server.disconnect(last)
 
 
@@ -5240,7 +5240,7 @@ def a_list_changes_while_a_client_subscribes(m):
     connection.input_ended()
     connection.workers.close(100.0)
     connection.endpoint.input_ended(connection)
-    connection.finish(100.0)
+    connection.wind_down(100.0)
     changer.join()
     server.disconnect(connection, 100.0)
     methods = [each.get("method", "the end") for each in wire.sent]
