@@ -5687,7 +5687,7 @@ def a_client_leaves_while_another_thread_works(m):
 
     def find():
         STEPS.step("serving", None, lambda: left.exchange in left.endpoint.serving)
-        left.endpoint.find_departed()
+        left.endpoint.end_departed()
 
     ticker = stepping(find)
     left.endpoint.answer(left.exchange)
@@ -5708,7 +5708,7 @@ def a_client_leaves_while_its_handler_works(m):
 
     def find():
         begun.wait()
-        left.endpoint.find_departed()
+        left.endpoint.end_departed()
 
     ticker = stepping(find)
     left.endpoint.answer(left.exchange)
@@ -5923,7 +5923,7 @@ def a_listener_hangs_up(m):
     threads = web.answering(get)
     while not get.is_over:
         STEPS.step("opened", None, lambda: get in web.endpoint.serving or get.is_over)
-        web.endpoint.find_departed()
+        web.endpoint.end_departed()
     for each in threads:
         each.join()
     assert not web.endpoint.serving
@@ -7818,7 +7818,7 @@ class TestEveryday:
         for code in ("print('hello')", "print('hello', flush=True); input()"):
             with pytest.raises(ConnectionClosed) as caught:
                 Client([*PYTHON, "-c", code], protocol_version="auto").connect()
-            why = "it printed what is no message, and ended: b'hello"
+            why = "it printed text that is not MCP, and exited: b'hello"
             assert str(caught.value).startswith(why), caught.value
             assert caught.value.exit_code == 0
             warned = [each for each in caplog.messages if "is no message" in each]
@@ -10072,7 +10072,7 @@ class TestExtending:
 
         with Client(server, on_elicit=answer) as client:
             assert client.call("x") == "called"
-            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
+            with pytest.raises(mcp_lite.InvalidRequest, match="cannot ask the client"):
                 client.list_tools()
 
     # Methods of extensions
@@ -15300,7 +15300,7 @@ class TestHttpClient:
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
         heard = []
-        warning = "no more notifications of x://note"
+        warning = "notifications of x://note have stopped"
         options = {"on_notification": lambda *told: heard.append(told)}
         with server.start_http() as http, Client(http.url, **options) as client:
             for n in (1, 2):
@@ -21146,7 +21146,7 @@ class TestPublicFace:
             bar = source.index(f"{'#' * 79}\n# {end} ", start)
             source = source[:start] + source[bar:]
         statements = (
-            "        self.legacy = LegacyEndpoint(self, options.stateless, place)\n",
+            "        self.legacy = LegacyEndpoint(self, options.stateless, mcp_path)\n",
             "        if (row.handshake or is_legacy) and not is_modern:\n"
             "            self.legacy.post(exchange)\n            return\n",
             "        connections.update(self.legacy.sessions.copy().values())\n",
