@@ -5901,11 +5901,12 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
     is_old = version < "2025-11-25"
     if is_old:
         for message in params.get("messages", ()):
-            content = message["content"]
-            several = isinstance(content, list)
-            kind = "a list of content" if several else content["type"]
-            if several or version < BLOCK_SINCE.get(kind, OLDEST):
-                raise ValueError(f"messages: {kind}: not in {version}")
+            # A list of content has no type, and is in no old revision, either.
+            kind = member_at(message, ["content", "type"])
+            if kind is None or version < BLOCK_SINCE.get(kind, OLDEST):
+                raise ValueError(
+                    f"messages: {version} does not allow {kind or show(message)}"
+                )
     elif not has_capability(declared, ("sampling", "context")):
         # "Servers SHOULD NOT use these values" for a client without this capability.
         params = dict(params)

@@ -7506,6 +7506,10 @@ class TestEveryday:
             return ctx.sample([Message(content)])
 
         @server.tool
+        def ask(message: dict, ctx: Context) -> dict:
+            return ctx.ask({"x": ("sampling/createMessage", {"messages": [message]})})
+
+        @server.tool
         def choose(ctx: Context) -> dict:
             return ctx.elicit("which?", form)
 
@@ -7516,11 +7520,13 @@ class TestEveryday:
         for version, since in ((EVERY[0], 0), ("2025-03-26", 1), ("2025-06-18", 2)):
             options = {"on_sample": respond, "on_elicit": respond}
             with Client(server, protocol_version=version, **options) as client:
-                said = f"ValueError: messages: a list of content: not in {version}"
-                with pytest.raises(ToolError, match=said):
+                said = f"ValueError: messages: {version} does not allow "
+                with pytest.raises(ToolError, match=said + '.*"content": .{"type"'):
                     client.call("sample", kind="several")
+                with pytest.raises(ToolError, match=said + "{}"):
+                    client.call("ask", message={})
                 if since == 0:
-                    with pytest.raises(ToolError, match="ValueError: messages: audio"):
+                    with pytest.raises(ToolError, match=said + "audio"):
                         client.call("sample", kind="audio")
                 if since == 2:
                     with pytest.raises(ToolError, match="ValueError: .*need 2025-11"):
