@@ -6331,8 +6331,8 @@ class Context:
         self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
-        """Let the work continue after its request was answered, in the modern era only.
-        This serves extensions such as tasks.
+        """Let the work go on after its request has been answered. This serves
+        extensions such as tasks, in the modern era only.
 
         Middleware calls this method, runs call_next() on a thread of its own, and
         returns a result that says how to ask for the outcome. See examples/tasks.py.
@@ -7682,21 +7682,26 @@ class Child(StreamTransport):
 # handler of each method that clients may call, the subscriptions to changes, and the
 # class that programs use. It leaves everything about HTTP to Part IV.
 #
-# The way of a request, on one thread: serve_request() takes a slot; _serve() makes the
-# Context; the middleware calls the handler that METHODS names, such as _tools_call();
-# _call() calls the registered function. The result, or an exception, comes back the
-# same way, and _serve() makes the answer of it.
+# The path of a request, on one thread:
 #
-# The slots limit how many functions run at once. A ServerEndpoint has max_workers of
-# them, for all its connections together. A slot is an item of the queue `_slots`: to
-# take one is to get an item, to return it is to put it back. serve_request() owns the
-# slot of its request, and returns it in a `finally`. Meanwhile, lent_slot() gives it up
-# for as long as the function waits for its client, and takes one again before the
-# function goes on. The pool of the connection may have one more thread meanwhile, since
-# without a thread nothing could use the free slot. Only one thread at a time waits at
-# the queue, holding `_door`; the others wait for `_door`. So a request that has just
-# arrived cannot overtake the one that is to get the next slot. A request that the
-# reading thread serves inline takes no slot, as no registered function runs for it.
+#     serve_request()   takes a slot
+#     _serve()          makes the Context; later, it makes the answer of what comes back
+#     _call_layer()     calls the middleware, the outermost first, and then
+#     _tools_call()     or another handler, which METHODS names. It finds the registered
+#                       function, and converts arguments and result
+#     _call()           calls the function: on this thread, or where run_on says
+#
+# Slots limit how many functions run at once. A ServerEndpoint has max_workers slots,
+# which all its connections share. They are the items of the queue `_slots`: a thread
+# takes a slot by getting an item, and returns it by putting it back. serve_request()
+# owns the slot of its request, and returns it in a `finally`. While the function waits
+# for its client, lent_slot() returns the slot early, and takes one again before the
+# function goes on. Meanwhile, the pool of the connection may have one thread more, as
+# each of its other threads may be waiting as well, and then none could use the slot.
+# Only one thread at a time waits at the queue, and holds `_door`; the others wait for
+# `_door`. So a new request cannot overtake the one that is to get the next slot. A
+# request that the reading thread serves inline takes no slot, as no registered function
+# runs for it.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -10027,6 +10032,12 @@ class Client:
             connection.close(end)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
+    #
+    #     server/discover --a result--> modern
+    #         |--an error, or only legacy revisions--> initialize --> a session
+    #         '--silence for PROBE_SECONDS--> initialize, too: the first answer decides
+    #
+    # With protocol_version=, only the steps that can lead to that revision are taken.
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
         """Agree on a revision. Returns the server's description of itself."""
         if wanted in LEGACY_VERSIONS:
@@ -10813,6 +10824,11 @@ def _body_size(fields: Headers, version: str) -> int | None:
 # response, which is JSON or a stream of events. Its MessageQueue is the Outbox of the
 # JSON-RPC request in its body. An HttpConnection is the conversation of one POST.
 # Nothing here knows sockets, WSGI or sessions.
+#
+# The thread of the HTTP request owns its Exchange: it runs the handler, whose messages
+# go to the queue, and flush() has them written. If the response is not over then, as
+# for a subscription, the thread stays in wait_until_over(): other threads only queue
+# messages and ring the bell, and this thread writes.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
 MAX_EVENTS = 1_000  # events that wait for a slow client; beyond that, drop the oldest
@@ -11343,6 +11359,10 @@ class HttpConnection(Connection):
 # the routes, the admission of requests and the budget of memory, and serves the modern
 # era: one POST, one answer. The legacy era follows, from SessionStream on, and owns the
 # sessions: streams that a client can resume, batches, and HTTP+SSE.
+#
+# The path of a request: answer() has _find() judge the head alone; _post() reads the
+# body, which decides the era; serve() has the HttpConnection, or the Session, serve the
+# message.
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -11582,7 +11602,8 @@ class HttpEndpoint:
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.version
         is_modern = version is not None or row.since >= FIRST_MODERN
-        # In a session, a gateway may have set a header of its own.
+        # In a session, the header may name a modern revision as well: a gateway may set
+        # it.
         has_session = "mcp-session-id" in exchange.headers
         legacy_versions = SPOKEN if has_session else LEGACY_VERSIONS
         is_legacy = not header or header in legacy_versions
@@ -11767,6 +11788,7 @@ class SessionStream(MessageQueue):
     def take(self) -> tuple[SseEvents, bool]:
         with self._lock:
             events = list(self._messages)
+            # The last `added - taken` of them have not been taken yet.
             first = len(events) - (self.added - self.taken)
             self.taken = self.added
             return events[max(0, first) :], self.is_closed
@@ -12565,7 +12587,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
             sock, server_side=True, do_handshake_on_connect=False
         )
     address = sock.getsockname()
-    place = "localhost"
+    netloc = "localhost"
     port = 0
     is_unix = isinstance(address, (str, bytes))
     if not is_unix:
@@ -12575,7 +12597,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
         endpoint.hosts.add(host)
         # For "every address", the URL has the loopback address.
         shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
-        place = f"{shown}:{port}"
+        netloc = f"{shown}:{port}"
     handler = type(
         "Handler",
         (_Handler, BaseHTTPRequestHandler),
@@ -12585,7 +12607,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    url = f"{scheme}://{place}{options.path}"
+    url = f"{scheme}://{netloc}{options.path}"
     server.begin_serving(endpoint, url, port, options.max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
@@ -12723,10 +12745,10 @@ def find_proxy(url: SplitResult) -> tuple[str, Headers]:
         return "", {}
     # A proxy may be given without a scheme.
     address = getproxies().get(url.scheme, "").rpartition("//")[2]
-    login, _, place = address.rstrip("/").rpartition("@")
+    login, _, netloc = address.rstrip("/").rpartition("@")
     if not login:
-        return place, {}
-    return place, {"Proxy-Authorization": f"Basic {_base64(unquote(login).encode())}"}
+        return netloc, {}
+    return netloc, {"Proxy-Authorization": f"Basic {_base64(unquote(login).encode())}"}
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -12736,8 +12758,8 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
     with suppress(ValueError):
         target = parse_url(urljoin(url.geturl(), reference.strip()))
-        place = (target.scheme, target.hostname, target.port)
-        if place == (url.scheme, url.hostname, url.port):
+        origin = (target.scheme, target.hostname, target.port)
+        if origin == (url.scheme, url.hostname, url.port):
             return target
     return None
 
@@ -12755,11 +12777,11 @@ def open_connection(
     import http.client
     import socket
 
-    place = proxy or url.netloc
-    connection = http.client.HTTPConnection(place, timeout=timeout)
+    netloc = proxy or url.netloc
+    connection = http.client.HTTPConnection(netloc, timeout=timeout)
     if url.scheme == "https":
         connection = http.client.HTTPSConnection(
-            place, timeout=timeout, context=ssl_context
+            netloc, timeout=timeout, context=ssl_context
         )
         if proxy:
             connection.set_tunnel(url.netloc, headers=proxy_headers)
@@ -13497,10 +13519,10 @@ class LegacyHttp(HttpTransport):
         if self._post_url is not None:
             self._post_sse(post)
         elif self._reference:
-            place = show(self._reference.partition("?")[0], 300)
+            shown = show(self._reference.partition("?")[0], 300)
             url = show_url(self.caller.url)
             raise HttpFailure(
-                f"{url}: its HTTP+SSE endpoint is on another server: {place}", url
+                f"{url}: its HTTP+SSE endpoint is on another server: {shown}", url
             )
         else:
             raise error
@@ -13589,7 +13611,7 @@ class LegacyHttp(HttpTransport):
 
     # HTTP+SSE
     def _listen_sse(self) -> None:
-        """GET the stream, and feed its events. When it ends, so does the conversation."""
+        """GET the stream, and feed its events. Its end is that of the conversation."""
         why = "the server closed the stream"
         try:
             with self.caller.send("GET", {"Accept": EVENT_TYPE}) as http_request:
@@ -13623,6 +13645,16 @@ class LegacyHttp(HttpTransport):
 # registration, PKCE, tokens, step-up, and the grant without a user. It owns the tokens,
 # and the store that keeps them. It implements the seam Authorizer, and does not use the
 # protocol's messages.
+#
+#     401 --> _refresh() --new tokens--> the request again --401--> _log_in()
+#                '--no refresh token, or it is refused-----------> _log_in()
+#     403 for lack of scope, once a request ---------------------> _log_in(), which
+#                                                                  asks for that scope
+#
+# _log_in() finds the server's metadata (_find_resource), the authorization server that
+# they name (_find_server), and the client's identity there (_identify); it asks the
+# user to agree (_ask_user), and gets the tokens (_ask_tokens). One thread at a time
+# logs in. The others wait for it, and use its tokens, or fail as it does.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
@@ -13831,18 +13863,25 @@ class OAuth:
 
         Raises AuthorizationError, and any exception of redirect() and the store.
         """
-        place = _check_url("url", show_url(parse_url(url)), url)
+        server_url = _check_url("url", show_url(parse_url(url)), url)
         challenge = challenge_in(self.fetch(url, _POST_HEADERS, b"{}").headers)
         with self._turn:
             # Test the store before the user is asked.
-            self._keep(place, self._reload(place))
-            self._log_in(place, challenge, nullcontext)
+            self._keep(server_url, self._reload(server_url))
+            self._log_in(server_url, challenge, nullcontext)
 
     def logout(self, url: str) -> None:
         """Delete the tokens for a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # The store maps a server's URL to a record: the tokens, and how to renew them.
+    # The store maps a server's URL to a record:
+    #
+    #     access_token, refresh_token         the tokens; there may be no second one
+    #     issuer, token_endpoint, resource    where, and for which server, to renew them
+    #     client                              this client, as that issuer knows it
+    #     scopes, scope                       what was asked for, as a list and as text
+    #     is_renewed                          the access token came by a refresh token
+    #     is_doubtful                         the latest login has not succeeded
     def _load(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
@@ -14054,7 +14093,7 @@ class OAuth:
                 f"{server['issuer']} does not register clients; give OAuth client_id="
             )
         is_local = parse_url(redirect_uri).hostname in _LOOPBACK
-        about = {
+        metadata = {
             "client_name": self._client_name,
             "redirect_uris": [redirect_uri],
             "application_type": "native" if is_local else "web",
@@ -14062,9 +14101,11 @@ class OAuth:
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        add_given(about, scope=plan["scope"])
-        place = _endpoint_of(server, "registration_endpoint")
-        reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
+        add_given(metadata, scope=plan["scope"])
+        endpoint = _endpoint_of(server, "registration_endpoint")
+        reply = self.fetch(
+            endpoint, {"Content-Type": JSON_TYPE}, encode_message(metadata)
+        )
         document = reply.document
         client_id = str(document.get("client_id") or "")
         if reply.status not in (200, 201) or not client_id:
@@ -14073,7 +14114,7 @@ class OAuth:
                 # If the server has no metadata, this endpoint was a guess.
                 said = "there is no login, or none for new clients"
             raise AuthorizationError(
-                f"{place}: registration: HTTP {reply.status}: {said}"
+                f"{endpoint}: registration: HTTP {reply.status}: {said}"
             )
         return {
             "client_id": client_id,
@@ -14228,9 +14269,9 @@ class OAuth:
                     self.send_error(404)
 
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
-        place = (str(back.hostname), back.port or 0)
+        address = (str(back.hostname), back.port or 0)
         # Browsers open connections that they do not use, so each needs a thread.
-        with ThreadingHTTPServer(place, CallbackHandler) as listener:
+        with ThreadingHTTPServer(address, CallbackHandler) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
@@ -14257,15 +14298,15 @@ class OAuth:
             **self._authenticate(plan["client"], form),
         }
         given = add_given({}, **form)
-        place = plan["token_endpoint"]
-        reply = self.fetch(place, headers, urlencode(given).encode())
+        endpoint = plan["token_endpoint"]
+        reply = self.fetch(endpoint, headers, urlencode(given).encode())
         answer = reply.document
         token = str(answer.get("access_token") or "")
         # Some token endpoints answer 201, as if they had created something.
         if reply.status not in (200, 201) or not re.fullmatch("[!-~]+", token):
             secrets = [str(given.get(name, "")) for name in SECRET_MEMBERS]
             said = hide(_error_words(answer), secrets)
-            text = f"{place}: HTTP {reply.status}: {said}"
+            text = f"{endpoint}: HTTP {reply.status}: {said}"
             if reply.status >= 500:
                 # Do not start another login.
                 raise HttpFailure(text)
@@ -14273,7 +14314,7 @@ class OAuth:
         token_type = str(answer.get("token_type") or "Bearer")
         if token_type.lower() not in self.token_types:
             raise AuthorizationError(
-                f"{place}: cannot use a token of type {show(token_type)}"
+                f"{endpoint}: cannot use a token of type {show(token_type)}"
             )
         record = {**plan, "access_token": token}
         # If the answer has no refresh token, the old one is still valid.

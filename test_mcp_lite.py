@@ -16574,7 +16574,7 @@ class TestAuthorization:
             ("?state={state}", "no code"),
             ("?code=y&state=somebody-else-s", "another login"),
             ("?error=y&state={state}&iss=https://evil.example", "iss: expected"),
-            (None, "given up"),
+            (None, "abandoned"),
             (OSError("no screen"), "no screen"),
         ],
     )
@@ -16746,7 +16746,7 @@ class TestAuthorization:
         assert let_in(site, again) == "let in"
         again.logout(site.mcp)
         assert "token" not in path.read_text().replace(path.name, "")
-        with pytest.raises(AuthorizationError, match="given up"):
+        with pytest.raises(AuthorizationError, match="abandoned"):
             let_in(site, again)
         assert list(tmp_path.iterdir()) == [path]
 
