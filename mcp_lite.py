@@ -6436,8 +6436,8 @@ class Context:
 
         questions: {key: (method, params)}, as on the wire, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for another method, for a key that was used, and for a form or URL that
-            elicit() or elicit_url() refuses
+            for another method, for a key that was used, and for a form, URL or message
+            that elicit(), elicit_url() or sample() refuses
 
         Returns {key: result}, each checked. In a legacy session, all answers must
         arrive within ten minutes.
@@ -7685,10 +7685,10 @@ class Child(StreamTransport):
 # The path of a request, on one thread:
 #
 #     serve_request()   takes a slot
-#     _serve()          makes the Context; later, it makes the answer of what comes back
-#     _call_layer()     calls the middleware, the outermost first, and then
-#     _tools_call()     or another handler, which METHODS names. It finds the registered
-#                       function, and converts arguments and result
+#     _serve()          makes the Context; makes the answer, of a result or an exception
+#     _call_layer()     calls the middleware, the outermost first, and then the handler
+#     _tools_call()     or another handler, which METHODS names: finds the registered
+#                       function, converts its arguments, and its value to a result
 #     _call()           calls the function: on this thread, or where run_on says
 #
 # Slots limit how many functions run at once. A ServerEndpoint has max_workers slots,
@@ -7696,8 +7696,8 @@ class Child(StreamTransport):
 # takes a slot by getting an item, and returns it by putting it back. serve_request()
 # owns the slot of its request, and returns it in a `finally`. While the function waits
 # for its client, lent_slot() returns the slot early, and takes one again before the
-# function goes on. Meanwhile, the pool of the connection may have one thread more, as
-# each of its other threads may be waiting as well, and then none could use the slot.
+# function goes on. Meanwhile, the pool of the connection may have one thread more:
+# otherwise, if all of its threads wait for the client, none could use a free slot.
 # Only one thread at a time waits at the queue, and holds `_door`; the others wait for
 # `_door`. So a new request cannot overtake the one that is to get the next slot. A
 # request that the reading thread serves inline takes no slot, as no registered function
@@ -8026,7 +8026,7 @@ class ServerEndpoint(Endpoint):
             try:
                 message = self._failure_message(ctx, error)
             except (TypeError, ValueError) as odd:
-                # The function gave ToolError a content that is not content.
+                # The `content` that ToolError was given is not valid content.
                 message = error_message(
                     request.id, InternalError(self._report(ctx, odd))
                 )
@@ -10825,10 +10825,10 @@ def _body_size(fields: Headers, version: str) -> int | None:
 # JSON-RPC request in its body. An HttpConnection is the conversation of one POST.
 # Nothing here knows sockets, WSGI or sessions.
 #
-# The thread of the HTTP request owns its Exchange: it runs the handler, whose messages
-# go to the queue, and flush() has them written. If the response is not over then, as
-# for a subscription, the thread stays in wait_until_over(): other threads only queue
-# messages and ring the bell, and this thread writes.
+# The thread of the HTTP request owns its Exchange. It runs the handler, whose messages
+# go to the queue; flush() writes them. If the response is not over when the handler has
+# returned, as for a subscription, the thread waits in wait_until_over(). From then on,
+# other threads queue messages and ring its bell, by flush_soon(), and it writes them.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
 MAX_EVENTS = 1_000  # events that wait for a slow client; beyond that, drop the oldest
@@ -10852,8 +10852,7 @@ _EVENTS = {
 # "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and "400
 # Bad Request" for a missing capability. Other answers have the status 200.
 _ANSWER_STATUS = {MethodNotFound.code: 404, MissingCapability.code: 400}
-# Every modern request is a conversation of its own, and ends it. They share this
-# exception.
+# Every modern request is a conversation of its own. All of them end with this exception.
 _OVER = ConnectionClosed("the conversation is over")
 
 
@@ -13310,7 +13309,8 @@ class HttpTransport(Transport, Outbox):
             self._send(post)
 
     def _send(self, post: _Post) -> None:
-        """POST a message. If that fails, fail the request that the message is."""
+        """POST a message. If that fails, fail its request; if it is not a request, log
+        the failure."""
         try:
             self._post(post)
         except Exception as error:
