@@ -12343,9 +12343,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut off           cut off                         closed
 
     It is a BaseHTTPRequestHandler of http.server with another parser: see parse_head().
-    The server cuts it off at the `deadline`. When the server closes, it shuts the
-    reading side, unless a request is being served: so an idle connection ends, and a
-    request that is still arriving gets 503.
+    The server cuts the connection off at the `deadline`. When the server closes, it
+    shuts the reading side, unless a request is being served: so an idle connection
+    ends, and a request that is still arriving gets 503.
     """
 
     rfile: io.BufferedReader
