@@ -6001,11 +6001,12 @@ def fit_question(params: Json, version: str, declared: Json) -> Json:
     is_old = version < "2025-11-25"
     if is_old:
         for message in params.get("messages", ()):
-            content = message["content"]
-            several = isinstance(content, list)
-            kind = "a list of content" if several else content["type"]
-            if several or version < BLOCK_SINCE.get(kind, OLDEST):
-                raise ValueError(f"messages: {kind}: not in {version}")
+            # A list of content has no type, and is in no old revision, either.
+            kind = member_at(message, ["content", "type"])
+            if kind is None or version < BLOCK_SINCE.get(kind, OLDEST):
+                raise ValueError(
+                    f"messages: {version} does not allow {kind or show(message)}"
+                )
     elif not has_capability(declared, ("sampling", "context")):
         # "Servers SHOULD NOT use these values" for a client without this capability.
         params = dict(params)
@@ -6129,8 +6130,8 @@ def encode_root(root: Any) -> Json:
 
 # This section owns a handler's view of its request: what it may read, how it asks the
 # client, and the state that a modern client keeps for it. Then come the places where a
-# user's function may run, each under a head of its own: the main thread of a host
-# program, and the event loop. Last, run_job() calls the function.
+# user's function may run, each under a heading of its own: the main thread of a host
+# program, and the event loop. Last comes run_job(), which calls the function there.
 #
 # In a legacy session, the server sends a question as a request, and the handler blocks
 # until the client answers. A modern server sends no requests. It returns the question
@@ -6162,19 +6163,19 @@ RETRY_MS = 1_000  # default delay before a client reconnects for an answer
 # The claims that identify a caller whose token has a subject: RFC 9068, section 2.2.
 _IDENTITY = ("iss", "sub", "client_id")
 # The claims that change when a token is renewed, or gets more rights.
-_PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
+_VOLATILE = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 
 
 def principal(auth: Json | None) -> Json:
-    """Pick the claims of a token that stay the same when it is renewed.
+    """Return the claims of a token that stay the same when it is renewed.
 
     A token without a subject may belong to a program. Then all claims but those in
-    _PASSING count, so that two users of one program stay apart.
+    _VOLATILE count, so that two users of one program stay apart.
     """
     auth = auth or {}
     if auth.get("sub"):
         return {name: auth[name] for name in _IDENTITY if name in auth}
-    return {name: value for name, value in auth.items() if name not in _PASSING}
+    return {name: value for name, value in auth.items() if name not in _VOLATILE}
 
 
 def fingerprint(value: object) -> str:
@@ -6275,7 +6276,7 @@ class Context:
     BEWARE: in the modern era a handler runs again from its top for every answer, so the
     code before a question runs again, too. Ask first and act afterwards, or wrap the
     act in `once`. Questions without a `key` are identified by their order, so the order
-    must be the same in each run. A question that is asked again needs another key.
+    must be the same in each run. To ask the same question again, use another key.
     """
 
     # After detach(), these callbacks take the place of the client.
@@ -6391,8 +6392,7 @@ class Context:
     def on_cancel(self, fn: Job) -> None:
         """Register fn(), to be called on another thread when the request is cancelled.
 
-        If the request is cancelled already, fn() is called at once, also on another
-        thread.
+        If the request is cancelled already, another thread calls fn() at once.
         """
 
         def tidy() -> None:
@@ -6414,7 +6414,7 @@ class Context:
         once, on any thread. job() must not block; its RuntimeError is ignored."""
 
         def drop() -> None:
-            # ValueError: a cancellation has taken it.
+            # ValueError: cancel() has removed the job, and called it.
             with suppress(ValueError):
                 self._request.callbacks.remove(job)
 
@@ -6432,8 +6432,8 @@ class Context:
         self._request.outbox.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
-        """Let the work continue after its request was answered, in the modern era only.
-        This serves extensions such as tasks.
+        """Let the work go on after its request has been answered. This serves
+        extensions such as tasks, in the modern era only.
 
         Middleware calls this method, runs call_next() on a thread of its own, and
         returns a result that says how to ask for the outcome. See examples/tasks.py.
@@ -6537,18 +6537,20 @@ class Context:
 
         questions: {key: (method, params)}, as on the wire, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for another method, for a key that was used, and for a form or URL that
-            elicit() or elicit_url() refuses
+            for another method, for a key that was used, and for a form, URL or message
+            that elicit(), elicit_url() or sample() refuses
 
         Returns {key: result}, each checked. In a legacy session, all answers must
         arrive within ten minutes.
         """
         if self._on_ask is None and not self._connection.is_in_flight(self._request):
-            raise Cancelled("the request is over: nothing can be asked any more")
+            raise Cancelled("the request is over: its client cannot be asked any more")
         if self._request.modern and not self._request.row.asks:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than the three with `asks`.
-            raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
+            raise InvalidRequest(
+                f"{self._request.method}: its handler cannot ask the client"
+            )
         fitted = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
@@ -6614,7 +6616,7 @@ class Context:
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
-            raise InvalidRequest("a question must wait for notifications/initialized")
+            raise InvalidRequest("cannot ask before notifications/initialized")
         until = time.monotonic() + STATE_SECONDS
         asked: dict[str, PendingRequest] = {}
 
@@ -6636,7 +6638,8 @@ class Context:
                     for key, pending in asked.items()
                 }
             except McpError as error:
-                # The handler's own client has refused the question.
+                # It came from the client that is being served, not from another
+                # server, so it may be the error of this request as well.
                 error.is_received = False
                 raise
             except ConnectionClosed as error:
@@ -6649,8 +6652,8 @@ class Context:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
         known = {}
         missing = {}
-        # The fingerprints of the missing ones.
-        prints = {}
+        # The fingerprints of the missing questions.
+        fingerprints = {}
         for key, question in questions.items():
             digest = fingerprint(question)
             asked, answer = self._record["answers"].get(key, ("", None))
@@ -6660,13 +6663,13 @@ class Context:
                 known[key] = answer
             else:
                 missing[key] = question
-                prints[key] = digest
+                fingerprints[key] = digest
         if not missing:
             return known
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
         state = self._endpoint.signer.seal(
-            {**self._record, "asked": prints}, self._binding()
+            {**self._record, "asked": fingerprints}, self._binding()
         )
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
@@ -6678,10 +6681,10 @@ class Context:
             once: key -> value of once()
             asked: key -> fingerprint of one of the last questions
 
-        If the request has a state, the state is read before the handler runs. Raises
-        InvalidParams for a state that this server did not make, that belongs to another
-        request, or that has expired. An answer that comes with a state, but answers
-        none of its questions, is ignored.
+        If the request has a state, ServerEndpoint reads this before the handler runs.
+        Raises InvalidParams for a state that this server did not make, that belongs to
+        another request, or that has expired. An answer that comes with a state, but
+        answers none of its questions, is ignored.
         """
         params = self._request.params if self._request.row.asks else {}
         fresh = object_or_empty(params.get("inputResponses"))
@@ -6718,8 +6721,9 @@ def run_there(
     """Have run_on() run call() on another thread. Block until it ends, and return its
     value or raise its exception.
 
-    outcome: a queue through which the job returns (value, None) or (None, exception),
-        as a host's loop may drop both. Another thread may put an item to end the wait
+    outcome: a queue for the outcome of the job, (value, None) or (None, exception): a
+        host's loop may drop what a job returns or raises. Another thread may put an
+        item of its own, to end the wait
     name: the name of the function, for the log
     """
     is_begun = False
@@ -6803,8 +6807,8 @@ class MainThread:
         return self._thread is threading.current_thread()
 
     def post_by(self, post: Callable[..., Any]) -> None:
-        """Use this `post` from now on to wake the main thread, unless this object has
-        one already."""
+        """Use `post` to wake the main thread from now on, unless this object was made
+        with a `post` of its own."""
         if self._post is do_nothing:
             self._post = post
             # Jobs may be waiting already.
@@ -6985,10 +6989,13 @@ def time_limit(
     return at_exit(timer.cancel)
 
 
-def begin(job: Job) -> Any:
-    """Call a user's function. An iterator becomes the list of its items, as the body of
-    a generator function runs only with that. An asynchronous one becomes a coroutine
-    that returns such a list."""
+def start_function(job: Job) -> Any:
+    """Call a user's function, and return its value, or the coroutine of an `async def`.
+
+    If the value is an iterator, return a list of its items: the body of a generator
+    function runs only while they are taken. If it is an asynchronous iterator, return a
+    coroutine that makes such a list.
+    """
     value = job()
     kind = type(value)
     if hasattr(kind, "__anext__"):
@@ -7005,7 +7012,11 @@ def begin(job: Job) -> Any:
 
 def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) -> Any:
     """Call a user's function where `run_on` says, else on this thread. Block until it
-    ends, and return its result. An `async def` function is awaited.
+    ends, and return its result. An `async def` function is awaited:
+
+        without run_on    on the EventLoop of the connection
+        with run_on       on the event loop that runs on the thread that run_on chose;
+                          if none runs there, on a loop that ends with the function
 
     limit: returns the context manager in which the function runs, so that a time limit
         starts with the function, not with the wait for run_on
@@ -7014,14 +7025,14 @@ def run_job(ctx: Context, job: Job, run_on: Callback, limit: Job = nullcontext) 
     """
     if run_on is None:
         with limit():
-            return await_value(ctx, begin(job), ctx._connection.loop.run)
+            return await_value(ctx, start_function(job), ctx._connection.loop.run)
     outcome: SimpleQueue[Any] = SimpleQueue()
 
     def call() -> tuple[Any, Any]:
         """Return the value and None; or an awaitable, and the event loop for it."""
         ctx.check_cancelled()
         with limit():
-            value = begin(job)
+            value = start_function(job)
             if not hasattr(type(value), "__await__"):
                 return value, None
             import asyncio
@@ -7253,13 +7264,13 @@ class Signals:
                 signal()
             self.is_at_work = False
 
-    def empty(self) -> bool:
-        """Run the waiting jobs. Returns whether there is no signal for wait()."""
+    def poll(self) -> bool:
+        """Run the waiting jobs. Returns whether a signal is there for wait()."""
         try:
             self.put(self.wait(0.0))
-            return False
-        except Empty:
             return True
+        except Empty:
+            return False
 
 
 @contextmanager
@@ -7274,7 +7285,7 @@ def stop_signals(signals: Signals) -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():
         import signal
 
-        def take(number: int, frame: object) -> None:
+        def handle(number: int, frame: object) -> None:
             signals.put(signal.Signals(number).name)
             if signals.is_at_work:
                 raise KeyboardInterrupt
@@ -7283,7 +7294,7 @@ def stop_signals(signals: Signals) -> Iterator[None]:
         for name in STOPS:
             number = signal.Signals[name]
             if signal.getsignal(number) in usual:
-                before[number] = signal.signal(number, take)
+                before[number] = signal.signal(number, handle)
     try:
         yield
     finally:
@@ -7452,7 +7463,7 @@ class Deputy:
 def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
     """End all requests in flight.
 
-    signal: why: what Deputy.wait() has returned
+    signal: the reason, as Deputy.wait() returned it
 
     When the input has ended, handlers have DRAIN_SECONDS to finish; after Ctrl-C or
     SIGTERM, and when the client reads nothing, no time at all. Handlers that still run
@@ -7473,6 +7484,7 @@ def end_stream(connection: Connection, signals: Signals, signal: str) -> None:
 def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -> None:
     """Call job(seconds) on another thread. Block until it is done, for `seconds` at
     most, or until Ctrl-C or SIGTERM comes."""
+    # A signal of its own: that of an earlier job may still be in the queue.
     done = f"a job of {time.monotonic()}"
 
     def run() -> None:
@@ -7489,7 +7501,7 @@ def wait_for(job: Callable[[float], object], seconds: float, signals: Signals) -
     until = time.monotonic() + seconds
     signal = ""
     with suppress(Empty):
-        # Skip INPUT_ENDED, and the end of an earlier job.
+        # Skip any other signal.
         while signal not in (done, *STOPS):
             signal = signals.wait(until - time.monotonic())
 
@@ -7520,8 +7532,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
         # Descriptor 0 or 1 may belong to another file by now.
-        raise OSError("stdin or stdout is closed: there is no wire to serve")
-    # Child processes do not inherit descriptors from os.dup().
+        raise OSError("cannot serve on stdio: stdin or stdout is closed")
+    # Child processes do not inherit descriptors that os.dup() returns.
     reader = io.FileIO(os.dup(0), "r")
     writer = io.FileIO(os.dup(1), "w")
     if hasattr(os, "register_at_fork"):
@@ -7529,8 +7541,9 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         # and the client would not see its end.
         os.register_at_fork(after_in_child=reader.close)
         os.register_at_fork(after_in_child=writer.close)
-    # With 2>&1, and under inetd, stderr is the wire, too: inside the block, it is the
-    # null device. A terminal may show both. On Windows, pipes have no inode number.
+    # With 2>&1, and under inetd, stderr is the wire as well: then it is the null device
+    # inside the block. A terminal may show both streams. On Windows, pipes have no
+    # inode number.
     is_shared = (
         sys.__stderr__
         and not os.isatty(1)
@@ -7615,8 +7628,8 @@ def startable(command: list[str], path: str | None) -> list[str] | str:
     if not words[0].lower().endswith((".bat", ".cmd")):
         return words
     # The program that the script starts reads "" as one ", and two backslashes before a
-    # " as one. cmd.exe replaces %cd:~,% by nothing, so the % in front of it does not
-    # begin the name of a variable.
+    # " as one. cmd.exe replaces %cd:~,% by nothing, so the % before it is a plain one,
+    # and does not begin the name of a variable.
     quoted = [
         '"%s"' % re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
         for word in words
@@ -7711,9 +7724,9 @@ class Child(StreamTransport):
         self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
         if exit_code == 0 and not self._head:
-            why = "it ended without serving: is run() missing?"
+            why = "it exited without serving: is run() missing?"
         elif self._head and b"{" not in self._head:
-            why = f"it printed what is no message, and ended: {self._head!r}"
+            why = f"it printed text that is not MCP, and exited: {self._head!r}"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
     def _wait(self, seconds: float) -> None:
@@ -7726,10 +7739,10 @@ class Child(StreamTransport):
     def close(self) -> None:
         """End the child and its process group: basic/transports/stdio.md#shutdown.
 
-        Its input is closed; then it gets SIGTERM, then SIGKILL. On Windows it is killed
-        if it does not end after its input. Blocks for little more than twice
-        EXIT_SECONDS. A child that has written nothing has nothing to finish, so
-        STARTING_SECONDS replace EXIT_SECONDS.
+        Close its stdin; if it does not exit, send SIGTERM, then SIGKILL. On Windows,
+        kill it if it does not exit. Blocks for little more than twice EXIT_SECONDS. A
+        child that has written nothing has nothing to finish, so it gets
+        STARTING_SECONDS instead.
         """
         seconds = EXIT_SECONDS if self._head else STARTING_SECONDS
         try:
@@ -7747,7 +7760,7 @@ class Child(StreamTransport):
             self._stderr_thread.join(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
-        # OSError: the process has ended.
+        # OSError: there is no such process any more.
         with suppress(OSError):
             if os.name == "posix":
                 os.killpg(self._process.pid, number)
@@ -7769,6 +7782,27 @@ class Child(StreamTransport):
 # A Server offers functions to clients. This section owns the registered functions, the
 # handler of each method that clients may call, the subscriptions to changes, and the
 # class that programs use. It leaves everything about HTTP to Part IV.
+#
+# The path of a request, on one thread:
+#
+#     serve_request()   takes a slot
+#     _serve()          makes the Context; makes the answer, of a result or an exception
+#     _call_layer()     calls the middleware, the outermost first, and then the handler
+#     _tools_call()     or another handler, which METHODS names: finds the registered
+#                       function, converts its arguments, and its value to a result
+#     _call()           calls the function: on this thread, or where run_on says
+#
+# Slots limit how many functions run at once. A ServerEndpoint has max_workers slots,
+# which all its connections share. They are the items of the queue `_slots`: a thread
+# takes a slot by getting an item, and returns it by putting it back. serve_request()
+# owns the slot of its request, and returns it in a `finally`. While the function waits
+# for its client, lent_slot() returns the slot early, and takes one again before the
+# function goes on. Meanwhile, the pool of the connection may have one thread more:
+# otherwise, if all of its threads wait for the client, none could use a free slot.
+# Only one thread at a time waits at the queue, and holds `_door`; the others wait for
+# `_door`. So a new request cannot overtake the one that is to get the next slot. A
+# request that the reading thread serves inline takes no slot, as no registered function
+# runs for it.
 
 MAX_LISTENERS = 1_000  # open subscriptions/listen; URIs of one, or of a session
 MAX_COMPLETIONS = 100  # values in one completion: the schema's maximum
@@ -7899,8 +7933,8 @@ class ServerEndpoint(Endpoint):
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Register a function. Raises TypeError or ValueError at once if JSON cannot
-        express its entry, not only when a client asks for the list."""
+        """Register a function. Raises TypeError or ValueError if JSON cannot express
+        its entry: now, and not only when a client asks for the list."""
         encode_message(registration.wire)
         if registration.run_on is AS_SERVER:
             registration = registration._replace(run_on=self.run_on)
@@ -7947,7 +7981,7 @@ class ServerEndpoint(Endpoint):
         key = uri_key(uri)
         resources = list(self.registered["resources"].values())
         same = [each for each in resources if each.template.key == key]
-        # The URI as it stands comes first.
+        # Prefer the resource that was registered under exactly this spelling.
         same.sort(key=lambda each: each.wire["uri"] != uri)
         templates = list(self.registered["resourceTemplates"].values())
         for registration in same + templates:
@@ -8059,9 +8093,10 @@ class ServerEndpoint(Endpoint):
     def lent_slot(
         self, connection: Connection, request: Request, may_wait: bool = True
     ) -> Iterator[None]:
-        """Inside, if it may wait for its client, a function does not count for
-        max_workers. Only the request's own thread can lend its slot. The only slot of
-        max_workers=1 is never lent: programs rely on it as a lock."""
+        """While the caller is inside, its function does not occupy a slot, if
+        `may_wait` says that it may have to wait for its client. Only the thread that
+        took the slot of the request can lend it. The only slot of max_workers=1 is
+        never lent: programs rely on it as a lock."""
         is_own = request.thread == threading.get_ident()
         if not (may_wait and is_own and self.max_workers > 1):
             yield
@@ -8077,8 +8112,9 @@ class ServerEndpoint(Endpoint):
     def _serve(self, connection: Connection, request: Request) -> None:
         ctx = Context(connection, request)
         try:
-            result = self._go_through(ctx, request.params, 0)
-            # Middleware may have answered without the handler.
+            result = self._call_layer(ctx, request.params, 0)
+            # A request to listen stays open, unless middleware has answered it without
+            # calling its handler.
             is_open = request.cancelled or request in self._subscriptions
             if request.row.stays_open and is_open:
                 return
@@ -8091,7 +8127,7 @@ class ServerEndpoint(Endpoint):
             try:
                 message = self._failure_message(ctx, error)
             except (TypeError, ValueError) as odd:
-                # The content of a ToolError is no content.
+                # The `content` that ToolError was given is not valid content.
                 message = error_message(
                     request.id, InternalError(self._report(ctx, odd))
                 )
@@ -8103,19 +8139,20 @@ class ServerEndpoint(Endpoint):
                 request.cancel()
         connection.respond(request, message)
 
-    def _go_through(self, ctx: Context, params: Json, place: int) -> Any:
-        """Call the middleware at this place; after the last one, call the handler."""
-        if place == len(self.middleware):
+    def _call_layer(self, ctx: Context, params: Json, index: int) -> Any:
+        """Call the middleware with this index; after the last one, call the handler."""
+        if index == len(self.middleware):
             if ctx._request.params.get("requestState") is not None:
-                # Refuse a state that is not ours before the handler runs.
+                # Reading the record refuses a state that is not ours. Do that before
+                # the handler runs, even if it asks nothing.
                 _ = ctx._record
             handler = getattr(self, ctx._request.row.handler)
             return handler(ctx, params)
 
         def call_next(others: Json = params) -> Any:
-            return self._go_through(ctx, others, place + 1) or {}
+            return self._call_layer(ctx, others, index + 1) or {}
 
-        return self.middleware[place](ctx, ctx._request.method, params, call_next)
+        return self.middleware[index](ctx, ctx._request.method, params, call_next)
 
     def _failure_message(self, ctx: Context, error: BaseException) -> Json:
         """Make the answer to a request whose handler raised an exception."""
@@ -8127,7 +8164,7 @@ class ServerEndpoint(Endpoint):
                 request, tool_failure(str(error), error.content)
             )
         if isinstance(error, NotFound) and "uri" in request.params:
-            # "Resource not found"; a modern revision has another code in its place.
+            # "Resource not found". RETIRED_CODES has the code of the modern era.
             error.code = -32002
             error.data = {"uri": request.about, **object_or_empty(error.data)}
         elif isinstance(error, (ToolError, _Unanswered)):
@@ -8175,8 +8212,8 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        # A session is notified when a declared list changes, or a resource to which it
-        # subscribes. Another `initialize` begins with no subscribed resource.
+        # A session is notified of changes of every declared list, and of the resources
+        # to which it subscribes. Another `initialize` subscribes to no resource yet.
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
@@ -8218,10 +8255,10 @@ class ServerEndpoint(Endpoint):
         the list and the position in it; to a client they are opaque."""
         row = ctx._request.row
         cursor = params.get("cursor") or f"{row.name}:0"
-        place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
-        if place is None:
+        position = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
+        if position is None:
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        begin = int(place[1])
+        begin = int(position[1])
         end = begin + self.page_size
         seen = [
             registration.wire
@@ -8253,8 +8290,8 @@ class ServerEndpoint(Endpoint):
         except ToolError as error:
             return tool_failure(str(error), error.content)
         except BaseException as error:
-            # An error or Cancelled that the function got from another server does not
-            # describe this request: it is the tool's failure.
+            # The function may have received an McpError, or Cancelled, as the client of
+            # another server. That says nothing about this request: the tool has failed.
             is_answer = isinstance(error, McpError) and not error.is_received
             is_end = isinstance(error, Cancelled) and ctx.cancelled
             needs_scope = ctx._request.outbox.ask_scope(error)
@@ -8266,8 +8303,8 @@ class ServerEndpoint(Endpoint):
         uri = params["uri"]
         resource, arguments = self._find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
-        # A list of EmbeddedResource is several contents. Any other list is one value in
-        # JSON.
+        # A list of EmbeddedResource makes several contents; any other list is one JSON
+        # value.
         parts = listed(value)
         if set(map(type, parts)) != {EmbeddedResource}:
             parts = [value]
@@ -8384,7 +8421,7 @@ class ServerEndpoint(Endpoint):
         """Call a registered function where run_on says, within its timeout."""
         signature = registration.signature
         ctx._request.runs = registration.wire["name"]
-        # A handler may go on after its answer.
+        # A detached handler goes on after its request has ended.
         if ctx._request in self._at_work:
             self._at_work[ctx._request] = ctx._request.runs
         if signature.context is not None:
@@ -8410,8 +8447,8 @@ class ServerEndpoint(Endpoint):
             raise unwrapped(error) from error
 
     def post_jobs(self, post: Callable[..., Any]) -> bool:
-        """Have each MainThread whose thread is the calling one wake it by `post`.
-        Returns whether there is such a MainThread."""
+        """Have every MainThread that belongs to the calling thread use `post` to wake
+        that thread. Returns whether there is one."""
         places = {self.run_on}
         for kind in self.registered.values():
             places.update(each.run_on for each in list(kind.values()))
@@ -8471,8 +8508,8 @@ class Server:
             name accept each other's state; the default is a random key
         website_url: a page about the server
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
-        run_on: run_on(job) has job() called where functions must run, such as a
-            MainThread, or an executor's submit; the default is a worker thread
+        run_on: run_on(job) has job() called on the thread where functions must run: a
+            MainThread, say, or an executor's submit; the default is a worker thread
         max_workers: maximum number of functions running at once, for all clients
             together; one that waits for its client, for an answer or to read, does not
             count. But 1 is a lock: one function at a time, whatever it waits for
@@ -9014,7 +9051,8 @@ class Server:
     def _serve(self, reader: Any, writer: Any, signals: Signals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            # A thread that runs the jobs of a MainThread cannot watch the reader, too.
+            # While this thread runs the jobs of a MainThread, it cannot watch the
+            # reader, so the reader must not serve.
             has_main = self._endpoint.post_jobs(signals.put)
             signal = Deputy(connection, signals, serves=not has_main).wait()
             end_stream(connection, signals, signal)
@@ -9033,8 +9071,9 @@ class Server:
         endpoint = self._endpoint
         limit = endpoint.max_workers
         if limit > 1:
-            # One more than may run: it waits for a slot, and logs that. With
-            # max_workers=1, a second one could overtake it.
+            # One thread more than there are slots: it waits for a slot, and logs if
+            # that takes long. With max_workers=1, a second thread could take the slot
+            # before the thread of an earlier request does.
             limit += 1
         connection = Connection(
             Protocol("server", endpoint.capabilities, endpoint.extension_row),
@@ -9060,7 +9099,7 @@ class Server:
         connection.loop.close()
 
     def handle(self, message: Json) -> Json | None:
-        """Answer one modern message on this thread, in a serverless function, say.
+        """Answer one modern message on this thread: in a serverless function, say.
 
         message: a decoded request, or notification
 
@@ -9088,7 +9127,8 @@ class Server:
             return error_message(event.id, error)
         connection.act(event, outbox)
         self.disconnect(connection)
-        # Return a copy: a caller may change its answer, but not what is offered.
+        # Return a copy, as the answer may share objects with the registrations, and the
+        # caller may change it.
         if not outbox.answers:
             return None
         return dict(json.loads(encode_json(outbox.answers[0])))
@@ -9116,8 +9156,8 @@ def _decorate(fn: Registered | Lambda | str | None, register: Any) -> Registered
 # to changes; the endpoint, which receives notifications and answers questions; the
 # targets; and the public class Client. The thread that makes a call does the work of
 # that call: it waits for the answer, runs the callbacks that answer a modern server's
-# questions, and sends the call again. By itself, a client sends only the handshake,
-# answers to a session's questions, and what restores a lost session.
+# questions, and sends the call again. Without a call, a client sends only the
+# handshake, answers to the questions of a session, and what restores a lost session.
 
 SPOKEN = LEGACY_VERSIONS + MODERN_VERSIONS
 MAX_ROUNDS = 100  # rounds of questions that a server may ask in one call
@@ -9317,8 +9357,9 @@ def encode_arguments(name: str, arguments: Any, misplaced: Json) -> Any:
 
 
 def _with_objects(result: Json, member: str) -> Json:
-    """Return the result. Raises InvalidResponse unless the member is an array of
-    objects. Some programs write an empty one as null."""
+    """Return the result; if the member is null, with an empty array in its place, as
+    some programs write null for that. Raises InvalidResponse unless the member is an
+    array of objects."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
@@ -9367,8 +9408,8 @@ class Listening:
                 self._connection.register(self._pending, self)
                 self.subscribe()
         except BaseException as error:
-            # If the connection has ended before the request was registered, no other
-            # thread removes it.
+            # If the connection ended before the request was registered, no other thread
+            # calls _end().
             self._end()
             self.close()
             received(error)
@@ -9385,8 +9426,9 @@ class Listening:
         version = self._connection.protocol.version
         params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._pending, params)
-        # The first item is the acknowledgement. If it omits a list, that list never
-        # changes. If it omits a resource, the URI may be wrong, so raise an error.
+        # The first item is the acknowledgement. If it omits a list, the server does not
+        # report changes of that list, which is no error. If it omits a resource, the
+        # URI may be wrong, so raise one.
         agreed = self._pending.take(self._client.timeout)
         if self._pending.error is not None:
             raise self._pending.error
@@ -9416,12 +9458,14 @@ class Listening:
             self._take({"method": method, "params": params}, size)
 
     def _end(self) -> None:
-        # Unregister before logging: on seeing the warning, a program may subscribe().
+        # Unregister before logging: a program that sees the warning may subscribe()
+        # again at once.
         self._client._listenings.pop(self, None)
         failure = isinstance(self._pending.error, HttpFailure)
         if self._take is do_nothing and (failure or self._pending.answer is not None):
             log_line(
-                WARNING, f"no more notifications of {self._uris[0]}; subscribe again"
+                WARNING,
+                f"notifications of {self._uris[0]} have stopped; subscribe again",
             )
 
     def __iter__(self) -> Iterator[Json]:
@@ -9489,10 +9533,11 @@ class ClientEndpoint(Endpoint):
 
     def connected(self, connection: Connection) -> None:
         """Prepare for a new connection."""
-        # One thread calls on_log and on_notification, so that they run in order.
-        self.hearers = Workers("mcp-callbacks", 1)
-        # The calls that wait for that thread. Each of its jobs makes the oldest call.
-        self._heard = Inbox("notifications")
+        # This pool of one thread calls on_log and on_notification, so that they run in
+        # order.
+        self.notifier = Workers("mcp-callbacks", 1)
+        # The calls that wait for that thread, each of whose jobs makes the oldest one.
+        self._queued_calls = Inbox("notifications")
         connection.strays = self._strays
         self.tools = None
 
@@ -9559,15 +9604,15 @@ class ClientEndpoint(Endpoint):
         else:
             return
         # Queue the call for the thread of callbacks.
-        self._heard.put(call, size)
-        if len(self.hearers) < MAX_QUEUED:
-            self.hearers.submit(self._call_next)
+        self._queued_calls.put(call, size)
+        if len(self.notifier) < MAX_QUEUED:
+            self.notifier.submit(self._call_next)
 
     def _call_next(self) -> None:
         job = do_nothing
         # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
         with suppress(Empty):
-            job = self._heard.get(0.0)
+            job = self._queued_calls.get(0.0)
         job()
 
     # Answering
@@ -9576,8 +9621,9 @@ class ClientEndpoint(Endpoint):
         now = time.monotonic()
 
         def may_concern(pending: PendingRequest) -> bool:
-            """Return whether the server may ask for the sake of this call. Over HTTP
-            the stream tells; on stdio, it may be any call that was made before."""
+            """Return whether the question may be about this request of ours. Over HTTP,
+            the stream that carries the question shows it. On stdio, it may be any
+            request that was sent before the question came."""
             if request.subject is not None:
                 return request.subject == pending.id
             return pending.began < now
@@ -9646,7 +9692,7 @@ class ClientEndpoint(Endpoint):
 
 
 # Targets
-class _Handover(Transport):
+class _DirectTransport(Transport):
     """Carries messages to another connection in this process."""
 
     feeds = True
@@ -9658,7 +9704,7 @@ class _Handover(Transport):
         self._peer.feed(data)
 
 
-class MemoryTransport(_Handover):
+class MemoryTransport(_DirectTransport):
     """Carries a client's messages to a server in this process, and its answers back."""
 
     _peer: Any = None
@@ -9667,7 +9713,7 @@ class MemoryTransport(_Handover):
         self._server = server
 
     def start(self, connection: Connection) -> None:
-        self._peer = self._server.connect(_Handover(connection))
+        self._peer = self._server.connect(_DirectTransport(connection))
 
     def close(self) -> None:
         if self._peer is not None:
@@ -9711,7 +9757,8 @@ def read_target(target: Any) -> Any:
 
 
 def _words(command: Iterable[Any]) -> list[str]:
-    """Return the words of a command, with ~/ expanded. This Python runs .py files."""
+    """Return the words of a command, with ~/ expanded. A .py file is run by the Python
+    that runs this module."""
     words = [os.path.expanduser(str(word)) for word in command]
     if not words or not words[0]:
         raise ValueError("target: expected a URL, a script or a command, got nothing")
@@ -9733,8 +9780,8 @@ def split_command(text: str) -> list[str]:
 
 
 def check_wanted_version(version: str) -> str:
-    """Return the value of protocol_version=. Raises ValueError for another revision
-    than those in SPOKEN."""
+    """Return the value of protocol_version=. Raises ValueError unless it is "auto", or
+    a revision in SPOKEN."""
     if version not in ("auto", *SPOKEN):
         raise ValueError(
             f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
@@ -9808,9 +9855,9 @@ class Client:
         timeout: seconds for connecting, and for each request; None for no limit. A
             progress notification restarts the time of its request. In a session,
             requests do not time out while a callback is answering a question
-        total_timeout: seconds for a whole call, with its questions and progress; None
-            for no limit. A callback that is answering a modern server's question is not
-            interrupted: the call ends after it
+        total_timeout: seconds for a whole call, with its questions and progress; None,
+            or 0, for no limit. A callback that is answering a modern server's question
+            is not interrupted: the call ends after it
         headers: for every HTTP request: a dict, or a function that returns one, called
             for each request
         auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
@@ -9936,7 +9983,7 @@ class Client:
             self._open(self._wanted_version)
         except ConnectionClosed as error:
             # Some old servers exit if any message precedes `initialize`, and few say
-            # why. Only a child has a `command`.
+            # why. error.command is set for child processes only.
             is_old = error.command and not re.match(_OTHER_FAILURE, error.stderr)
             if self._wanted_version != "auto" or not is_old:
                 raise
@@ -9950,7 +9997,7 @@ class Client:
         Idempotent, from any thread. Blocks until requests in flight are cancelled and
         callbacks have ended, for a few seconds at most.
         """
-        # One step, so that only one thread closes it.
+        # Take it in one step, so that only one thread closes it.
         connection = vars(self).pop("_connection", None)
         if connection is None or self._process != os.getpid():
             # In the child of a fork, the connection is still the parent's.
@@ -9964,22 +10011,22 @@ class Client:
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
         # Calls of callbacks that are already queued still run.
-        self._endpoint.hearers.close(EXIT_SECONDS)
+        self._endpoint.notifier.close(EXIT_SECONDS)
 
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification have been called with all that has
         arrived.
 
-        Returns whether they have been. Do not call this method from a callback, as it
-        would wait for itself. Raises ConnectionClosed before connect() and after
-        close(), which also waits for the callbacks.
+        Returns False if they have not been within `timeout`. Do not call this method
+        from a callback, which would wait for itself. Raises ConnectionClosed before
+        connect() and after close(), which also waits for the callbacks.
 
         timeout: in seconds; None for no limit
         """
         self._require_connection()
         is_done = threading.Event()
         # Jobs run in order: this is the last one.
-        return self._endpoint.hearers.submit(is_done.set) and is_done.wait(timeout)
+        return self._endpoint.notifier.submit(is_done.set) and is_done.wait(timeout)
 
     def __enter__(self) -> Client:
         with self._connecting:
@@ -10066,18 +10113,18 @@ class Client:
             try:
                 listening.subscribe()
             except FAILURES as error:
-                # It ends the iteration.
+                # End its iteration with this error.
                 listening._pending.cancel(None, error)
         # "the client MUST re-send subscriptions/listen": basic/patterns/subscriptions.md.
         for uri in list(self._subscriptions):
             try:
                 self.subscribe(uri)
             except FAILURES as error:
-                log_line(WARNING, f"no more notifications of {uri}: {error}")
+                log_line(WARNING, f"notifications of {uri} have stopped: {error}")
 
     def _read(self, connection: Connection) -> None:
-        """Read until the server ends, then close the connection. The reading thread
-        runs this."""
+        """Read until the input ends, then close the connection. The reading thread runs
+        this."""
         end = ConnectionClosed("the reading thread failed")
         try:
             connection.read_all()
@@ -10086,6 +10133,12 @@ class Client:
             connection.close(end)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
+    #
+    #     server/discover --a result--> modern
+    #         |--an error, or only legacy revisions--> initialize --> a session
+    #         '--silence for PROBE_SECONDS--> initialize, too: the first answer decides
+    #
+    # With protocol_version=, only the steps that can lead to that revision are taken.
     def _negotiate(self, connection: Connection, wanted: str) -> Json:
         """Agree on a revision. Returns the server's description of itself."""
         if wanted in LEGACY_VERSIONS:
@@ -10095,13 +10148,14 @@ class Client:
             now = time.monotonic()
             until = min(now + PROBE_SECONDS, (now + until) / 2)
         hello = PendingRequest(connection, "initialize")
-        # A late answer ends the wait for the answer to `initialize`.
+        # If the answer to `discover` is late, it wakes the thread that waits for
+        # `hello` by then: see _ask().
         discover = PendingRequest(
             connection, "server/discover", on_done=lambda: hello.put(discover)
         )
         try:
             version, result = self._probe(wanted, until, discover)
-            # The time beyond `until` was spent on a login, which does not count.
+            # Only a login can have taken longer than `until`. Its time does not count.
             self._connect_until += max(0.0, time.monotonic() - until)
         except Timeout:
             if wanted != "auto":
@@ -10120,11 +10174,13 @@ class Client:
         self, connection: Connection, hello: PendingRequest, discover: PendingRequest
     ) -> Json:
         """Agree on a revision with a server that has not answered `discover` in time.
-        If it answers that before `hello`, it is modern, and was only slow to start."""
+        If it answers `discover` before `hello`, it is modern, and was only slow to
+        start."""
         try:
             # "If the server does not respond [...], the server is legacy".
             return self._shake_hands(connection, LAST_LEGACY, hello)
         except UnsupportedVersion:
+            # The server has turned out to be modern.
             return self._negotiate(connection, NEWEST)
         finally:
             discover.cancel("no longer needed")
@@ -10190,9 +10246,9 @@ class Client:
         return result
 
     def _ask(self, pending: PendingRequest, params: Json, until: float) -> Json:
-        """Send a request that opens a conversation, and block for its result. Its
-        Timeout leaves it open. Raises UnsupportedVersion if server/discover, which was
-        sent before, has a result first: the server is modern."""
+        """Send a request that opens a conversation, and block for its result. A Timeout
+        leaves the request open. Raises UnsupportedVersion if an earlier server/discover
+        gets its result first: the server is modern."""
         pending.limit = self.timeout
         pending._connection.request(pending, params)
         while True:
@@ -10411,7 +10467,7 @@ class Client:
                 header_parameters(tool.get("inputSchema"))
                 tools.append(tool)
             except ValueError as error:
-                # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
+                # Over HTTP, a client "MUST exclude the invalid tool"; elsewhere it may.
                 log_line(
                     WARNING, f"the tool {show(tool.get('name'))} is left out: {error}"
                 )
@@ -10531,7 +10587,7 @@ class Client:
             cursor = result.get("nextCursor")
             if cursor in cursors:
                 log_line(WARNING, f"{method}: stops, as the server repeats a cursor")
-                # A server that ignores cursors has sent its only page again.
+                # A server that ignores cursors sends its only page again and again.
                 return items + [item for item in page if item not in items]
             items += page
             if cursor is None:
@@ -10559,7 +10615,7 @@ class Client:
                 self.list_tools()
                 errors = self._errors_of(tool, result)
         except FAILURES as error:
-            # The tool has run: its result is worth more than the check.
+            # The tool has run, so return its result, even unchecked.
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return result
         if errors:
@@ -10595,15 +10651,16 @@ class Client:
 
         uri: the URI of the resource
 
-        If a modern server ends the subscription, a warning is logged; another
-        subscribe() renews it. Raises the exceptions of listen().
+        If a modern server ends the subscription, a warning is logged; to renew it, call
+        subscribe() again. Raises the exceptions of listen().
         """
         if self._subscriptions.get(uri) not in self._listenings:
-            # on_notification gets every notification, so none is queued here.
+            # on_notification is called with every notification, so this Listening need
+            # not queue any.
             self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop what subscribe() began.
+        """End a subscription that subscribe() opened. A no-op if there is none.
 
         uri: the URI of the resource
         """
@@ -10622,7 +10679,7 @@ class Client:
         until the server agrees.
 
         Lists whose changes the server does not report are left out. Raises NotFound, or
-        MethodNotFound, if it does not report changes of one of the resources.
+        MethodNotFound, if it does not report the changes of one of the resources.
 
         tools: whether to listen to changes of the list of tools
         prompts: the same for the list of prompts
@@ -10714,12 +10771,12 @@ RESOURCE_METADATA = "oauth-protected-resource"
 
 
 def origin_of(url: str) -> str:
-    """Return the scheme and the host of a URL, and its port."""
+    """Return the beginning of a URL: scheme://host, with the port if it has one."""
     return "/".join(url.split("/")[:3])
 
 
 def well_known_url(url: str, name: str) -> str:
-    """Return the URL of a URL's metadata: RFC 8414 and RFC 9728, section 3.1."""
+    """Return the URL of the metadata about a URL: RFC 8414 and 9728, section 3.1."""
     origin = origin_of(url)
     path = url[len(origin) :].rstrip("/")
     return f"{origin}/.well-known/{name}{path}"
@@ -10742,7 +10799,7 @@ def read_lines(response: HTTPResponse) -> Iterator[bytes]:
     with suppress(Exception):
         while len(line) <= MAX_MESSAGE and (data := response.read1(CHUNK)):
             if last == b"\r" and data[:1] == b"\n":
-                # The CR has ended the line.
+                # The CR, which came in the read before, has ended the line.
                 data = data[1:]
             last = data[-1:]
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -10869,9 +10926,14 @@ def _body_size(fields: Headers, version: str) -> int | None:
 # response, which is JSON or a stream of events. Its MessageQueue is the Outbox of the
 # JSON-RPC request in its body. An HttpConnection is the conversation of one POST.
 # Nothing here knows sockets, WSGI or sessions.
+#
+# The thread of the HTTP request owns its Exchange. It runs the handler, whose messages
+# go to the queue; flush() writes them. If the response is not over when the handler has
+# returned, as for a subscription, the thread waits in wait_until_over(). From then on,
+# other threads queue messages and ring its bell, by flush_soon(), and it writes them.
 
 MAX_PIECE = 1 << 20  # bytes of a response that a client must read within a deadline
-MAX_EVENTS = 1_000  # that wait for a slow client; when full, drop the oldest
+MAX_EVENTS = 1_000  # events that wait for a slow client; beyond that, drop the oldest
 # Estimated bytes that all large messages together may occupy. A body counts as its size
 # while it arrives. Once decoded, it counts as four times its size, plus MEMBER_SIZE for
 # each comma, since each comma means another Python object. An answer counts as twice
@@ -10892,7 +10954,7 @@ _EVENTS = {
 # "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and "400
 # Bad Request" for a missing capability. Other answers have the status 200.
 _ANSWER_STATUS = {MethodNotFound.code: 404, MissingCapability.code: 400}
-# Every modern request ends a conversation; all of them share this exception.
+# Every modern request is a conversation of its own. All of them end with this exception.
 _OVER = ConnectionClosed("the conversation is over")
 
 
@@ -10951,11 +11013,12 @@ class MessageQueue(Outbox):
             self.is_closed = True
 
     def release(self, exchange: Exchange) -> None:
-        """Stop referring to an exchange that is over, if it still is the one of this
-        queue. The two would keep each other until a garbage collection."""
+        """Let go of an exchange that is over, unless the queue has another one by now.
+        Break the reference cycle: otherwise both would stay in memory until the garbage
+        collector runs."""
         with self._lock:
             if self.exchange is exchange:
-                self.exchange = exchange.endpoint.nobody
+                self.exchange = exchange.endpoint.no_exchange
 
     def ask_scope(self, error: BaseException) -> bool:
         exchange = self.exchange
@@ -11108,8 +11171,8 @@ class Exchange:
             )
 
     def claim(self, load: int) -> None:
-        """Record how much memory the request occupies by now. Raises HttpError if too
-        much is in use."""
+        """Record how much memory the request occupies by now. Raises HttpError if all
+        requests together occupy too much."""
         self.load = load
         self.endpoint.count(self, load)
         if load > SMALL_BODY and not self.endpoint.has_room():
@@ -11143,7 +11206,7 @@ class Exchange:
             self.bell.put(None)
 
     def detach(self) -> None:
-        """Leave the queue to another exchange. The next flush ends this response."""
+        """Leave the queue to another exchange. The next flush() ends this response."""
         self.queue = MessageQueue(self)
         self.queue.close()
 
@@ -11232,7 +11295,8 @@ class Exchange:
     def wait_until_over(self, comment_seconds: float) -> None:
         """Write what other threads queue, until the response is over. Comments keep a
         silent stream open."""
-        # From here on, threads that queue ring this bell. Write what was queued before.
+        # From now on, threads that queue messages ring this bell. Write what was queued
+        # before.
         self.bell = SimpleQueue()
         self.flush()
         while not self.is_over:
@@ -11324,7 +11388,7 @@ class HttpConnection(Connection):
         self.loop = http.loop
         self.http = http
 
-    def take(self, exchange: Exchange) -> None:
+    def serve_post(self, exchange: Exchange) -> None:
         """Serve the message of a POST on this thread. The response is the answer to a
         request, an error, or 202 without a body. Raises InvalidRequest."""
         event = self.protocol.receive(exchange.message, exchange.queue)
@@ -11332,7 +11396,8 @@ class HttpConnection(Connection):
         exchange.message = None
         self.prepare(exchange, event)
         if exchange.is_over:
-            # The client left before its request was in flight.
+            # The client left before the request was in flight, so it is not cancelled
+            # yet.
             self.client_left(exchange)
         if isinstance(event, Refusal):
             self.refuse(event, exchange)
@@ -11343,7 +11408,7 @@ class HttpConnection(Connection):
             return
         stays_open = event.row.stays_open
         exchange.awaits_answer = not stays_open
-        # Over HTTP+SSE, the answer goes to the exchange of the GET.
+        # Over HTTP+SSE, the queue, and so the answer, goes to the exchange of the GET.
         if exchange.queue.exchange is not exchange or event.is_notification:
             exchange.is_last = True
             exchange.reply(202)
@@ -11357,7 +11422,7 @@ class HttpConnection(Connection):
             exchange.claim(0)
 
     def prepare(self, exchange: Exchange, event: Event) -> None:
-        """If it is a request, attach the headers and the claims of its POST."""
+        """If the event is a Request, attach the headers and the claims of its POST."""
         if isinstance(event, Request):
             event.auth = exchange.auth
             event.headers = exchange.headers
@@ -11395,6 +11460,10 @@ class HttpConnection(Connection):
 # the routes, the admission of requests and the budget of memory, and serves the modern
 # era: one POST, one answer. The legacy era follows, from SessionStream on, and owns the
 # sessions: streams that a client can resume, batches, and HTTP+SSE.
+#
+# The path of a request: answer() has _find() judge the head alone; _post() reads the
+# body, which decides the era; serve() has the HttpConnection, or the Session, serve the
+# message.
 
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
@@ -11421,7 +11490,7 @@ class HttpEndpoint:
 
     def __init__(self, server: ServerEndpoint, options: HttpOptions):
         self.server = server
-        # Called with each message, and with the lines around it.
+        # Called with each message, and with a line for each request and response.
         self.trace = server.trace or do_nothing
         self.loop = EventLoop()
         self.max_body = options.max_body
@@ -11431,8 +11500,9 @@ class HttpEndpoint:
         # Logs requests that were refused for want of memory or connections.
         self.refusals = BurstLog()
         # Logs exceptions of verify().
-        self.doubts = BurstLog()
-        # Runs what ctx.on_cancel() registered, as a request's thread is in its handler.
+        self.verify_failures = BurstLog()
+        # Runs the callbacks of ctx.on_cancel(): the thread of a request is busy in its
+        # handler.
         self.tidiers = Workers("mcp-on-cancel", MAX_WORKERS)
         self._verify = options.verify
         if self._verify is not None and not callable(self._verify):
@@ -11444,15 +11514,16 @@ class HttpEndpoint:
         self._origins = _check_names(
             "allowed_origins", options.allowed_origins, "[^*/]+://[^*/]+"
         )
-        # Stands in for the exchange of a queue that has none: it is over.
-        self.nobody = Exchange(self, "", "", {}, "")
-        self.nobody.is_over = True
+        # Takes the place of the exchange of a queue that has none. It is over, so it
+        # writes nothing.
+        self.no_exchange = Exchange(self, "", "", {}, "")
+        self.no_exchange.is_over = True
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
-        place = options.path and options.path.rstrip("/")
+        mcp_path = options.path and options.path.rstrip("/")
         # {path: {method: the function that answers}}; the path None is any path.
-        self.routes = {place: {"POST": self._post}}
-        self.legacy = LegacyEndpoint(self, options.stateless, place)
+        self.routes = {mcp_path: {"POST": self._post}}
+        self.legacy = LegacyEndpoint(self, options.stateless, mcp_path)
         # Any client may read these: without a token, under any host name, from any
         # page.
         public = dict(options.public_routes or {})
@@ -11465,7 +11536,7 @@ class HttpEndpoint:
             self._metadata_url = url
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
-            for each in (root, f"{root}{place or ''}", named):
+            for each in (root, f"{root}{mcp_path or ''}", named):
                 public[each] = self._answer_metadata
         self._public = {each.rstrip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
@@ -11533,7 +11604,7 @@ class HttpEndpoint:
         serve = route.get(exchange.method)
         if path in self._public and serve is not None:
             return serve
-        self._check_place(exchange)
+        self._check_origin(exchange)
         if serve is not None:
             if self._verify is not None:
                 exchange.auth = self._authorize(exchange.headers)
@@ -11546,7 +11617,7 @@ class HttpEndpoint:
         why = exchange.reason or f"{show(exchange.method)}: not allowed here"
         raise HttpError(405, why, allow)
 
-    def _check_place(self, exchange: Exchange) -> None:
+    def _check_origin(self, exchange: Exchange) -> None:
         """Raise HttpError if the request names another host, or comes from a page of
         another site: "to prevent DNS rebinding attacks". Pages of an allowed site may
         read the response."""
@@ -11593,10 +11664,12 @@ class HttpEndpoint:
             # not name a scope.
             if isinstance(error, PermissionError) and error.errno is None:
                 raise self.challenge(403, "insufficient_scope", str(error)) from None
-            # Anybody may send unknown tokens, at any rate.
-            self.doubts.add(f"verify: {error_text(error)}".replace(token, "***"))
+            # Log in bursts: a stranger may send invalid tokens at any rate.
+            self.verify_failures.add(
+                f"verify: {error_text(error)}".replace(token, "***")
+            )
             if isinstance(error, OSError):
-                # The token may be valid; what should check it is out of reach.
+                # The token may be valid: what should check it is out of reach.
                 raise HttpError(
                     503, "the token could not be checked", {"Retry-After": "5"}
                 ) from None
@@ -11606,8 +11679,8 @@ class HttpEndpoint:
         return dict(claims)
 
     def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
-        """Return the refusal that names the token that is required, and where to get
-        it."""
+        """Return a refusal with a challenge, which tells the client what token it
+        needs, and where to get one."""
         parameters = {"error": problem}
         if self._metadata:
             parameters["resource_metadata"] = self._metadata_url
@@ -11625,12 +11698,13 @@ class HttpEndpoint:
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
         exchange.read_message()
-        # The era is that of the message, whatever the client sent before.
+        # The message alone decides the era, whatever the client has sent before.
         version = member_at(exchange.message, ("params", "_meta", META_VERSION))
         row = method_row(object_or_empty(exchange.message).get("method"))
         header = exchange.version
         is_modern = version is not None or row.since >= FIRST_MODERN
-        # In a session, a gateway may have set a header of its own.
+        # In a session, the header may name a modern revision as well: a gateway may set
+        # it.
         has_session = "mcp-session-id" in exchange.headers
         legacy_versions = SPOKEN if has_session else LEGACY_VERSIONS
         is_legacy = not header or header in legacy_versions
@@ -11644,7 +11718,8 @@ class HttpEndpoint:
             self.serve(connection, exchange)
         finally:
             connection.end()
-            connection.outbox = connection.dropped  # see MessageQueue.release()
+            # Break another reference cycle: see MessageQueue.release().
+            connection.outbox = connection.dropped
 
     def _check_modern(self, exchange: Exchange, version: Any) -> None:
         """Raise McpError if the headers of a modern message are wrong. `version` is the
@@ -11695,7 +11770,7 @@ class HttpEndpoint:
             if opening:
                 exchange.flush(opening)
             else:
-                connection.take(exchange)
+                connection.serve_post(exchange)
             exchange.wait_until_over(self.comment_seconds)
         finally:
             del self.serving[exchange]
@@ -11703,9 +11778,9 @@ class HttpEndpoint:
             exchange.queue.release(exchange)
 
     # Clients that have left, and the end
-    def find_departed(self) -> None:
-        """End the exchanges whose clients have hung up. The carrier calls this now and
-        then. Never blocks."""
+    def end_departed(self) -> None:
+        """End the exchanges whose clients have hung up. The carrier calls this
+        periodically. Never blocks."""
         for exchange, connection in list(self.serving.items()):
             if exchange.is_over:
                 connection.client_stays_away()
@@ -11730,9 +11805,9 @@ class HttpEndpoint:
 
 
 def _answer_route(fn: Route, exchange: Exchange) -> None:
-    """Respond with what a function of the program returns."""
+    """Respond with what a function in routes= or public_routes= returns."""
     status, headers, body = fn(exchange)
-    # A value may quote a peer, which must not be able to add a header.
+    # A value may quote a peer, whose line ends must not add a header.
     headers = {name: printable(value) for name, value in headers.items()}
     if isinstance(body, str):
         body = body.encode()
@@ -11747,8 +11822,8 @@ def _host_name(host: str) -> str:
 
 
 def _check_names(option: str, names: Iterable[str] | None, form: str) -> set[str]:
-    """Return names in lower case. Raises ValueError for one without this form, which
-    would match nothing, unless it is "*"."""
+    """Return the names of an option in lower case. Raises ValueError for a name other
+    than "*" that does not have this form: it would match nothing."""
     if isinstance(names, str) and names != "*":
         raise ValueError(f"{option}: expected a list, got {show(names)}")
     given = {name.lower().rstrip("/") for name in names or ()}
@@ -11814,6 +11889,7 @@ class SessionStream(MessageQueue):
     def take(self) -> tuple[SseEvents, bool]:
         with self._lock:
             events = list(self._messages)
+            # The last `added - taken` of them have not been taken yet.
             first = len(events) - (self.added - self.taken)
             self.taken = self.added
             return events[max(0, first) :], self.is_closed
@@ -11870,14 +11946,14 @@ class Session(HttpConnection):
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self.carries_changes = session_id is not None
         if self.carries_changes:
-            # Until the client listens, messages wait behind an exchange that is over.
-            self.outbox = SessionStream(self, legacy.http.nobody)
+            # Until the client listens, messages wait in a stream without an exchange.
+            self.outbox = SessionStream(self, legacy.http.no_exchange)
 
-    def take(self, exchange: Exchange) -> None:
+    def serve_post(self, exchange: Exchange) -> None:
         """Serve the message of a POST, as HttpConnection does, or a batch. The events
         that answer a batch have no ids, so the client cannot resume them."""
         if not isinstance(exchange.message, list):
-            super().take(exchange)
+            super().serve_post(exchange)
             return
         queue = exchange.queue
         self.receive_batch(exchange.message, queue, partial(self.prepare, exchange))
@@ -11936,7 +12012,7 @@ class LegacyEndpoint:
     # How long a session may be idle.
     session_seconds = SESSION_SECONDS
 
-    def __init__(self, http: HttpEndpoint, stateless: bool, place: str | None):
+    def __init__(self, http: HttpEndpoint, stateless: bool, mcp_path: str | None):
         self.http = http
         self._stateless = stateless
         # By id. Here and below, each operation on a dict is atomic.
@@ -11945,9 +12021,9 @@ class LegacyEndpoint:
         self._kept: dict[SessionStream, int] = {}
         if stateless:
             return
-        if place in ("/sse", "/messages"):
-            raise ValueError(f"path: {place} is reserved for HTTP+SSE")
-        http.routes[place].update(GET=self._get, DELETE=self._delete)
+        if mcp_path in ("/sse", "/messages"):
+            raise ValueError(f"path: {mcp_path} is reserved for HTTP+SSE")
+        http.routes[mcp_path].update(GET=self._get, DELETE=self._delete)
         http.routes["/sse"] = {"GET": self._get_sse}
         http.routes["/messages"] = {"POST": self._post_sse}
 
@@ -11982,6 +12058,8 @@ class LegacyEndpoint:
         return session
 
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
+        """Return the session of this kind and id. Raises HttpError if there is none, if
+        it has been idle for too long, and if another principal owns it."""
         session: Any = self.sessions.get(name)
         lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
@@ -12040,7 +12118,8 @@ class LegacyEndpoint:
 
     def _get(self, exchange: Exchange) -> None:
         """Serve a client that listens, or resumes the stream of its Last-Event-ID."""
-        exchange.read_body()  # an unread body would hide the end of the connection
+        # Unread bytes of a body would hide the end of the connection.
+        exchange.read_body()
         session = self._find(exchange)
         name, _, number = exchange.headers.get("last-event-id", "0-").rpartition("-")
         stream = session.streams.get(name)
@@ -12061,9 +12140,9 @@ class LegacyEndpoint:
         session = self._open(SseSession, exchange)
         session.outbox = exchange.queue
         session.outbox.is_endless = True
-        place = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
+        event = f"event: endpoint\ndata: /messages?session_id={session.session_id}\n\n"
         try:
-            self.http.serve(session, exchange, place.encode())
+            self.http.serve(session, exchange, event.encode())
         finally:
             session.end()
 
@@ -12073,7 +12152,7 @@ class LegacyEndpoint:
         exchange.read_message()
         self.http.check_mirrors(exchange)
         exchange.queue = session.outbox
-        session.take(exchange)
+        session.serve_post(exchange)
 
 
 ###############################################################################
@@ -12252,7 +12331,8 @@ class _SocketExchange(Exchange):
         # The client must read each piece in time, and then send the next request.
         handler = self._handler
         if sum(map(len, parts)) < MAX_PIECE:
-            # One write. What is larger is not copied, as clients may be slow.
+            # One write. A larger response is not copied: a slow client would make the
+            # copy occupy memory for long.
             parts = [b"".join(parts)]
         try:
             for data in parts:
@@ -12279,10 +12359,10 @@ class _SocketExchange(Exchange):
     def hung_up(self) -> bool:
         """See Exchange.
 
-        A client that is gone looks like one that has shut only its own side, and still
-        reads, as `nc -N` does, until it is sent something: then the system of a client
-        that is gone resets the connection. An interim response, or a comment in a
-        stream, is such a probe.
+        Some clients, such as `nc -N`, shut their own side and still read. A client that
+        is gone looks the same until something is sent to it: then its system resets the
+        connection. So send a probe, which a client that still reads ignores: an interim
+        response, or a comment in a stream.
         """
         side = peer_side(self._handler.connection)
         if side != SHUT:
@@ -12294,16 +12374,17 @@ class _SocketExchange(Exchange):
         return not self._probe()
 
     def _probe(self) -> bool:
-        """Send the client something that it ignores. Never blocks. Returns whether the
-        connection still is there."""
+        """Send the client something that it ignores. Never blocks. Returns False if the
+        connection is known to be broken."""
         is_silent = self.status == 0
         # "A server MUST NOT send a 1xx response to an HTTP/1.0 client." Such a client,
-        # mostly a proxy, is taken for gone.
+        # usually a proxy, cannot be probed, and counts as gone.
         if is_silent and not self._is_chunked:
             return False
         if self.may_wait() or not self._writing.acquire(blocking=False):
             return True
         try:
+            # Before this thread had the lock, the response may have begun, or ended.
             if self.is_over or is_silent != (self.status == 0):
                 return True
             self._is_probed = True
@@ -12364,9 +12445,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut off           cut off                         closed
 
     It is a BaseHTTPRequestHandler of http.server with another parser: see parse_head().
-    The server cuts it off at the `deadline`. When the server closes, it shuts the
-    reading side, unless a request is being served: so an idle connection ends, and a
-    request that is still arriving gets 503.
+    The server cuts the connection off at the `deadline`. When the server closes, it
+    shuts the reading side, unless a request is being served: so an idle connection
+    ends, and a request that is still arriving gets 503.
     """
 
     rfile: io.BufferedReader
@@ -12437,13 +12518,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = exchange.is_last
 
     def broken_off(self, why: str) -> HttpError:
-        """Return the refusal of a request whose rest does not come."""
+        """Return the refusal of a request that broke off, or is malformed."""
         if self.server.closing.is_set():
             return HttpError(503, "the server is closing", {"Retry-After": "1"})
         return HttpError(400, why)
 
     def _read_head(self, ready: bytes) -> Head:
-        # Mostly, all of it is ready.
+        # Usually, the whole head has arrived.
         head, end, _ = ready[:MAX_HEAD].partition(b"\r\n\r\n")
         data = self.rfile.read(len(head + end)) if end else b""
         while not data.endswith(b"\r\n\r\n"):
@@ -12478,6 +12559,7 @@ class HttpServer(ThreadingTCPServer):
     def begin_serving(
         self, endpoint: HttpEndpoint, url: str, port: int, max_connections: int
     ) -> None:
+        """Complete the constructor of socketserver, and start to accept connections."""
         self.endpoint = endpoint
         self.url = url
         self.port = port
@@ -12492,7 +12574,8 @@ class HttpServer(ThreadingTCPServer):
         self.close()
 
     def serve_until(self, stop: Signals, grace: float) -> None:
-        """Block until a signal arrives. Then close, and wait for handlers."""
+        """Block until a signal arrives. Then close: after Ctrl-C, cancel handlers at
+        once; after SIGTERM, give them `grace` seconds."""
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
             signal = stop.wait()
@@ -12510,7 +12593,7 @@ class HttpServer(ThreadingTCPServer):
         self.server_close()  # the port is free
         self.endpoint.close(False)
         cancel_at = time.monotonic() + grace
-        # A client that reads nothing delays the end no longer than this.
+        # Not even a client that reads nothing delays the end beyond this.
         limit = cancel_at + TIDY_SECONDS
         others = [
             each
@@ -12524,7 +12607,7 @@ class HttpServer(ThreadingTCPServer):
         threads = [each.thread for each in others]
         while not join_all(threads, TICK_SECONDS):
             now = time.monotonic()
-            if now > limit or (stop is not None and not stop.empty()):
+            if now > limit or (stop is not None and stop.poll()):
                 break
             self.endpoint.close(now > cancel_at)
         self.endpoint.close(True)
@@ -12545,7 +12628,8 @@ class HttpServer(ThreadingTCPServer):
         try:
             sock, address = super().get_request()
         except OSError:
-            self.closing.wait(0.05)  # the process may be out of descriptors
+            # The process may be out of descriptors: wait for some to be closed.
+            self.closing.wait(0.05)
             raise
         return sock, address or ("", 0)
 
@@ -12571,9 +12655,10 @@ class HttpServer(ThreadingTCPServer):
             if min(handler.deadline, handler.limit) < now:
                 shut(handler.request)
         try:
-            self.endpoint.find_departed()
+            self.endpoint.end_departed()
         except Exception as error:
-            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # keep accepting
+            # Keep accepting connections.
+            log_line(ERROR, f"HTTP: {error_text(error)}", error)
 
 
 def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
@@ -12603,7 +12688,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
             sock, server_side=True, do_handshake_on_connect=False
         )
     address = sock.getsockname()
-    place = "localhost"
+    netloc = "localhost"
     port = 0
     is_unix = isinstance(address, (str, bytes))
     if not is_unix:
@@ -12613,7 +12698,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
         endpoint.hosts.add(host)
         # For "every address", the URL has the loopback address.
         shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
-        place = f"{shown}:{port}"
+        netloc = f"{shown}:{port}"
     handler = type(
         "Handler",
         (_Handler, BaseHTTPRequestHandler),
@@ -12623,7 +12708,7 @@ def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()
     server.socket = sock
-    url = f"{scheme}://{place}{options.path}"
+    url = f"{scheme}://{netloc}{options.path}"
     server.begin_serving(endpoint, url, port, options.max_connections)
     if hasattr(os, "register_at_fork"):
         from weakref import ref
@@ -12652,10 +12737,22 @@ def _let_go_of_sockets(reference: Any) -> None:
 # that POST messages. It feeds responses to the Connection. Of a message it reads only
 # the method, the ids, the revision, and the parts that headers mirror.
 #
+# Who sends and reads: the caller of send() only queues a message. The writer's thread
+# takes it from the queue, POSTs it if it is a notification, and gives it to a worker if
+# it is a request, or an answer. That worker owns the POST until the request is answered
+# or fails: it reads the response, and feeds it. If a stream of events breaks off before
+# the answer, the same worker resumes it, by a GET with the id of the last event, as
+# often as necessary (LegacyHttp.resume). In a session, one more worker GETs what the
+# server sends by itself, as long as the session lasts (LegacyHttp._listen). The thread
+# that finds its session lost opens a new one, while others that find the same wait for
+# it (LegacyHttp._renew); then each of them sends its own message again.
+#
 # An HTTP request is sent again after a redirect or a login. To abort one, look it up by
 # its key, which is usually the id of its JSON-RPC request. If the server refuses a
 # request with 401 or 403, the Authorizer gets headers for the next attempt, for example
-# by a login. The number of attempts is limited.
+# by a login. The number of attempts is limited. HttpCaller.send() owns the connection
+# of a request: at the end of its `with` block, the connection is kept for the next
+# request if the response was read to its end, or else closed.
 
 KEEP_SECONDS = 3.0  # of idleness; after that, the server may close the connection
 # Seconds of silence until the first probe, seconds between probes, and their number.
@@ -12666,7 +12763,8 @@ _KEEP_ALIVE = {
     "TCP_KEEPCNT": 4,
 }
 REST_SECONDS = 0.1  # for the end of a response to arrive, after the answer
-MAX_LOSS = 1_000  # bytes of a message that may say that the session is lost
+# Bytes of an answer in which _NO_SESSION is searched for.
+MAX_LOSS = 1_000
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 MAX_SHOWN = 1_000  # characters of a server's text in an exception's
 # Consecutive failures that _follow() tolerates, and times that one request is sent
@@ -12684,7 +12782,7 @@ _USER_AGENT = {"User-Agent": f"mcp_lite/{__version__}"}
 _POST_HEADERS = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _HEADER = f"{HEADER_NAME}: [\t -~\x80-\xff]*"
-_NO_THREAD = "not sent: the client is closed, or the system has no thread to give"
+_NO_THREAD = "not sent: the client is closed, or the system cannot start a thread"
 # How servers report a lost session if they do not send 404.
 _NO_SESSION = (
     "(?i)(no valid|invalid|unknown|missing|expired) (mcp )?session|server not initiali|"
@@ -12738,8 +12836,8 @@ def merge_headers(*parts: Headers) -> Headers:
 
 
 def find_proxy(url: SplitResult) -> tuple[str, Headers]:
-    """Return the proxy for a URL as host:port, and the headers for that proxy, or
-    ("", {}). The environment or the system's settings name it."""
+    """Return the proxy for a URL as host:port, and the headers for that proxy; ("", {})
+    if the environment and the system's settings name none."""
     from urllib.parse import unquote
     from urllib.request import getproxies, proxy_bypass
 
@@ -12748,10 +12846,10 @@ def find_proxy(url: SplitResult) -> tuple[str, Headers]:
         return "", {}
     # A proxy may be given without a scheme.
     address = getproxies().get(url.scheme, "").rpartition("//")[2]
-    login, _, place = address.rstrip("/").rpartition("@")
+    login, _, netloc = address.rstrip("/").rpartition("@")
     if not login:
-        return place, {}
-    return place, {"Proxy-Authorization": f"Basic {_base64(unquote(login).encode())}"}
+        return netloc, {}
+    return netloc, {"Proxy-Authorization": f"Basic {_base64(unquote(login).encode())}"}
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -12761,8 +12859,8 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
     with suppress(ValueError):
         target = parse_url(urljoin(url.geturl(), reference.strip()))
-        place = (target.scheme, target.hostname, target.port)
-        if place == (url.scheme, url.hostname, url.port):
+        origin = (target.scheme, target.hostname, target.port)
+        if origin == (url.scheme, url.hostname, url.port):
             return target
     return None
 
@@ -12780,11 +12878,11 @@ def open_connection(
     import http.client
     import socket
 
-    place = proxy or url.netloc
-    connection = http.client.HTTPConnection(place, timeout=timeout)
+    netloc = proxy or url.netloc
+    connection = http.client.HTTPConnection(netloc, timeout=timeout)
     if url.scheme == "https":
         connection = http.client.HTTPSConnection(
-            place, timeout=timeout, context=ssl_context
+            netloc, timeout=timeout, context=ssl_context
         )
         if proxy:
             connection.set_tunnel(url.netloc, headers=proxy_headers)
@@ -12816,7 +12914,7 @@ class _HttpRequest:
     ):
         self.method = method
         self.url = url
-        # Without those that each attempt adds.
+        # The headers of every attempt; _attempt() adds more.
         self.headers = headers
         self.body = body
         # HttpCaller.cut_off() finds the request by this key.
@@ -12922,7 +13020,7 @@ class Authorizer:
         headers(method, url)    returns headers that authorize a request. `url` is the
                                 server's, without its query
         handle_unauthorized(refusal, shown, refused, asking)
-                                is called after a 401, or a 403 for want of scope. It
+                                is called after a 401, or a 403 for lack of scope. It
                                 returns whether to send the request again. If not, the
                                 AuthorizationError `refusal` is raised, which has the
                                 server's `url` and `challenge`. `shown` are the
@@ -13163,7 +13261,8 @@ class HttpCaller:
 
     # Connections
     def _take(self, http_request: _HttpRequest) -> HTTPConnection:
-        """Return the latest idle connection that is still open, or a new one."""
+        """Return the connection that became idle last, if it is still open, else an
+        older one, or a new one."""
         connection = None
         with self._lock:
             oldest = time.monotonic() - KEEP_SECONDS
@@ -13187,9 +13286,9 @@ class HttpCaller:
         if connection is None:
             return
         is_over = False
-        # `response` is None if there is no response. `sock` is None if the server
-        # closes the connection, or the response broke off. In both cases, this block
-        # raises an exception, and the connection is closed.
+        # `response` is None if none has arrived. `sock` is None if the server closes
+        # the connection, or the response broke off. In both cases, this block raises an
+        # exception, so `is_over` stays False, and the connection is closed.
         with suppress(Exception), closing(http_request.response) as response:
             # After the answer, a stream usually just ends.
             connection.sock.settimeout(REST_SECONDS)
@@ -13252,8 +13351,8 @@ class HttpTransport(Transport, Outbox):
     """POSTs each message to a URL, and feeds the response, JSON or events:
     basic/transports/streamable-http.md. The writer's thread POSTs notifications itself,
     so that they stay in order, and passes all other messages to workers. A POST is sent
-    again only if the server has refused or redirected it: otherwise the tool may have
-    run already.
+    again only if the server has refused or redirected it: otherwise, the tool may have
+    run.
 
     LegacyHttp adds sessions.
     """
@@ -13268,6 +13367,7 @@ class HttpTransport(Transport, Outbox):
     def __init__(self, caller: HttpCaller):
         self.caller = caller
 
+    # The Transport
     def start(self, connection: Connection) -> None:
         self.connection = connection
         self.caller.connection = connection
@@ -13305,16 +13405,19 @@ class HttpTransport(Transport, Outbox):
             self.post_notification(post)
 
     def post_notification(self, post: _Post) -> None:
-        """POST a message that no other thread waits for. The timeout cuts it off once;
-        a second attempt, after a login, is not bounded."""
+        """POST a message that no other thread waits for. The timeout cuts off the first
+        attempt; a second one, after a login, has no time limit."""
         with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
             self._send(post)
 
     def _send(self, post: _Post) -> None:
-        """POST a message. A failure ends the request in it."""
+        """POST a message. If that fails, fail its request; if it is not a request, log
+        the failure."""
         try:
             self._post(post)
         except Exception as error:
+            # The caller may keep the exception. The frames of its context would keep a
+            # socket open.
             error.__context__ = None
             if not self.connection.resolve(post.request_id, error):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
@@ -13344,8 +13447,8 @@ class HttpTransport(Transport, Outbox):
                 self.feed_events(response, post.request_id, stream)
             else:
                 body = read_answer(response)
-        # Feed the answer only now, when the next call can use the connection. Ignore
-        # its Content-Type: some servers send none, or text/plain.
+        # The connection is free now, so the caller's next request can use it: wake the
+        # caller. Ignore the Content-Type: some servers send none, or text/plain.
         if b'"jsonrpc"' in body:
             # Some servers report a lost session with the status 200.
             if re.search(_NO_SESSION, body[:MAX_LOSS].decode("utf-8", "replace")):
@@ -13439,10 +13542,10 @@ class LegacyHttp(HttpTransport):
         self._opening: Json = {}
         # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
-        # The URL for POSTs over HTTP+SSE. `_is_answered` is set when it is known, and
-        # when the stream has ended.
-        self._place: SplitResult | None = None
-        # What the server has sent as that URL.
+        # The URL for POSTs over HTTP+SSE, and the reference to it that the server has
+        # sent. `_is_answered` is set when the URL is known, and when the stream has
+        # ended.
+        self._post_url: SplitResult | None = None
         self._reference = ""
         self._is_answered = threading.Event()
 
@@ -13468,18 +13571,19 @@ class LegacyHttp(HttpTransport):
         """POST a message, in the session if there is one."""
         if post.opens_session:
             self._opening = post.message
-        # A server that was slow to start may turn out to be modern after `initialize`.
+        # A server that was slow to start may turn out to be modern although it was sent
+        # an `initialize`.
         if not self._opening or self.connection.protocol.version >= FIRST_MODERN:
             super()._post(post)
             return
-        if self._place is not None:
-            self._post_old(post)
+        if self._post_url is not None:
+            self._post_sse(post)
             return
         session = self._session
         try:
             self._post_once(post)
         except (McpError, HttpFailure) as error:
-            # An answer belongs to its question's session.
+            # An answer is not sent again: it belongs to the session of its question.
             is_bound = session is None or post.row.handshake or post.is_answer
             if is_session_lost(error) and not is_bound:
                 self._renew(session)
@@ -13512,15 +13616,15 @@ class LegacyHttp(HttpTransport):
         is_refused = isinstance(error, HttpFailure) and post.opens_session
         if not is_refused or error.http_status not in (400, 404, 405):
             raise error
-        self.caller.workers.submit(self._hear_old)
+        self.caller.workers.submit(self._listen_sse)
         self._is_answered.wait(self.caller.timeout)
-        if self._place is not None:
-            self._post_old(post)
+        if self._post_url is not None:
+            self._post_sse(post)
         elif self._reference:
-            place = show(self._reference.partition("?")[0], 300)
+            shown = show(self._reference.partition("?")[0], 300)
             url = show_url(self.caller.url)
             raise HttpFailure(
-                f"{url}: its HTTP+SSE endpoint is on another server: {place}", url
+                f"{url}: its HTTP+SSE endpoint is on another server: {shown}", url
             )
         else:
             raise error
@@ -13608,28 +13712,28 @@ class LegacyHttp(HttpTransport):
             self.feed_events(response, request_id, stream)
 
     # HTTP+SSE
-    def _hear_old(self) -> None:
-        """GET the stream, and feed its events. The conversation ends with it."""
+    def _listen_sse(self) -> None:
+        """GET the stream, and feed its events. Its end is that of the conversation."""
         why = "the server closed the stream"
         try:
             with self.caller.send("GET", {"Accept": EVENT_TYPE}) as http_request:
                 for kind, text in EventStream().read(http_request.response):
                     if kind == "message" and text:
                         self.connection.receive(text)
-                    elif kind == "endpoint" and self._place is None:
+                    elif kind == "endpoint" and self._post_url is None:
                         reference = text[:MAX_HEAD].decode("utf-8", "replace")
-                        self._place = follow_reference(self.caller.url, reference)
+                        self._post_url = follow_reference(self.caller.url, reference)
                         self._reference = reference
                         self._is_answered.set()
         except Exception as error:
             why = f"cannot listen to the server: {error_text(error)}"
         self._is_answered.set()
-        if self._place is not None:
+        if self._post_url is not None:
             self.connection.close(ConnectionClosed(why))
 
-    def _post_old(self, post: _Post) -> None:
+    def _post_sse(self, post: _Post) -> None:
         with self.caller.send(
-            "POST", _POST_HEADERS, post.body, post.key, self._place
+            "POST", _POST_HEADERS, post.body, post.key, self._post_url
         ) as http_request:
             if http_request.response.status >= 300:
                 raise http_request.failure(http_request.response.read(MAX_ERROR))
@@ -13643,6 +13747,16 @@ class LegacyHttp(HttpTransport):
 # registration, PKCE, tokens, step-up, and the grant without a user. It owns the tokens,
 # and the store that keeps them. It implements the seam Authorizer, and does not use the
 # protocol's messages.
+#
+#     401 --> _refresh() --new tokens--> the request again --401--> _log_in()
+#                '--no refresh token, or it is refused-----------> _log_in()
+#     403 for lack of scope, once a request ---------------------> _log_in(), which
+#                                                                  asks for that scope
+#
+# _log_in() finds the server's metadata (_find_resource), the authorization server that
+# they name (_find_server), and the client's identity there (_identify); it asks the
+# user to agree (_ask_user), and gets the tokens (_ask_tokens). One thread at a time
+# logs in. The others wait for it, and use its tokens, or fail as it does.
 
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
@@ -13673,8 +13787,8 @@ def _check_url(name: str, url: Any, source: str) -> str:
 
 
 def _issuer_spellings(issuer: str) -> list[str]:
-    """Return the URLs that name the same issuer. If an issuer has no path, servers and
-    authorization servers disagree about a final slash, which means nothing there."""
+    """Return the URLs that name the same issuer. If an issuer has no path, a final
+    slash means nothing, and servers and authorization servers disagree about it."""
     origin = origin_of(issuer)
     spellings = [origin, f"{origin}/"]
     if issuer in spellings:
@@ -13772,7 +13886,7 @@ class OAuth:
         self._timeout = timeout
         self._ssl_context = ssl_context
         self._store = {} if store is None else store
-        # Held during a login, or a refresh.
+        # Held by the thread that logs in, or refreshes a token.
         self._turn = threading.Lock()
         # The URL of a server -> the error of the last login there, for the threads that
         # waited for that login. Only the holder of _turn writes it.
@@ -13801,8 +13915,8 @@ class OAuth:
     def headers(self, method: str, url: str) -> Headers:
         """Return the headers that authorize a request to this server."""
         if url not in self._records:
-            # A login checks the URL before it stores a token. If no login may start, an
-            # unsafe URL has no token to protect.
+            # No token is stored for an unsafe URL. So if no login may start, there is
+            # nothing to protect, and the URL need not be checked.
             if self._may_log_in:
                 _check_url("auth", url, url)
             self._reload(url)
@@ -13851,18 +13965,25 @@ class OAuth:
 
         Raises AuthorizationError, and any exception of redirect() and the store.
         """
-        place = _check_url("url", show_url(parse_url(url)), url)
+        server_url = _check_url("url", show_url(parse_url(url)), url)
         challenge = challenge_in(self.fetch(url, _POST_HEADERS, b"{}").headers)
         with self._turn:
             # Test the store before the user is asked.
-            self._keep(place, self._reload(place))
-            self._log_in(place, challenge, nullcontext)
+            self._keep(server_url, self._reload(server_url))
+            self._log_in(server_url, challenge, nullcontext)
 
     def logout(self, url: str) -> None:
-        """Delete the tokens of a server. Raises AuthorizationError."""
+        """Delete the tokens for a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # The store maps a server's URL to a record: the tokens, and how to renew them.
+    # The store maps a server's URL to a record:
+    #
+    #     access_token, refresh_token         the tokens; there may be no second one
+    #     issuer, token_endpoint, resource    where, and for which server, to renew them
+    #     client                              this client, as that issuer knows it
+    #     scopes, scope                       what was asked for, as a list and as text
+    #     is_renewed                          the access token came by a refresh token
+    #     is_doubtful                         the latest login has not succeeded
     def _load(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
@@ -13923,8 +14044,8 @@ class OAuth:
         method = "GET" if body is None else "POST"
         headers = {"Accept": JSON_TYPE, **_USER_AGENT, **headers}
         try:
-            # Do not follow redirects, which could send a secret to another host. The
-            # limit is for the whole answer, however slowly it arrives.
+            # Redirects are not followed, as they could send a secret to another host.
+            # The time limit is for the whole answer, however slowly it arrives.
             opened = open_connection(
                 parts, *find_proxy(parts), self._ssl_context, AUTH_SECONDS
             )
@@ -13934,10 +14055,11 @@ class OAuth:
                 connection.request(method, target, body, headers)
                 answer = connection.getresponse()
                 text = answer.read(MAX_METADATA).decode("utf-8-sig", "replace")
-            # Encoding it again replaces lone surrogates, which no URL can carry.
+            # Encoding the document again replaces lone surrogates, which no URL can
+            # have.
             document = parse_message(encode_message(parse_text(text)))
         except Exception as error:
-            # Mostly OSError, or an exception of http.client.
+            # Usually OSError, or an exception of http.client.
             raise AuthorizationError(
                 f"{show_url(parts)}: {error_text(error)}"
             ) from error
@@ -13956,8 +14078,8 @@ class OAuth:
                 return dict(reply.document)
             if reply.status >= 500:
                 failure = AuthorizationError(f"{place}: HTTP {reply.status}")
-        # Some gateways answer with a 5xx at a path that they do not know. But if there
-        # is no other answer, the document may exist.
+        # Some gateways answer with a 5xx at a path that they do not know, so the other
+        # places were tried first. If none has a document, this one may have it.
         if failure:
             raise failure
         return {}
@@ -14018,7 +14140,7 @@ class OAuth:
         own = server.get("issuer")
         if own not in _issuer_spellings(issuer):
             raise AuthorizationError(f"issuer: expected {issuer}, got {show(own)}")
-        # The authorization response may name it by either.
+        # The authorization response may have either spelling of the issuer.
         server["spellings"] = [issuer, own]
         return server
 
@@ -14041,8 +14163,8 @@ class OAuth:
 
     # The client's identity: basic/authorization/client-registration.md
     def _identify(self, server: Json, plan: Json, redirect_uri: str) -> None:
-        """Set plan["client"]: {"client_id", "client_secret", "method"}. Before, it is a
-        client that was registered earlier, or {}."""
+        """Set plan["client"] to {"client_id", "client_secret", "method"}. The caller
+        has set it to a client that was registered earlier, or to {}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
             "client_secret_basic"
         ]
@@ -14073,7 +14195,7 @@ class OAuth:
                 f"{server['issuer']} does not register clients; give OAuth client_id="
             )
         is_local = parse_url(redirect_uri).hostname in _LOOPBACK
-        about = {
+        metadata = {
             "client_name": self._client_name,
             "redirect_uris": [redirect_uri],
             "application_type": "native" if is_local else "web",
@@ -14081,18 +14203,20 @@ class OAuth:
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        add_given(about, scope=plan["scope"])
-        place = _endpoint_of(server, "registration_endpoint")
-        reply = self.fetch(place, {"Content-Type": JSON_TYPE}, encode_message(about))
+        add_given(metadata, scope=plan["scope"])
+        endpoint = _endpoint_of(server, "registration_endpoint")
+        reply = self.fetch(
+            endpoint, {"Content-Type": JSON_TYPE}, encode_message(metadata)
+        )
         document = reply.document
         client_id = str(document.get("client_id") or "")
         if reply.status not in (200, 201) or not client_id:
             said = _error_words(document)
             if reply.status == 404:
-                # Without metadata, the endpoint is a guess.
+                # If the server has no metadata, this endpoint was a guess.
                 said = "there is no login, or none for new clients"
             raise AuthorizationError(
-                f"{place}: registration: HTTP {reply.status}: {said}"
+                f"{endpoint}: registration: HTTP {reply.status}: {said}"
             )
         return {
             "client_id": client_id,
@@ -14114,8 +14238,8 @@ class OAuth:
             record = self._reload(url)
             if record.get("access_token") != token:
                 return  # another process has got a new token
-            # Mark the record as doubtful: if this login fails, the next one registers
-            # again, since the server may have forgotten this client.
+            # Mark the record as doubtful until this login succeeds. If it fails, the
+            # next one registers again, since the server may have forgotten this client.
             self._keep_or_warn(url, {**record, "is_doubtful": True})
             if record.get("issuer") not in server["spellings"]:
                 # "MUST NOT reuse client credentials from a different one".
@@ -14193,16 +14317,16 @@ class OAuth:
             with asking():
                 arrived_at = visit(page + urlencode(query))
         if not isinstance(arrived_at, str):
-            raise AuthorizationError("the login was given up")
+            raise AuthorizationError("the login was abandoned: redirect() gave no URL")
         answer = dict(parse_qsl(urlsplit(arrived_at).query, keep_blank_values=True))
-        # The answer must fit this login, and have a code.
+        # The answer must belong to this login, and have a code.
         if answer.get("state") != state:
             raise AuthorizationError("state: this is the answer to another login")
         # "on mismatch the client MUST NOT act on or display `error`". Compare the texts
         # as they are: "MUST NOT apply [...] trailing-slash [...] normalization".
         issuer = answer.get("iss")
-        must_tell = server.get("authorization_response_iss_parameter_supported") is True
-        if issuer not in server["spellings"] and (must_tell or issuer is not None):
+        names_iss = server.get("authorization_response_iss_parameter_supported") is True
+        if issuer not in server["spellings"] and (names_iss or issuer is not None):
             raise AuthorizationError(
                 f"iss: expected {server['issuer']}, got {show(issuer)}"
             )
@@ -14247,9 +14371,9 @@ class OAuth:
                     self.send_error(404)
 
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
-        place = (str(back.hostname), back.port or 0)
+        address = (str(back.hostname), back.port or 0)
         # Browsers open connections that they do not use, so each needs a thread.
-        with ThreadingHTTPServer(place, CallbackHandler) as listener:
+        with ThreadingHTTPServer(address, CallbackHandler) as listener:
             if back.port is None:
                 back = back._replace(netloc=f"{back.netloc}:{listener.server_port}")
             start_thread("mcp-login", listener.serve_forever, TICK_SECONDS)
@@ -14276,15 +14400,15 @@ class OAuth:
             **self._authenticate(plan["client"], form),
         }
         given = add_given({}, **form)
-        place = plan["token_endpoint"]
-        reply = self.fetch(place, headers, urlencode(given).encode())
+        endpoint = plan["token_endpoint"]
+        reply = self.fetch(endpoint, headers, urlencode(given).encode())
         answer = reply.document
         token = str(answer.get("access_token") or "")
         # Some token endpoints answer 201, as if they had created something.
         if reply.status not in (200, 201) or not re.fullmatch("[!-~]+", token):
             secrets = [str(given.get(name, "")) for name in SECRET_MEMBERS]
             said = hide(_error_words(answer), secrets)
-            text = f"{place}: HTTP {reply.status}: {said}"
+            text = f"{endpoint}: HTTP {reply.status}: {said}"
             if reply.status >= 500:
                 # Do not start another login.
                 raise HttpFailure(text)
@@ -14292,10 +14416,10 @@ class OAuth:
         token_type = str(answer.get("token_type") or "Bearer")
         if token_type.lower() not in self.token_types:
             raise AuthorizationError(
-                f"{place}: cannot use a token of type {show(token_type)}"
+                f"{endpoint}: cannot use a token of type {show(token_type)}"
             )
         record = {**plan, "access_token": token}
-        # An answer without a refresh token leaves the old one valid.
+        # If the answer has no refresh token, the old one is still valid.
         add_given(record, refresh_token=answer.get("refresh_token"))
         self._keep_or_warn(url, record)
 
@@ -14314,7 +14438,7 @@ class OAuth:
 
 
 def _error_words(said: Json) -> str:
-    """Return a server's description of an error, in one line: RFC 6749, section 5.2."""
+    """Return how a server describes an error, in one line: RFC 6749, section 5.2."""
     words = []
     for name in ("error", "error_description"):
         if said.get(name):
@@ -14328,8 +14452,9 @@ def _error_words(said: Json) -> str:
 
 # This section is the program `python3 -m mcp_lite COMMAND ...`, which calls and runs
 # servers from a terminal. Only the result of a command goes to stdout; progress,
-# questions and failures go to stderr. Control characters from a server are escaped for
-# terminals. `import mcp_lite` imports none of the modules that only this section needs.
+# questions and failures go to stderr. Control characters from a server are escaped
+# before they reach a terminal. `import mcp_lite` imports none of the modules that only
+# this section needs.
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
@@ -14387,7 +14512,7 @@ def main() -> int:
     """Run the command of `python3 -m mcp_lite ...`. Returns its exit code."""
     import inspect
 
-    # The file that `run` serves must import this module, not a second copy.
+    # The file that `run` serves must import this very module, not a second copy of it.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     argv = sys.argv[1:]
     try:
@@ -14400,7 +14525,7 @@ def main() -> int:
         else:
             options = _parse_arguments(argv)
             command = _COMMANDS[options.command]
-            # The error of bind() names a missing word.
+            # If a word is missing, bind() raises a TypeError that names it.
             inspect.signature(command).bind(options, *options.words)
             command(options, *options.words)
         return 0
@@ -14413,7 +14538,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
-        # Show the last line of the server's stderr again, without those before it.
+        # The text ends with the last lines of the server's stderr, which were shown as
+        # they came. Repeat only the last one.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
         text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
@@ -14518,11 +14644,11 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
 
 
 def _answer(server: str, params: Json) -> Json:
-    """Ask the user a server's question, field by field, until the values fit the
-    schema. Decline the question if there is no terminal."""
+    """Ask the user a server's question, field by field; ask again while the values do
+    not fit the schema. Without a terminal, decline."""
     _say(f"The server {server} asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        _say("Declined: there is no terminal to ask at.")
+        _say("Declined: there is no terminal on which to ask you.")
         return {"action": "decline"}
     if "url" in params:
         url = params["url"]
@@ -14548,8 +14674,8 @@ def _answer(server: str, params: Json) -> Json:
 def _ask_line(text: str) -> str:
     """Prompt the user, and read a line; Ctrl-D gives an empty one."""
     _say(text, end="")
-    # Do not use input(): after a Ctrl-C, it leaves the lock of stdin held, and Python
-    # blocks on that at exit.
+    # Do not use input(): after Ctrl-C, it leaves the lock of stdin held, and Python
+    # blocks on that lock at exit.
     encoding = os.device_encoding(0) or "utf-8"
     return os.read(0, 4096).decode(encoding, "replace").strip()
 
@@ -14584,7 +14710,7 @@ def _show_offer(item: Json) -> str:
     schema = item.get("inputSchema", {})
     parameters = []
     for name, member in schema.get("properties", {}).items():
-        # Some schemas are a bool.
+        # A schema may also be true or false.
         about = object_or_empty(member)
         if name not in schema.get("required", []) and "default" not in about:
             name += "?"
@@ -14621,7 +14747,7 @@ def _write(options: Any, result: Any, shown: Any) -> None:
     encoding = sys.stdout.encoding.lower()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
-        # In JSON, \u escapes stand for the characters that an old code page lacks.
+        # On stdout with another encoding, \u escapes stand for all that is not ASCII.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
     if sys.stdout.isatty():
         value = printable(str(value), keep_lines=True)
@@ -14637,15 +14763,15 @@ def _write(options: Any, result: Any, shown: Any) -> None:
 
 
 def _save(folder: str, blocks: list[Json]) -> None:
-    """Write the bytes in blocks, or in contents, to new files of this folder, and put
-    their paths in the place of the bytes."""
+    """Write the bytes in blocks, or in contents, to new files in this folder, and
+    replace the bytes by the paths of these files."""
     import tempfile
 
     os.makedirs(folder, exist_ok=True)
     for block in blocks:
         part = block.get("resource", block)
         for member in {"data", "blob"} & part.keys():
-            # image/svg+xml ends in .svg.
+            # The ending for image/svg+xml is .svg.
             ending = re.sub(r".*/(x-)?|\W.*", "", str(part.get("mimeType")))
             number, part["file"] = tempfile.mkstemp(f".{ending}", dir=folder)
             with open(number, "wb") as file:
@@ -14703,8 +14829,8 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
         words = _read_pairs(pairs, "=")
-        # If a schema allows further names, here they are still more likely to be
-        # mistakes. Such arguments may come by --input.
+        # Even if the schema allows further names by default, an unknown name on the
+        # command line is probably a mistake. To pass such an argument, use --input.
         known = schema.get("properties", words)
         for name in words:
             if name not in known and not schema.get("additionalProperties"):
