@@ -443,6 +443,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"agent: {why}; see --help")
     ask = "Where does a program begin? Note it."
     parser.add_argument("question", nargs="?", default=ask)
     parser.add_argument("config", nargs="?", default=SERVERS)

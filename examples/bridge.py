@@ -538,6 +538,8 @@ class Bridge:
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -545,6 +547,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"bridge: {why}; see --help")
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     parser.add_argument("--allow", action="append", metavar="GLOB")

@@ -7,9 +7,9 @@ removal of anything.
 Run: python3 examples/check.py record server.py > contract.json
      python3 examples/check.py diff contract.json server.py
 The server is a URL, a script, a command behind `--`, or a second contract. The exit code
-is 0 if nothing breaks, and 1 if something does. Other codes are those of `python3 -m
-mcp_lite`: 3 authorization, 4 unreachable, 5 refused by the server; or 2 for wrong usage,
-and for a file that is not a contract.
+is 0 if nothing breaks, and 1 if something does. All other codes are those of `python3 -m
+mcp_lite`: 1 wrong usage, or a file that is not a contract; 3 authorization; 4
+unreachable; 5 refused by the server.
 
 Warnings say which parts of a tool the providers of models refuse. There is no warning of
 optional members, nor of a missing `additionalProperties: false`: OpenAI's strict mode
@@ -68,17 +68,19 @@ FORMATS = {
 }
 # Keywords that are refused at the top of a schema.
 REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
+# The exit code for an exception is that of the first row that matches.
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
     (McpError, 5),
-    (Exception, 2),
+    (Exception, 1),
 )
 
 
 def record(target):
     """Return a server's contract: {"tool NAME": the MEMBERS that it has}."""
-    with Client(target) as client:
+    # The server may need variables that a host has set, such as a key.
+    with Client(target, env=dict(os.environ)) as client:
         tools = client.list_tools()
         prompts = client.list_prompts()
         resources = client.list_resources()
@@ -244,6 +246,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"check: {why}; see --help")
     parser.add_argument("command", choices=["record", "diff"])
     parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
     asked = parser.parse_args()

@@ -463,6 +463,8 @@ def test_input_required_result_prompt(ctx: Context) -> str:
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -470,6 +472,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"everything_server: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
     parser.add_argument("port", nargs="?", type=address, help="the same")

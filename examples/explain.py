@@ -502,6 +502,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"explain: {why}; see --help")
     parser.add_argument("target", nargs="?", help="a URL, a script, or a command")
     parser.add_argument("tool", nargs="?", help="a tool to call")
     parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
@@ -521,6 +522,8 @@ def main():
             command or options.target,
             trace=explainer,
             protocol_version=options.protocol,
+            # The server may need variables that a host has set, such as a key.
+            env=dict(os.environ),
         ) as each:
             each.list_tools()
             if options.tool:

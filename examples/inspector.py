@@ -485,6 +485,8 @@ def local_port(text):
     host, _, port = text.rpartition(":")
     if host not in ("", "127.0.0.1", "localhost"):
         raise argparse.ArgumentTypeError("the page is for this machine alone")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return int(port)
 
 
@@ -492,6 +494,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"inspector: {why}; see --help")
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     parser.add_argument("--protocol", default="auto", help="the one revision to speak")
     parser.add_argument("--header", action="append", default=[], metavar="K:V")
@@ -517,7 +520,11 @@ def main():
         )
     except (TypeError, ValueError) as error:
         sys.exit(printable(f"inspector: {error}"))
-    with PageServer(inspector, options.http) as server:
+    try:
+        server = PageServer(inspector, options.http)
+    except OSError as error:
+        sys.exit(f"inspector: {error}")
+    with server:
         inspector.api_connect({})
         print(server.url, flush=True)
         if options.open:

@@ -26,18 +26,21 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Context, Server, ToolError  # noqa: E402
+from mcp_lite import Context, Server, ToolError, printable  # noqa: E402
 
 
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
+parser.error = lambda why: sys.exit(f"oauth_server: {why}; see --help")
 parser.add_argument("issuer", help="the authorization server's URL")
 parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT")
 options = parser.parse_args()
@@ -113,7 +116,11 @@ if __name__ == "__main__":
     # RFC 8414: https://auth.example.com/.well-known/oauth-authorization-server/path
     parts = urllib.parse.urlsplit(ISSUER)
     place = "/.well-known/oauth-authorization-server" + parts.path.rstrip("/")
-    METADATA = fetch(parts._replace(path=place).geturl())
+    try:
+        METADATA = fetch(parts._replace(path=place).geturl())
+    except (OSError, ValueError) as error:
+        print(printable(f"oauth_server: {ISSUER}: {error}"), file=sys.stderr)
+        sys.exit(4 if isinstance(error, OSError) else 1)
     server.run(
         "http",
         host=HOST,

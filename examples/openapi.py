@@ -30,6 +30,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 # mcp_lite.py is one folder up.
@@ -940,13 +941,25 @@ def header(text):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def exit_code(error, document):
+    """Return the exit code for a document that cannot be loaded: 3 if its server wants
+    a login, 4 if its server cannot be reached, 1 for anything else."""
+    if getattr(error, "code", None) in (401, 403):
+        return 3
+    is_far = re.match("https?://", document)
+    return 4 if is_far and isinstance(error, (OSError, HTTPException)) else 1
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"openapi: {why}; see --help")
     parser.add_argument("document", help="an OpenAPI document: a file, or a URL")
     parser.add_argument("--base", help="where the API is; else the document says so")
     parser.add_argument(
@@ -961,9 +974,8 @@ def main():
         server = build_server(
             document, check_base(base), asked.header, asked.only, location
         )
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        # As the command line has it: 4 unreachable, 1 anything else.
-        code = 4 if isinstance(error, OSError) else 1
+    except (OSError, HTTPException, ValueError, TypeError, LookupError) as error:
+        code = exit_code(error, asked.document)
         parser.exit(code, printable(f"openapi: {error}") + "\n")
     if asked.http is None:
         server.run()

@@ -17,6 +17,7 @@ It serves on stdio, needs nothing but the standard library, and works for any se
 Python, on mcp_lite or not.
 """
 
+import argparse
 import json
 import os
 import queue
@@ -356,11 +357,17 @@ class Relay:
 
 
 def main():
-    if not (sys.argv[1:] and os.path.isfile(sys.argv[1])):
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.error = lambda why: sys.exit(f"reload: {why}; see --help")
+    parser.add_argument("script", help="the server's file; its arguments follow")
+    # Options behind the script belong to the script.
+    script = os.path.abspath(parser.parse_args(sys.argv[1:2]).script)
+    if not os.path.isfile(script):
+        parser.error(f"{script}: no such file")
     # Ctrl-C ends this program; the server's input ends with it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    script = os.path.abspath(sys.argv[1])
     Relay([sys.executable, script, *sys.argv[2:]]).serve(os.path.dirname(script))
 
 

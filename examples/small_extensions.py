@@ -126,6 +126,8 @@ def write_skill(folder):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -133,6 +135,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"small_extensions: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
     parser.add_argument("port", nargs="?", type=address, help="the same")

@@ -31,7 +31,14 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, McpError  # noqa: E402
+from mcp_lite import (  # noqa: E402
+    AuthorizationError,
+    Client,
+    McpError,
+    Timeout,
+    UnsupportedVersion,
+    printable,
+)
 
 PLAIN = {
     "string": "str",
@@ -44,6 +51,13 @@ PLAIN = {
 TAKEN = {*dir(builtins), *"Any Client Dict List Literal Optional Union".split()}
 TAKEN |= {"annotations", "client", "cls", "dataclass", "given", "self", "wire"}
 MAX_DEPTH = 20  # of objects inside objects; below that everything is Any
+# The exit code for an exception is that of the first row that matches.
+EXIT_CODES = (
+    (AuthorizationError, 3),
+    ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (McpError, 5),
+    (Exception, 1),
+)
 
 HEAD = '''\
 """The tools of the server {name} {version}, as functions. Made by stubs.py of mcp_lite."""
@@ -333,14 +347,23 @@ def module_text(info, tools):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("target", help="a URL, a script, or a command in quotes")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.error = lambda why: sys.exit(f"stubs: {why}; see --help")
+    parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     options = parser.parse_args()
+    target = options.target if options.target[1:] else options.target[0]
     try:
-        with Client(options.target) as client:
-            print(module_text(client.server_info, client.list_tools()), end="")
+        # The server may need variables that a host has set, such as a key.
+        with Client(target, env=dict(os.environ)) as client:
+            text = module_text(client.server_info, client.list_tools())
     except (McpError, OSError, ValueError) as error:
-        sys.exit(f"stubs: {error}")
+        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        parser.exit(code, printable(f"stubs: {error}") + "\n")
+    # Python reads a module as UTF-8, whatever the encoding of this terminal.
+    with open(1, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
 
 
 if __name__ == "__main__":

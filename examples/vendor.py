@@ -723,6 +723,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"vendor: {why}; see --help")
     parser.add_argument(
         "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
     )
