@@ -23695,9 +23695,19 @@ class TestStubs:
         def grow(tree: Tree, wind: Optional[Wind] = None) -> Tree:
             return Tree(tree.value + 1, [tree])
 
+        @server.tool
+        def prune(tree: Tree) -> Tree:
+            return tree.children[0]
+
         @server.tool(name="from")
         def where(client: str, rows: List[List[Wind]]) -> Dict[str, int]:
             return {client: sum(len(row) for row in rows)}
+
+        @server.tool
+        def clash(
+            value: Wind, result: Dict[str, Wind], each0: List[Wind], Wind: Wind
+        ) -> Dict[str, Wind]:
+            return {**result, "a": value, "b": each0[0], "c": Wind}
 
         server.run()
     """
@@ -23709,9 +23719,13 @@ class TestStubs:
             (day, _) = rich.forecast(client, "Oslo", days=2, unit="F")
             print(day.name, day.wind.speed, day.wind.list_, len(day.hours or []))
             tree = rich.grow(client, rich.Tree(1, [rich.Tree(7)]))
+            print(rich.prune(client, tree).value)
             assert tree.children and tree.children[0].children
             print(tree.value, tree.children[0].children[0].value)
             print(rich.from_(client, "me", [[day.wind], [day.wind]]))
+            one, two, three, four = map(type(day.wind), (1, 2, 3, 4))
+            winds = rich.clash(client, one, {"x": two}, [three], four)
+            print({name: wind.speed for name, wind in winds.items()})
     """
 
     @pytest.fixture
@@ -23728,12 +23742,14 @@ class TestStubs:
         return tmp_path
 
     def test_calls_are_typed(self, folder):
-        """Arguments and results are dataclasses, one for each kind of object; names that
-        Python has for itself get an underscore."""
+        """Arguments and results are dataclasses, one for each kind of object, even if it
+        contains itself; names that the module needs itself get an underscore."""
         told, _ = run(*PYTHON, "-W", "error", "program.py", cwd=folder)
-        assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
+        *lines, winds = told.splitlines()
+        assert lines == ["OsloF 1.5 2 1", "1", "2 7", "{'me': 2}"]
+        assert ast.literal_eval(winds) == {"x": 2, "a": 1, "b": 3, "c": 4}
         text = (folder / "rich.py").read_text("utf-8")
-        assert text.count("speed: float") == 1
+        assert text.count("speed: float") == text.count("class Tree") == 1
 
     def test_mypy_finds_nothing(self, folder):
         """The module, and a program that uses it, pass mypy --strict; a wrong argument
@@ -23754,6 +23770,7 @@ class TestStubs:
         """What no hint can say is Any; references may go round in circles."""
         stubs = example("stubs")
         circle = {"$ref": "#/$defs/a"}
+        thing = {"properties": {"n": {"type": "integer"}}}
         for schema, hint in (
             ({}, "Any"),
             (True, "Any"),
@@ -23763,14 +23780,15 @@ class TestStubs:
             ({"enum": [1.5]}, "Any"),
             ({"type": "array"}, "List[Any]"),
             ({"type": "object"}, "Dict[str, Any]"),
+            ({"type": "object", "additionalProperties": thing}, "Dict[str, XValue]"),
             ({"$ref": "other.json#/x"}, "Any"),
             ({**circle, "$defs": {"a": circle}}, "Any"),
         ):
             assert stubs.Module().kind(schema, "x", schema).hint == hint
-        names = [
-            stubs.identifier(each, {"class_"}) for each in ("class", "a-b", "1", "")
-        ]
-        assert names == ["class__", "a_b", "_1", "_"]
+        texts = ["class", "a-b", "1", "", "__x", "gr\u00f6\u00dfe", "\u00bd"]
+        names = [stubs.identifier(each, {"class_"}) for each in texts]
+        assert names[:5] == ["class__", "a_b", "_1", "_", "_x"]
+        assert names[5:] == ["gr\u00f6\u00dfe", "_1_2"]
 
 
 class TestInstall:
@@ -23825,6 +23843,42 @@ class TestInstall:
             self.install(path, "--remove", "--into", "vscode", "--name", name)
         assert list(example("group").load_config(str(path))) == []
 
+    @pytest.mark.parametrize(
+        "words, name, args",
+        [
+            (["-m", "http.server", "8000"], "http", None),
+            (["-m", "examples"], "examples", None),
+            (
+                ["-u", "examples/raw_server.py", "examples", "--x"],
+                "raw_server",
+                [
+                    "-u",
+                    os.path.join(HERE, "examples", "raw_server.py"),
+                    os.path.join(HERE, "examples"),
+                    "--x",
+                ],
+            ),
+            (["-y", "@scope/some-server@1.2", "x"], "some-server", None),
+            (["run", "-i", "--rm", "mcp/time:latest"], "time", None),
+        ],
+    )
+    def test_a_command(self, tmp_path, words, name, args):
+        """Is given behind `--`. Its server is called by its script, module or package;
+        paths become absolute, but a module's name stays."""
+        path = tmp_path / "mcp.json"
+        path.write_text('{\n\t"other": 1\n}\n')
+        told, _ = self.install(path, "--print", "--", sys.executable, *words)
+        (made,) = json.loads(told)["mcpServers"].items()
+        assert made == (name, {"command": sys.executable, "args": args or words})
+        # The new lines are indented as the others are.
+        assert f'\n\t\t"{name}": {{\n\t\t\t"command": ' in told
+
+    def test_a_url(self, tmp_path):
+        """Its server is called by its host."""
+        words = ["https://mcp.example.com/mcp", "--into", "cursor", "--print"]
+        told, _ = self.install(tmp_path / "mcp.json", *words)
+        assert list(json.loads(told)["mcpServers"]) == ["mcp.example.com"]
+
     def test_each_old_file_is_kept(self, tmp_path, monkeypatch):
         """Also of two changes within one second."""
         install = example("install")
@@ -23854,6 +23908,11 @@ class TestInstall:
         for words, why in (
             (["https://example.com/mcp"], "takes no URL"),
             (["/no/such/script.py.exe"], "no such script or command"),
+            (["no_such.py"], "no_such.py: no such script"),
+            ([f"{sys.executable} no_such.py"], "no_such.py: no such script"),
+            ([""], "give a server"),
+            ([], "give a server"),
+            ([server, "--env", "KEY"], "--env: expected K=V"),
             (["--remove", "--name", "x"], "no server x"),
         ):
             _, told = self.install(path, *words, code=1)
