@@ -10,10 +10,11 @@ Texts of servers and models are bounded, and printed safely: a large result is c
 it goes to the model, and a long conversation loses its oldest rounds.
 
 Run: python3 examples/agent.py ["a question" [mcp.json]]
-The config file is that of a desktop program, with "mcpServers"; without one, there are two
-small servers. Set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY to choose a
-provider. MODEL names another model, and OPENAI_BASE_URL (and so on) another URL, such as
-that of an open model on this machine. Without a key, a Script stands in for the model.
+The config file is that of a desktop program, with "mcpServers"; without one, the agent
+starts two small servers. Set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY to
+choose a provider. MODEL names another model, and OPENAI_BASE_URL (and so on) another URL,
+such as that of an open model on this machine. Without a key, a Script stands in for the
+model.
 """
 
 import argparse

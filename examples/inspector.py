@@ -539,8 +539,8 @@ def main():
 
 
 # The page. A server's content becomes text nodes and values of fields, never markup, so
-# innerHTML is not used. It becomes a URL only for the data of images and sounds, and for a
-# tool's own page, which has another origin. Should one of these rules be broken, the
+# innerHTML is not used. It becomes a URL only for the data of images and sounds, and for
+# a tool's own page, which has another origin. Should one of these rules be broken, the
 # policy still runs no script without this response's nonce, and lets no data out.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "

@@ -7,8 +7,8 @@ credentials in them.
 Run: python3 examples/openapi.py DOCUMENT [--base URL] [--header K:V] [--only GLOB]
 serves on stdio; with --http [HOST:]PORT at a URL.
 DOCUMENT is a file or a URL: JSON, or YAML if PyYAML is installed. Each operation is a
-tool; --only "get_*" selects tools by name. Names are cut to 64 characters, and numbered if
-that makes them equal. For an API with hundreds of tools, see how agent.py searches them.
+tool; --only "get_*" selects tools by name. Names are cut to 64 characters, and numbered
+if that makes them equal. For an API with hundreds of tools, see how agent.py searches.
 
 A tool sends exactly what the document describes. An operation that needs anything
 unsupported is left out, and stderr says why: uploads (multipart/form-data), required

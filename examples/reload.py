@@ -1,9 +1,9 @@
 """Restarts a server whenever its file changes, while its client stays connected.
 
 Teaches: what makes up a client's conversation with a server. To replace the server
-unnoticed, a relay must repeat the session's handshake and its settings, open subscriptions
-again, make sure that each request gets one answer, and notify the client that the lists
-may have changed.
+unnoticed, a relay must repeat the session's handshake and its settings, open
+subscriptions again, make sure that each request gets one answer, and notify the client
+that the lists may have changed.
 
 Run: python3 reload.py server.py [arguments of server.py]
 In the config of a desktop program, or as a Client's target, use this command instead of

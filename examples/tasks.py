@@ -6,7 +6,7 @@ report on the task. On the client, a handler for the extension's result type pol
 the task ends (Client(result_types=)), so client.call() works as usual.
 The specification: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
 
-Run: python3 examples/tasks.py               a client, a server, and a task with a question
+Run: python3 examples/tasks.py               a client, a server, a task with a question
      python3 examples/tasks.py --serve       the server alone, on stdio
      python3 examples/tasks.py --http 8000   the server alone, at a URL
 For your own program, copy Tasks to a server, and task_options() to a client.
@@ -73,7 +73,7 @@ def owner_of(ctx):
 
 
 class Task:
-    """A call that continues: working <-> input_required, and then one of OVER for good."""
+    """A call that continues: working <-> input_required, then one of OVER for good."""
 
     def __init__(self, owner, ttl, poll):
         # As owner_of() returns it. To anybody else, this task does not exist.

@@ -28,8 +28,8 @@ only --version.
 
 The first line of a copy has its version, its features, and the SHA-256 of the file that
 it was cut from; the second line has the SHA-256 of the rest. From these, --check tells
-whether a copy is as cut, was changed by hand, or is old. Without --force, only such a copy
-is overwritten, and only if nobody has changed it.
+whether a copy is as cut, was changed by hand, or is old. Without --force, vendor.py
+overwrites nothing but unchanged copies.
 """
 
 import argparse
@@ -47,9 +47,9 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "mcp_lite.py"
 
 FEATURES = ("tools", "server", "client", "stdio", "http", "legacy", "oauth", "cli")
-# (features, what they imply together). Three features are internal: `full` is what a copy
-# with tools alone can do without; `sessions` begin with `initialize`; `requests` are those
-# that this side sends.
+# (features, what they imply together). Three features are internal: `full` is what a
+# copy with tools alone can do without; `sessions` begin with `initialize`; `requests` are
+# those that this side sends.
 IMPLIED = (
     ("cli", "client stdio"),
     ("oauth", "client http"),
@@ -124,8 +124,8 @@ ROWS = (
     ("sessions", "resources/subscribe resources/unsubscribe"),
     ("sessions", "notifications/elicitation/ notifications/roots/"),
 )
-# The rows of the table _KEYWORDS that Param uses. A copy that checks no whole schemas needs
-# no others.
+# The rows of the table _KEYWORDS that Param uses. A copy that checks no whole schemas
+# needs no others.
 LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # The search for reachable code begins here and at the public names.
 ALSO_PUBLIC = ("__version__", "METHODS", "annotations")
