@@ -23544,7 +23544,7 @@ class TestVendor:
         ):
             path.write_text(changed, "utf-8")
             check(state, 1)
-            _, why = run_here(vendor, "client", "-o", path, code=2)
+            _, why = run_here(vendor, "client", "-o", path, code=1)
             assert f"is {state}; --force overwrites" in why
             assert path.read_text("utf-8") == changed
         run(*PYTHON, vendor, "client", "--no-comments", "--force", "-o", path)
@@ -23696,8 +23696,8 @@ if __name__ == "__main__":
             (["http"], "server or client"),
             (["serve"], "'serve'"),
         ):
-            _, why = run_here(program, *words, code=2)
-            assert shown in why and "Traceback" not in why
+            _, why = run_here(program, *words, code=1)
+            assert shown in why and len(why.splitlines()) == 1
         text, _ = run(*PYTHON, "-W", "error", program, "client")
         assert text.startswith("# mcp_lite ")
 
@@ -23737,9 +23737,19 @@ class TestStubs:
         def grow(tree: Tree, wind: Optional[Wind] = None) -> Tree:
             return Tree(tree.value + 1, [tree])
 
+        @server.tool
+        def prune(tree: Tree) -> Tree:
+            return tree.children[0]
+
         @server.tool(name="from")
         def where(client: str, rows: List[List[Wind]]) -> Dict[str, int]:
             return {client: sum(len(row) for row in rows)}
+
+        @server.tool
+        def clash(
+            value: Wind, result: Dict[str, Wind], each0: List[Wind], Wind: Wind
+        ) -> Dict[str, Wind]:
+            return {**result, "a": value, "b": each0[0], "c": Wind}
 
         server.run()
     """
@@ -23751,9 +23761,13 @@ class TestStubs:
             (day, _) = rich.forecast(client, "Oslo", days=2, unit="F")
             print(day.name, day.wind.speed, day.wind.list_, len(day.hours or []))
             tree = rich.grow(client, rich.Tree(1, [rich.Tree(7)]))
+            print(rich.prune(client, tree).value)
             assert tree.children and tree.children[0].children
             print(tree.value, tree.children[0].children[0].value)
             print(rich.from_(client, "me", [[day.wind], [day.wind]]))
+            one, two, three, four = map(type(day.wind), (1, 2, 3, 4))
+            winds = rich.clash(client, one, {"x": two}, [three], four)
+            print({name: wind.speed for name, wind in winds.items()})
     """
 
     @pytest.fixture
@@ -23770,12 +23784,14 @@ class TestStubs:
         return tmp_path
 
     def test_calls_are_typed(self, folder):
-        """Arguments and results are dataclasses, one for each kind of object; names that
-        Python has for itself get an underscore."""
+        """Arguments and results are dataclasses, one for each kind of object, even if it
+        contains itself; names that the module needs itself get an underscore."""
         told, _ = run(*PYTHON, "-W", "error", "program.py", cwd=folder)
-        assert told.splitlines() == ["OsloF 1.5 2 1", "2 7", "{'me': 2}"]
+        *lines, winds = told.splitlines()
+        assert lines == ["OsloF 1.5 2 1", "1", "2 7", "{'me': 2}"]
+        assert ast.literal_eval(winds) == {"x": 2, "a": 1, "b": 3, "c": 4}
         text = (folder / "rich.py").read_text("utf-8")
-        assert text.count("speed: float") == 1
+        assert text.count("speed: float") == text.count("class Tree") == 1
 
     def test_mypy_finds_nothing(self, folder):
         """The module, and a program that uses it, pass mypy --strict; a wrong argument
@@ -23796,6 +23812,7 @@ class TestStubs:
         """What no hint can say is Any; references may go round in circles."""
         stubs = example("stubs")
         circle = {"$ref": "#/$defs/a"}
+        thing = {"properties": {"n": {"type": "integer"}}}
         for schema, hint in (
             ({}, "Any"),
             (True, "Any"),
@@ -23805,14 +23822,15 @@ class TestStubs:
             ({"enum": [1.5]}, "Any"),
             ({"type": "array"}, "List[Any]"),
             ({"type": "object"}, "Dict[str, Any]"),
+            ({"type": "object", "additionalProperties": thing}, "Dict[str, XValue]"),
             ({"$ref": "other.json#/x"}, "Any"),
             ({**circle, "$defs": {"a": circle}}, "Any"),
         ):
             assert stubs.Module().kind(schema, "x", schema).hint == hint
-        names = [
-            stubs.identifier(each, {"class_"}) for each in ("class", "a-b", "1", "")
-        ]
-        assert names == ["class__", "a_b", "_1", "_"]
+        texts = ["class", "a-b", "1", "", "__x", "gr\u00f6\u00dfe", "\u00bd"]
+        names = [stubs.identifier(each, {"class_"}) for each in texts]
+        assert names[:5] == ["class__", "a_b", "_1", "_", "_x"]
+        assert names[5:] == ["gr\u00f6\u00dfe", "_1_2"]
 
 
 class TestInstall:
@@ -23867,6 +23885,42 @@ class TestInstall:
             self.install(path, "--remove", "--into", "vscode", "--name", name)
         assert list(example("group").load_config(str(path))) == []
 
+    @pytest.mark.parametrize(
+        "words, name, args",
+        [
+            (["-m", "http.server", "8000"], "http", None),
+            (["-m", "examples"], "examples", None),
+            (
+                ["-u", "examples/raw_server.py", "examples", "--x"],
+                "raw_server",
+                [
+                    "-u",
+                    os.path.join(HERE, "examples", "raw_server.py"),
+                    os.path.join(HERE, "examples"),
+                    "--x",
+                ],
+            ),
+            (["-y", "@scope/some-server@1.2", "x"], "some-server", None),
+            (["run", "-i", "--rm", "mcp/time:latest"], "time", None),
+        ],
+    )
+    def test_a_command(self, tmp_path, words, name, args):
+        """Is given behind `--`. Its server is called by its script, module or package;
+        paths become absolute, but a module's name stays."""
+        path = tmp_path / "mcp.json"
+        path.write_text('{\n\t"other": 1\n}\n')
+        told, _ = self.install(path, "--print", "--", sys.executable, *words)
+        (made,) = json.loads(told)["mcpServers"].items()
+        assert made == (name, {"command": sys.executable, "args": args or words})
+        # The new lines are indented as the others are.
+        assert f'\n\t\t"{name}": {{\n\t\t\t"command": ' in told
+
+    def test_a_url(self, tmp_path):
+        """Its server is called by its host."""
+        words = ["https://mcp.example.com/mcp", "--into", "cursor", "--print"]
+        told, _ = self.install(tmp_path / "mcp.json", *words)
+        assert list(json.loads(told)["mcpServers"]) == ["mcp.example.com"]
+
     def test_each_old_file_is_kept(self, tmp_path, monkeypatch):
         """Also of two changes within one second."""
         install = example("install")
@@ -23894,8 +23948,13 @@ class TestInstall:
             assert path.read_text("utf-8") == text
         path.write_text("", "utf-8")
         for words, why in (
-            (["https://example.com/mcp"], "this program takes no URL"),
+            (["https://example.com/mcp"], "takes no URL"),
             (["/no/such/script.py.exe"], "no such script or command"),
+            (["no_such.py"], "no_such.py: no such script"),
+            ([f"{sys.executable} no_such.py"], "no_such.py: no such script"),
+            ([""], "give a server"),
+            ([], "give a server"),
+            ([server, "--env", "KEY"], "--env: expected K=V"),
             (["--remove", "--name", "x"], "no server x"),
         ):
             _, told = self.install(path, *words, code=1)
@@ -24031,12 +24090,20 @@ class TestReload:
             wire.send(request("ping", id=8))
             assert wire.read()["id"] == 8
 
-    def test_how_it_is_called(self):
-        """Without a file it says how it is run."""
+    def test_how_it_is_called(self, tmp_path):
+        """Without a file it says what is missing; the options behind a script are the
+        script's."""
         path = os.path.join(HERE, "examples", "reload.py")
-        for words in ([], ["no.py"]):
-            _, why = run(*PYTHON, path, *words, code=1)
-            assert "Run: python3 reload.py server.py" in why
+        for words, why in (
+            ([], "the following arguments are required: script"),
+            (["no.py"], f"{os.path.join(HERE, 'no.py')}: no such file"),
+        ):
+            _, told = run_here(path, *words, code=1)
+            assert told == f"reload: {why}; see --help\n"
+        script = tmp_path / "server.py"
+        script.write_text("import sys; print(sys.argv[1:])")
+        told, _ = run(*PYTHON, path, script, "--help", "--", "x")
+        assert told == "['--help', '--', 'x']\n"
 
 
 class TestSmallServers:
@@ -24063,8 +24130,8 @@ class TestSmallServers:
 
     def test_they_stand_alone(self):
         """Neither imports anything but the standard library, nor is longer than it
-        says: 40 statements, and 295."""
-        for path, most in ((self.RAW, 40), (self.SMALL, 295)):
+        says: 40 statements, and 300."""
+        for path, most in ((self.RAW, 40), (self.SMALL, 300)):
             tree = ast.parse(pathlib.Path(path).read_text("utf-8"))
             nodes = [each for each in ast.walk(tree) if isinstance(each, ast.stmt)]
             docs = [each for each in nodes if isinstance(each, ast.Expr)]
@@ -25310,8 +25377,8 @@ class TestExamplesAreSafe:
         assert "<skill server='this folder'" in printed
         _, said = run(*program, tmp_path / "nothing", code=1)
         assert said.endswith("no such folder\n") and len(said.splitlines()) == 1
-        _, said = run(*program, code=2)
-        assert "Traceback" not in said
+        _, said = run(*program, code=1)
+        assert len(said.splitlines()) == 1
 
     def test_a_login_of_an_employer(self):
         """examples/enterprise_login.py: the server knows the user, without a browser;
@@ -25553,24 +25620,69 @@ class TestExamplesAreAlike:
     """The command lines of the examples: options, help, exit codes, errors."""
 
     EXAMPLES = pathlib.Path(HERE, "examples")
-    # Without options of their own: some are to be read, and one passes them on.
+    # Examples without a command line, which only have to be read.
     PLAIN = {"quickstart.py", "quickstart_server.py", "raw_server.py", "wsgi_app.py"}
-    PLAIN.add("reload.py")
+    NAMES = sorted(
+        {path.name for path in EXAMPLES.glob("*.py")} - PLAIN | {"lessons/check.py"}
+    )
+    # Those that serve at a URL; oauth_server.py asks its issuer first.
+    SERVERS = sorted(
+        path.name
+        for path in EXAMPLES.glob("*.py")
+        if '"--http"' in path.read_text("utf-8")
+    )
+    # What must stand in front of an example's options.
+    WORDS = {
+        "check.py": ["record"],
+        "oauth_server.py": ["http://127.0.0.1:1"],
+        "replay.py": [os.path.join(HERE, "README.md")],
+        "skills.py": [EXAMPLES],
+    }
 
-    def test_help_says_what_the_docstring_says(self):
-        """Whole, of each example; those that only have to be read have no options."""
-        names = {path.name for path in self.EXAMPLES.glob("*.py")} - self.PLAIN
-        assert len(names) > 20
+    def fail(self, name, *words, code=1):
+        """Run an example, which ends with this code, and with one safe line on stderr,
+        which is returned."""
+        out, told = run_here(self.EXAMPLES / name, *words, code=code)
+        *_, last = told.splitlines()
+        assert len(told.splitlines()) == 1, (name, words, told)
+        assert re.match(r"\w+(\.py)?: ", told) and "\x1b" not in told
+        assert out == "" and "Traceback" not in told, (name, words)
+        return last
 
-        def ask_for_help(name, doc):
-            told, _ = run_here(self.EXAMPLES / name, "--help")
-            assert doc.strip().splitlines()[0] in told, name
-            is_whole = doc.strip() in told
-            assert is_whole or name in ("install.py", "stubs.py"), name
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_command_line(self, name):
+        """--help prints the docstring; an unknown option is wrong usage: exit code 1,
+        as on the command line of mcp_lite, and one line that names --help."""
+        doc = ast.get_docstring(ast.parse((self.EXAMPLES / name).read_text("utf-8")))
+        told, why = run_here(self.EXAMPLES / name, "--help")
+        assert doc.strip() in told and why == "", name
+        told = self.fail(name, "--wrong")
+        assert told.endswith("; see --help")
 
-        for name in sorted(names):
-            text = (self.EXAMPLES / name).read_text("utf-8")
-            ask_for_help(name, ast.get_docstring(ast.parse(text)))
+    @pytest.mark.parametrize("name", SERVERS)
+    def test_a_place_that_is_none(self, name):
+        """--http takes no text without a port, and no port that does not exist."""
+        assert len(self.SERVERS) > 12
+        for place in ("here", "", ":", "80000", "-1", "127.0.0.1:65536"):
+            told = self.fail(name, "--http", place, "x")
+            assert f"argument --http: invalid address value: '{place}'" in told or (
+                name == "inspector.py" and f"local_port value: '{place}'" in told
+            )
+
+    @pytest.mark.parametrize("name", sorted({*SERVERS} - {"oauth_server.py"}))
+    def test_a_place_that_is_taken(self, name, tmp_path):
+        """Is one line, without a traceback."""
+        trace = tmp_path / "trace.jsonl"
+        trace.write_text("")
+        words = {"replay.py": [trace], "skills.py": [self.EXAMPLES]}
+        words["openapi.py"] = [tmp_path / "api.json", "--base", "http://127.0.0.1:1"]
+        words["openapi.py"][0].write_text('{"openapi": "3.0.0"}')
+        script = self.EXAMPLES / "raw_server.py"
+        words.update(dict.fromkeys(["bridge.py", "inspector.py"], [script]))
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            told = self.fail(name, "--http", f"127.0.0.1:{port}", *words.get(name, []))
+        assert "already in use" in told or os.name == "nt"
 
     @pytest.mark.parametrize(
         "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
@@ -25591,27 +25703,35 @@ class TestExamplesAreAlike:
             finally:
                 server.kill()
 
-    def test_a_place_that_is_none(self):
-        """Is wrong usage, in one line behind the usage; so is an unknown option."""
-        names = "apps bridge everything_server host_app oauth_server openapi replay"
-        names += " server_card skills small_conformance small_extensions small_server"
+    @pytest.mark.parametrize("name", ["check", "explain", "stubs"])
+    def test_the_exit_code_of_each_failure(self, name, tmp_path):
+        """Is that of the command line, with one safe line at the end of stderr."""
+        words = {"check": ["record"]}.get(name, [])
+        command = [*PYTHON, self.EXAMPLES / f"{name}.py", *words]
+        refusing = program(
+            tmp_path,
+            """
+            server = Server("far")
+            server.add_tool(lambda: "", name="t")
 
-        def try_out(name, *words):
-            _, told = run_here(self.EXAMPLES / f"{name}.py", *words, code=2)
-            assert told.startswith("usage: ") and "Traceback" not in told
-            return told
+            @server.middleware
+            def refuse(ctx, method, params, call_next):
+                if method == "tools/list":
+                    raise InternalError("no\\x1b[2J\\nexplain: forged")
+                return call_next()
 
-        for name in f"{names} tasks".split():
-            told = try_out(name, "--http", "here", "x")
-            assert "--http: invalid address value: 'here'" in told
-        assert "unrecognized arguments: --wrong" in try_out("small_server", "--wrong")
-
-    def test_the_exit_code_of_each_failure(self, tmp_path):
-        """examples/explain.py: that of the command line, and one safe line."""
-        explain = [*PYTHON, self.EXAMPLES / "explain.py"]
-        hostile = program(tmp_path, TestExamplesAreSafe.HOSTILE)
-        # The name of a tool that its list does not have is refused before it is called.
+            server.run()
+            """,
+        )
+        # A tool whose name its list does not have is refused before it is called.
         raw = self.EXAMPLES / "raw_server.py"
+        rows = []
+        if name == "explain":
+            rows = [
+                (5, [raw, "subtract"]),
+                (5, [raw, "add", '{"a": "one"}']),
+                (1, [raw, "add", "no JSON"]),
+            ]
 
         def refuse(seen, sock):
             return 401, {}, b"\x1b[2J"
@@ -25621,19 +25741,68 @@ class TestExamplesAreAlike:
         ) as busy:
             nobody = f"http://127.0.0.1:{busy.getsockname()[1]}/mcp"
             busy.close()
-            for code, words in (
+            for code, target in (
                 (3, [url]),
                 (4, [nobody]),
                 (4, [tmp_path / "no_such.py"]),
-                (5, [raw, "subtract"]),
-                (5, [raw, "add", '{"a": "one"}']),
-                (5, [" ".join(hostile), "odd"]),
-                (1, [raw, "add", "no JSON"]),
+                (4, ["no-such-command"]),
+                (5, ["--", *refusing]),
+                *rows,
             ):
-                _, told = run(*explain, *words, code=code)
+                _, told = run(*command, *target, code=code)
                 *_, last = told.splitlines()
-                assert last.startswith("explain: "), (words, told)
+                assert last.startswith(f"{name}: "), (target, told)
                 assert "\x1b" not in told and "Traceback" not in told
+
+    def test_the_exit_codes_of_other_failures(self, tmp_path):
+        """Of documents, of an issuer, and of a server of a group."""
+
+        def refuse(seen, sock):
+            status = int(re.search(r"\d\d\d$", seen["path"])[0])
+            return status, {}, b"\x1b[2J"
+
+        config = tmp_path / "mcp.json"
+        with web_server(refuse) as (url, _):
+            web = re.match("http://[^/]+", url)[0]
+            self.fail("openapi.py", f"{web}/401", code=3)
+            self.fail("openapi.py", f"{web}/503", code=4)
+            self.fail("oauth_server.py", f"{web}/503", "--http", "0", code=4)
+            servers = {"far": {"url": f"{web}/503"}}
+            config.write_text(json.dumps({"mcpServers": servers}))
+            _, told = run_here(self.EXAMPLES / "group.py", config, code=4)
+            assert told.startswith("without far: ")
+        self.fail("openapi.py", tmp_path / "no.json", code=1)
+        self.fail("oauth_server.py", "nowhere", "--http", "0", code=1)
+
+    @pytest.mark.parametrize("name", ["check", "explain", "install", "stubs", "bridge"])
+    def test_a_command_behind_dashes(self, name, tmp_path):
+        """Is the server's, with options that the example has as well; the server gets
+        this environment."""
+        script = """
+            server = Server("far")
+            words = f"{os.environ['KEY']} {' '.join(sys.argv[1:])}"
+            server.add_tool(lambda: "", name="t", description=words)
+            server.run()
+        """
+        words = ["--help", "--http", "x"]
+        command = [*program(tmp_path, script), *words]
+        example = [*PYTHON, self.EXAMPLES / f"{name}.py"]
+        env = {**os.environ, "KEY": "value"}
+        if name == "bridge":
+            with Client([*map(str, example), "--", *command], env=env) as client:
+                (tool,) = client.list_tools()
+            told = tool["description"]
+        elif name == "install":
+            file = ["--file", tmp_path / "no.json", "--print"]
+            told, _ = run(*example, *file, "--env", "KEY=value", "--", *command)
+            (entry,) = json.loads(told)["mcpServers"].values()
+            with Client(entry) as client:
+                (tool,) = client.list_tools()
+            told = tool["description"]
+        else:
+            before = ["record"] if name == "check" else []
+            told, _ = run(*example, *before, "--", *command, env=env)
+        assert " ".join(["value", *words]) in told
 
 
 class TestWheel:
@@ -26091,8 +26260,8 @@ class TestCheck:
             (1, "diff", contract, "--", sys.executable, breaking),
             (0, "diff", contract, contract),
             (4, "diff", contract, os.path.join(tmp_path, "no such.py")),
-            (2, "diff", os.path.join(tmp_path, "none.json"), old),
-            (2, "compare", contract, old),
+            (1, "diff", os.path.join(tmp_path, "none.json"), old),
+            (1, "compare", contract, old),
         ]
         same, better, worse, itself, absent, no_file, _ = at_once(
             lambda code, *words: run(*PYTHON, self.CHECK, *words, code=code),

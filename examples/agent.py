@@ -1,19 +1,20 @@
-"""A small agent: a model that is given the tools of several servers.
+"""A small agent: a loop in which a model calls the tools of several servers.
 
-Teaches: what a host does. It offers the tools to the model, asks the user, runs what the
-model asks for, and reports the results, until the model has an answer. Three classes hold
-what differs between providers: the format of tools, calls and results, including images.
-If there are too many tools for a model to read, it is given two: one searches the tools,
-the other calls one.
+Teaches: what a host does. It offers the tools to the model, asks the user for consent,
+runs the calls that the model makes, and reports their results, until the model has an
+answer. Three classes hold what differs between providers: the format of tools, calls and
+results, images included. If there are too many tools for one prompt, the model gets just
+two: one that searches the tools, and one that calls them.
 
-What servers and models say is bounded, and printed safely: a result of ten megabytes does
-not go to the model whole, and a long conversation loses its oldest rounds.
+Texts of servers and models are bounded, and printed safely: a large result is cut before
+it goes to the model, and a long conversation loses its oldest rounds.
 
 Run: python3 examples/agent.py ["a question" [mcp.json]]
-The config file is that of a desktop program, with "mcpServers". Without one, there are
-two servers. The model is chosen by the key that is set: OPENAI_API_KEY, ANTHROPIC_API_KEY
-or GEMINI_API_KEY. MODEL names another model, and OPENAI_BASE_URL (and so on) another URL,
-such as that of open models on this machine. Without a key, the model is a Script.
+The config file is that of a desktop program, with "mcpServers"; without one, the agent
+starts two small servers. Set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY to
+choose a provider. MODEL names another model, and OPENAI_BASE_URL (and so on) another URL,
+such as that of an open model on this machine. Without a key, a Script stands in for the
+model.
 """
 
 import argparse
@@ -100,7 +101,7 @@ class Toolbox:
         self.offered = direct if len(direct) <= max_tools else INDIRECT
 
     def search(self, query):
-        """Return the eight tools that fit a query best. Rare words weigh more."""
+        """Return the eight tools that match a query best. Rare words weigh more."""
         texts = {
             name: json.dumps([name, tool]).lower() for name, tool in self.tools.items()
         }
@@ -114,7 +115,7 @@ class Toolbox:
         return [with_schema({**self.tools[name], "name": name}) for name in best[:8]]
 
     def run(self, name, arguments):
-        """Do what the model asks for. Returns a result that it can read in any case.
+        """Run a call of the model. Always returns a result that the model can read.
 
         arguments: an object, or a text that should be one
         """
@@ -133,7 +134,7 @@ class Toolbox:
                 return as_result("Not done: the user does not want it.", True)
             return self.group.call_tool(tool["name"], arguments)
         except (KeyError, TypeError, ValueError, McpError, OSError) as error:
-            # The model did not send a valid call, or the server refused it, or is gone.
+            # The call is not valid, or the server has refused it, or cannot be reached.
             return as_result(f"Not done: {type(error).__name__}: {error}", True)
 
 
@@ -144,8 +145,8 @@ def as_result(text, is_error=False):
 def with_schema(tool, member="inputSchema"):
     """Return a tool as a model reads it, with its schema under the provider's name.
 
-    A provider refuses the whole request if a schema has keywords such as anyOf at the
-    top. The server checks the arguments in any case.
+    A provider rejects the whole request if a schema has keywords such as anyOf at the
+    top level. They can be left out, as the server checks the arguments.
     """
     schema = {
         key: value
@@ -159,7 +160,7 @@ def with_schema(tool, member="inputSchema"):
     }
 
 
-# The kinds of pictures that all three providers take.
+# The types of images that all three providers accept.
 PICTURES = ("image/png", "image/jpeg", "image/webp")
 # A result as a model sees it; images: [(MIME type, base64)]
 Answer = namedtuple("Answer", "id name text images is_error")
@@ -176,7 +177,7 @@ def answer_of(id, name, result):
         and len(b["data"]) <= MAX_IMAGE
     ][:MAX_IMAGES]
     texts = [
-        # A link or a sound is at least described to the model.
+        # The model gets a description of a link or a sound.
         b.get("resource", b).get("text") or json.dumps(b)[:1000]
         for b in blocks
         if b not in shown
@@ -191,7 +192,7 @@ def answer_of(id, name, result):
 
 
 def shortened(text):
-    """Return a text as a model may read it. A long one is cut, and says so."""
+    """Return a text cut to MAX_TEXT, with a note if something was cut."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}\n[cut: {len(text):,} characters in all]"
@@ -380,7 +381,7 @@ class Gemini(OpenAI):
 
 
 class Script(OpenAI):
-    """Stands for a model: it says one line after the other."""
+    """Replaces a model: replays a fixed list of calls."""
 
     def ask(self, messages, tools):
         last = messages[-1]["content"]
@@ -412,8 +413,8 @@ class Script(OpenAI):
 
 
 def run_agent(model, toolbox, question, max_rounds=8):
-    """Return the model's answer, or None if it has none after max_rounds, as a model that
-    goes round in circles costs money."""
+    """Return the model's answer, or None if it has none after max_rounds. The limit stops
+    a model that repeats itself, which costs money."""
     # The question, then a list for each round: the model's message, and the reports.
     rounds = [[model.question(question)]]
     for _ in range(max_rounds):
@@ -426,15 +427,15 @@ def run_agent(model, toolbox, question, max_rounds=8):
             answers.append(answer_of(id, name, toolbox.run(name, arguments)))
             print(f"  {printable(name)}: {json.dumps(answers[-1].text)[:100]}")
         rounds.append([message, *model.report(answers)])
-        # A round is dropped as a whole, as a report without its call is refused. The
-        # question and the latest round stay.
+        # Drop whole rounds, as providers reject a result without its call. Keep the
+        # question and the latest round.
         while len(rounds) > 2 and len(json.dumps(rounds)) > MAX_CONVERSATION:
             del rounds[1]
     return None
 
 
 def ask_user(name, arguments):
-    """Return whether the user says yes. Without a terminal, the answer is no."""
+    """Return whether the user agrees. Without a terminal, the answer is no."""
     print(f"  Run {printable(name)} {json.dumps(arguments)}? [y/N]")
     return sys.stdin.readline().strip().lower() == "y"
 
@@ -443,6 +444,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"agent: {why}; see --help")
     ask = "Where does a program begin? Note it."
     parser.add_argument("question", nargs="?", default=ask)
     parser.add_argument("config", nargs="?", default=SERVERS)
@@ -465,7 +467,7 @@ def main():
             code = 3 if error.code in (401, 403) else 4
             parser.exit(code, printable(f"agent: {error.url}: {error}: {text}") + "\n")
         except (OSError, ValueError, LookupError, TypeError) as error:
-            # A provider that is out of reach, or has a format of its own.
+            # The provider is unreachable, or its reply has another format.
             code = 4 if isinstance(error, OSError) else 5
             text = printable(f"agent: {type(error).__name__}: {error}")
             parser.exit(code, f"{text}\n")

@@ -553,6 +553,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"benchmark: {why}; see --help")
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=7, help="7 if not given")
     parser.add_argument(

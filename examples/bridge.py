@@ -1,7 +1,7 @@
-"""Any server, offered to clients of any revision, on stdio or at a URL.
+"""Offers any server to clients of any revision, on stdio or at a URL.
 
-Teaches: how middleware can answer requests itself, and how a question of one era is asked
-in the other.
+Teaches: how middleware can answer requests itself, and how to translate questions from
+one era to the other.
 
 Run: python3 examples/bridge.py TARGET                  offered on stdio
      python3 examples/bridge.py TARGET --http 8000      offered at a URL
@@ -16,9 +16,9 @@ single request whose sender can be asked. On stdio there is one caller, and so o
 A question stays open until the caller answers it, even if the other server has withdrawn
 it. A server that has ended is started again by the next request.
 
-There are at most ten clients, as each may be a process. A busy client is never ended for
-another caller, which has to wait until a client is free. Then the client that has been
-idle longest is ended; its own caller gets a new one with the next request.
+There are at most ten clients, as each may be a process. A busy client is never closed for
+another caller, which waits until some client is idle. Then the one that has been idle
+longest is closed; its caller gets a new client with the next request.
 """
 
 import argparse
@@ -59,7 +59,7 @@ HANDED_ON = (
     "completion/complete",
 )
 QUESTIONS = ("elicitation", "sampling", "roots")
-# Members of a request or a result that concern one side of the bridge only.
+# Members of requests and results that concern only one side of the bridge.
 NOT_HANDED_ON = (
     "_meta",
     "inputResponses",
@@ -69,11 +69,11 @@ NOT_HANDED_ON = (
     "cacheScope",
 )
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-PATIENCE = 600.0  # seconds for the answer to a question, or for a client to be free
+PATIENCE = 600.0  # seconds to wait for the answer to a question, or for an idle client
 PAUSE = 0.05  # seconds in which several clients may report the same change
 MAX_LINKS = 10  # clients of the other server; each may be a process
 MAX_WAITING = 128  # requests that wait for a client; each holds a connection
-MAX_REQUESTS = 1000  # requests served at once; one that waits must not block another
+MAX_REQUESTS = 1000  # requests served at once; a waiting one must not block others
 
 
 class CallerGone(Exception):
@@ -91,7 +91,7 @@ class Relay:
         self.events = queue.SimpleQueue()
         # The event that a question has interrupted. The next round calls it again.
         self.interrupted = None
-        # The answers that are awaited; None once the request is over. Guarded by `lock`.
+        # The pending answers; None once the request is over. Guarded by `lock`.
         self.answers = set()
         # The thread that waits for the other server's result.
         self.thread = None
@@ -136,7 +136,7 @@ class Relay:
         return answer.result(PATIENCE)
 
     def settle(self, answer, result=None, error=None):
-        """Give the answer to the thread that waits for it, unless it has one already."""
+        """Resolve a pending answer; do nothing if it has been resolved already."""
         with self.lock:
             is_open = self.answers is not None and answer in self.answers
             if is_open:
@@ -147,7 +147,7 @@ class Relay:
             answer.set_result(result)
 
     def end(self):
-        """The request is over: do not ask the caller any more. Idempotent."""
+        """Ask the caller nothing more, as the request is over. Idempotent."""
         with self.lock:
             unanswered = self.answers or ()
             self.answers = None
@@ -157,12 +157,12 @@ class Relay:
 
 
 class Link:
-    """A client of the other server. It belongs to one caller, or to several who cannot be
-    told apart."""
+    """A client of the other server. It belongs to one caller, or to several callers that
+    cannot be distinguished."""
 
     def __init__(self, bridge, key, declared, is_private):
         self.bridge = bridge
-        # Its owner, and what that caller has declared.
+        # Its owner, with the capabilities that this caller has declared.
         self.key = key
         self.is_private = is_private
         # How many requests use it, and when the latest one began. Guarded by the bridge's
@@ -203,13 +203,13 @@ class Link:
             try:
                 self.prepare()
             except BaseException:
-                # The next caller would take it for a prepared one.
+                # Otherwise, the next caller would believe that it is prepared.
                 self.client.close()
                 raise
         return self.client
 
     def prepare(self):
-        """Ask for everything that the other server may report by itself."""
+        """Subscribe to everything that the other server can report."""
         if "logging" in self.client.server_capabilities:
             self.client.set_log_level("debug")
         for uri in list(self.uris):
@@ -275,7 +275,7 @@ class Link:
                 relay.outcome.set_result(job())
             except Exception as error:
                 relay.outcome.set_exception(error)
-            # Logs that arrived before the result are passed on before it.
+            # Pass on logs that arrived before the result, before the result.
             with suppress(ConnectionError):
                 client.flush_callbacks(timeout=1.0)
             finish()
@@ -306,7 +306,7 @@ class Bridge:
         self.options = client_options
         # What the other server says about itself, once a client has reached it.
         self.introduction = None
-        # Guards the next three attributes, and is notified when a client becomes free.
+        # Guards the next three attributes. Notified whenever a client becomes idle.
         self.changed = threading.Condition()
         # The oldest first.
         self.links = []
@@ -314,7 +314,7 @@ class Bridge:
         self.waiting = 0
         # The lists whose change has not been reported yet.
         self.news = set()
-        # By a key that accompanies a request through its rounds.
+        # By a key that a request carries through all its rounds.
         self.relays = {}
         self.server = Server("bridge", max_workers=MAX_REQUESTS)
         self.server.middleware(self.serve)
@@ -333,7 +333,7 @@ class Bridge:
 
     # Changes
     def note(self, method, params):
-        """Report a change to the callers, just once if several clients notice it."""
+        """Report a change to the callers, but once, even if several clients report it."""
         if method == "notifications/resources/updated":
             self.server.resource_updated(params["uri"])
         elif method.endswith("/list_changed"):
@@ -387,8 +387,8 @@ class Bridge:
         return (repr(caller) if caller else None, declared), is_alone
 
     def take(self, ctx, is_call=False):
-        """Return a Link of the caller, which must be given back. Blocks until there is
-        one. Raises InternalError."""
+        """Return a Link for the caller, who must give it back. Blocks until there is one.
+        Raises InternalError."""
         key, is_alone = self.owner_of(ctx, is_call)
         ctx.on_cancel(self.wake)
         until = time.monotonic() + PATIENCE
@@ -414,10 +414,10 @@ class Bridge:
         return link
 
     def pick(self, key, is_alone):
-        """Return (link in use, idle link to be ended); (None, None) if none is free.
-        The caller holds `changed`."""
+        """Return (link for the caller, idle link to close), or (None, None) if all are
+        busy. Call this with `changed` held."""
         idle = None
-        # The oldest one first, as a caller's subscriptions are those of its first client.
+        # The oldest first: a caller's first client has its subscriptions.
         for link in self.links:
             if link.key == key and not (is_alone and link.users):
                 break
@@ -446,7 +446,7 @@ class Bridge:
 
     @contextmanager
     def borrowed(self, ctx):
-        """A context manager in which a Link of the caller is in use."""
+        """A context manager that takes a Link for the caller, and gives it back."""
         link = self.take(ctx)
         try:
             yield link
@@ -455,7 +455,7 @@ class Bridge:
 
     # Requests
     def serve(self, ctx: Context, method, params, call_next):
-        """The middleware, which receives each request first."""
+        """The middleware: answer requests in place of this server."""
         try:
             if method in HANDED_ON:
                 return self.hand_on(ctx, method, params)
@@ -469,11 +469,11 @@ class Bridge:
                     self.agree(link, params["notifications"])
             return call_next()
         except OSError as error:
-            # The other server has ended, which is not the bridge's failure.
+            # The other server has ended, so this is no bug of the bridge.
             raise InternalError(str(error)) from None
 
     def agree(self, link, wanted):
-        """Subscribe, and leave out what the other server does not report."""
+        """Subscribe, and drop the URIs whose changes the other server does not report."""
         link.open()
         for uri in wanted.pop("resourceSubscriptions", []):
             with suppress(MethodNotFound, NotFound):
@@ -538,6 +538,8 @@ class Bridge:
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -545,6 +547,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"bridge: {why}; see --help")
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     parser.add_argument("--allow", action="append", metavar="GLOB")

@@ -1,20 +1,19 @@
-"""A server's contract, for CI: what callers rely on, recorded in a file and compared.
+"""Records a server's contract, and tells CI whether a change breaks its callers.
 
 Teaches: what breaks a caller. An input schema may accept more than before, and an output
-schema may promise more; a change in the other direction breaks somebody. So does the
-removal of anything.
+schema may promise more, but not the reverse. To remove anything breaks callers, too.
 
 Run: python3 examples/check.py record server.py > contract.json
      python3 examples/check.py diff contract.json server.py
 The server is a URL, a script, a command behind `--`, or a second contract. The exit code
-is 0 if nothing breaks, and 1 if something does. Other codes are those of `python3 -m
-mcp_lite`: 3 authorization, 4 unreachable, 5 refused by the server; or 2 for wrong usage,
-and for a file that is not a contract.
+is 0 if nothing breaks, and 1 if something does. All other codes are those of `python3 -m
+mcp_lite`: 1 wrong usage, or a file that is not a contract; 3 authorization; 4
+unreachable; 5 refused by the server.
 
-Warnings say which parts of a tool the providers of models refuse. There is no warning of
-optional members, nor of a missing `additionalProperties: false`: OpenAI's strict mode
-refuses these, but every adapter repairs them. Whatever a server says is printed on one
-line, and is safe for a terminal and for a log of CI.
+Warnings name the parts of a tool that model providers reject. There are none for optional
+members and for a missing `additionalProperties: false`: OpenAI's strict mode rejects
+these, but every adapter repairs them. Texts of a server are printed on one line each,
+without control characters, so they are safe for a terminal and a CI log.
 """
 
 import argparse
@@ -66,19 +65,21 @@ FORMATS = {
     ),
     "Gemini's `parameters`": re.compile("date-time|enum|int32|int64|float|double"),
 }
-# Keywords that are refused at the top of a schema.
+# Keywords that providers reject at the top of a schema.
 REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
+# The exit code for an exception is that of the first row that matches.
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
     (McpError, 5),
-    (Exception, 2),
+    (Exception, 1),
 )
 
 
 def record(target):
     """Return a server's contract: {"tool NAME": the MEMBERS that it has}."""
-    with Client(target) as client:
+    # The server may need variables that a host has set, such as a key.
+    with Client(target, env=dict(os.environ)) as client:
         tools = client.list_tools()
         prompts = client.list_prompts()
         resources = client.list_resources()
@@ -244,6 +245,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"check: {why}; see --help")
     parser.add_argument("command", choices=["record", "diff"])
     parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
     asked = parser.parse_args()
@@ -254,7 +256,7 @@ def main():
         warnings = list(warn(new))
         changes = list(compare(old, new))
     except (McpError, OSError, ValueError, RecursionError) as error:
-        # This is one line, whatever the server says.
+        # printable() keeps a server's text on one line.
         text = printable(f"{type(error).__name__}: {error}")
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
         parser.exit(code, f"check: {text}\n")

@@ -290,12 +290,15 @@ LESSONS = {
     "http-standard-headers": read_everything,
     "http-custom-headers": call_given,
 }
+# The exit code for an exception is that of the first row that matches.
+EXIT_CODES = ((AuthorizationError, 3), (OSError, 4), (McpError, 5))
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"conformance_client: {why}; see --help")
     parser.add_argument("url")
     url = parser.parse_args().url
     lesson = LESSONS.get(SCENARIO, call_every_tool)
@@ -325,5 +328,6 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (McpError, AuthorizationError) as error:
-        sys.exit(printable(f"{SCENARIO}: {error}"))
+    except (McpError, OSError) as error:
+        print(printable(f"{SCENARIO}: {error}"), file=sys.stderr)
+        sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))

@@ -219,9 +219,11 @@ class World(http.server.BaseHTTPRequestHandler):
 
 
 def main():
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.error = lambda why: sys.exit(f"enterprise_login: {why}; see --help")
+    parser.parse_args()
     world = http.server.ThreadingHTTPServer(("127.0.0.1", 0), World)
     threading.Thread(target=world.serve_forever, daemon=True).start()
     issuer = f"http://127.0.0.1:{world.server_port}"

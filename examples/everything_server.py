@@ -1,8 +1,7 @@
-"""One of everything, over HTTP: every kind of content, question and notification.
+"""A server over HTTP with one example of each kind of content, question and notification.
 
-Teaches: what a handler can return, report and ask, in every revision. Each function is a
-lesson of its own, as its docstring says. The names are those that the official
-conformance suite calls.
+Teaches: what a handler can return, report and ask, in every revision. Each function shows
+one thing, which its docstring names. The official conformance suite calls these names.
 
 Run: python3 examples/everything_server.py [--http [HOST:]PORT]
 then point a client at http://127.0.0.1:PORT/mcp (the port is 8000 if none is given).
@@ -64,7 +63,7 @@ def wav():
 
 @server.tool
 def test_simple_text() -> str:
-    """Returns text: the simplest tool there is."""
+    """Returns text: the simplest kind of tool."""
     return "This is a simple text response for testing."
 
 
@@ -258,7 +257,7 @@ CONFIRM_FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
 
 @server.tool
 def test_input_required_result_request_state(ctx: Context) -> str:
-    """Keeps a value between question and answer, signed, in the client's hands."""
+    """Keeps a value from the question to the answer. The client carries it, signed."""
     ticket = ctx.once("ticket", lambda: os.urandom(4).hex())
     ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return f"state-ok: ticket {ticket}"
@@ -266,14 +265,14 @@ def test_input_required_result_request_state(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_tampered_state(ctx: Context) -> str:
-    """The same. A client that changes the state is refused."""
+    """Asks for a confirmation. If the client changes the state, the call is refused."""
     ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return "confirmed"
 
 
 @server.tool
 def test_input_required_result_multiple_inputs(ctx: Context) -> str:
-    """Asks three things at once."""
+    """Asks three questions at once."""
     name = {"message": "What is your name?", "requestedSchema": NAME_FORM}
     greeting = {"messages": [Message("Write a greeting")], "maxTokens": 50}
     answers = ctx.ask(
@@ -288,7 +287,7 @@ def test_input_required_result_multiple_inputs(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_multi_round(ctx: Context) -> str:
-    """Asks one thing after the other."""
+    """Asks two questions, one after the other."""
     first = ctx.elicit("Step 1: your name?", NAME_FORM, key="step1")
     colours = {
         "type": "object",
@@ -301,7 +300,7 @@ def test_input_required_result_multi_round(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_capabilities(ctx: Context) -> str:
-    """Asks only what the client can answer."""
+    """Asks only questions that the client can answer."""
     if "elicitation" in ctx.client_capabilities:
         answer = ctx.elicit("What is your name?", NAME_FORM)
         return str(answer["action"])
@@ -347,7 +346,7 @@ CONTACT_SCHEMA = {
 def json_schema_2020_12_tool(
     name="", address=None, contactMethod="", phone="", email=""
 ) -> str:
-    """Has a schema of its own, which says more than a signature can."""
+    """Has a schema of its own, which says more than the hints of a function can."""
     return f"{name} by {contactMethod or 'any means'}: {phone or email}"
 
 
@@ -365,15 +364,15 @@ REGION_SCHEMA = {
 
 @server.tool(input_schema=REGION_SCHEMA)
 def test_x_mcp_header(region: str = "") -> str:
-    """Has a parameter that a header repeats, for gateways that route by it. From Python
-    3.9 on, the hint Annotated[str, Param("Where to run", header="Region")] makes this
-    schema."""
+    """Has a parameter that is repeated in a header, for gateways that route by it. From
+    Python 3.9 on, the hint Annotated[str, Param("Where to run", header="Region")] makes
+    this schema."""
     return f"in {region}"
 
 
 @server.tool
 def test_trigger_tool_change() -> str:
-    """Offers a new tool; listening clients are notified."""
+    """Adds and removes a tool, which notifies listening clients."""
     name = "test_dynamic_tool"
     server.add_tool(lambda: "new", name=name, description="Comes and goes.")
     server.remove_tool(name)
@@ -382,7 +381,7 @@ def test_trigger_tool_change() -> str:
 
 @server.tool
 def test_trigger_prompt_change() -> str:
-    """The same for prompts."""
+    """Adds and removes a prompt, which notifies listening clients."""
     name = "test_dynamic_prompt"
     server.add_prompt(lambda: "new", name=name, description="Comes and goes.")
     server.remove_prompt(name)
@@ -427,13 +426,13 @@ def test_simple_prompt() -> str:
 
 @server.prompt
 def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
-    """A prompt with arguments, which complete."""
+    """A prompt with arguments, one of which has completions."""
     return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
 
 
 @server.completion("test_prompt_with_arguments", "arg1")
 def complete_arg1(value: str) -> list:
-    """The values that fit what has been typed so far."""
+    """Returns the values that begin with the text typed so far."""
     words = ("test", "testing", "tested")
     return [word for word in words if word.startswith(value)]
 
@@ -454,7 +453,7 @@ def test_prompt_with_image() -> list:
 
 @server.prompt
 def test_input_required_result_prompt(ctx: Context) -> str:
-    """A prompt that asks before it answers."""
+    """A prompt that asks the user a question first."""
     form = {"type": "object", "properties": {"context": {"type": "string"}}}
     answer = ctx.elicit("What is the context?", form, key="user_context")
     return f"Use this context: {answer['content']}"
@@ -463,6 +462,8 @@ def test_input_required_result_prompt(ctx: Context) -> str:
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -470,6 +471,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"everything_server: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
     parser.add_argument("port", nargs="?", type=address, help="the same")

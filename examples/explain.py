@@ -1,15 +1,15 @@
-"""A conversation, explained: each message in words, with its page of the specification.
+"""Explains a conversation: each message in words, with its page of the specification.
 
-Teaches: what `trace=` is called with, and what each method is for.
+Teaches: what `trace=` receives, and what each method is for.
 
 Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
-     python3 examples/explain.py -- COMMAND ARGS    a command, not in quotes
-     python3 examples/explain.py --sheet       all methods and errors, on a page
+     python3 examples/explain.py -- COMMAND ARGS    a command without quotes
+     python3 examples/explain.py --sheet       all methods and errors on one page
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
-Each explanation is given once, where it first fits. The direction "-->" is from the
-client to the server, whichever of them has the trace, and "<--" is back.
+Each explanation is printed once, where it first applies. "-->" points from the client to
+the server, and "<--" from the server to the client, whichever of them is traced.
 """
 
 import argparse
@@ -41,20 +41,20 @@ from mcp_lite import (  # noqa: E402
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 META = "io.modelcontextprotocol/"
 WIDTH = 90
-# mcp_lite understands these, though no revision has them.
+# mcp_lite understands these, although no revision defines them.
 IN_NO_REVISION = ("initialized", "$/cancelRequest", -32800)
 LONGEST = 1_000  # characters of a message; the rest is left out
 FIRST_MODERN = "2026-07-28"
 
-# For each method: its page of the specification, what it is for, what its answer brings,
-# and what an error means instead.
+# For each method: its page of the specification, its purpose, and what a result and an
+# error mean.
 Words = namedtuple("Words", "page purpose outcome setback", defaults=("", ""))
 WORDS = {
     "initialize": Words(
         "basic/lifecycle",
-        "A session begins: which revision, which capabilities, who it is.",
+        "Opens a session: the client names itself, its revision and its capabilities.",
         "The server has chosen the revision, and says what it offers.",
-        "There is no session, because of this revision or this server.",
+        "There is no session: the server rejects the revision, or has no sessions.",
     ),
     "notifications/initialized": Words(
         "basic/lifecycle",
@@ -62,17 +62,17 @@ WORDS = {
     ),
     "initialized": Words(
         "basic/lifecycle",
-        "In no revision. Some tutorials have it instead of `notifications/initialized`.",
+        "Not in any revision. Some tutorials have it for `notifications/initialized`.",
     ),
     "ping": Words(
         "basic/utilities/ping",
-        "Is anybody there? Either side may ask, at any time.",
-        "Somebody is.",
+        "Does the other side still answer? Either side may ask, at any time.",
+        "It does.",
     ),
     "server/discover": Words(
         "server/discover",
         "Which revisions does the server speak, and what does it offer?",
-        "The server knows the modern era. Its revisions decide the rest.",
+        "The server speaks the modern era, in these revisions.",
         "Most likely a legacy server: the client tries `initialize`.",
     ),
     "tools/list": Words(
@@ -126,7 +126,7 @@ WORDS = {
     ),
     "logging/setLevel": Words(
         "server/utilities/logging",
-        "The least severe log messages that the client wants.",
+        "The client sets the lowest level of log messages that it wants.",
     ),
     "subscriptions/listen": Words(
         "basic/patterns/subscriptions",
@@ -140,7 +140,7 @@ WORDS = {
     ),
     "sampling/createMessage": Words(
         "client/sampling",
-        "The server wants a text from the client's model.",
+        "The server asks the client's model to write a text.",
         "The text that the model has written.",
     ),
     "elicitation/create": Words(
@@ -150,15 +150,15 @@ WORDS = {
     ),
     "notifications/cancelled": Words(
         "basic/patterns/cancellation",
-        "Its sender no longer wants the answer: the work is to stop.",
+        "The sender no longer wants the answer, so the work should stop.",
     ),
     "$/cancelRequest": Words(
         "basic/patterns/cancellation",
-        "In no revision. Language servers have it instead of `notifications/cancelled`.",
+        "Not in any revision. Language servers have it for `notifications/cancelled`.",
     ),
     "notifications/progress": Words(
         "basic/patterns/progress",
-        "How far a request has come, under the token that it had.",
+        "Reports a request's progress, by the token that was in the request.",
     ),
     "notifications/message": Words(
         "server/utilities/logging",
@@ -182,7 +182,7 @@ WORDS = {
     ),
     "notifications/elicitation/complete": Words(
         "client/elicitation",
-        "The page that the user was sent to is done with.",
+        "The user has finished on the page that the server sent them to.",
     ),
     "notifications/subscriptions/acknowledged": Words(
         "basic/patterns/subscriptions",
@@ -194,7 +194,7 @@ WORDS = {
     ),
 }
 NO_WORDS = Words("basic/index", "The specification does not have this method.")
-# Where a member stands, what it means, and its page.
+# The path of a member, what it means, and its page.
 MEMBERS = (
     (
         ("params", "_meta", META + "protocolVersion"),
@@ -286,7 +286,7 @@ BESIDE = (
 )
 # Errors whose docstring has two sentences.
 SHEET_ERRORS = {
-    -32002: "Nothing has this URI (-32602 for tools, and in the modern era)"
+    -32002: "No resource has this URI (-32602 for tools, and in the modern era)"
 }
 # HTTP around the messages: how a line begins, and what it means.
 HTTP = {
@@ -334,7 +334,7 @@ def visible(members):
 
 
 def shorten(value):
-    """Return a value in one printable line, without a peer's escape sequences."""
+    """Return a value on one line, without control characters."""
     value = value if isinstance(value, str) else json.dumps(value)
     text = "".join(each if each.isprintable() else " " for each in value[:LONGEST])
     left = f" ... and {len(value) - LONGEST} characters more"
@@ -359,9 +359,9 @@ class Explainer:
         self.without = without
         self.with_sides = with_sides
         self.lock = threading.Lock()
-        # The explanations that were given already.
+        # The explanations printed so far.
         self.told = set()
-        # The requests without an answer yet: their method, and when they were sent.
+        # The unanswered requests: their method, and when they were sent.
         self.waiting = {}
         self.version = "2025-11-25"
 
@@ -401,7 +401,7 @@ class Explainer:
                 self.note(text, page, shorten(words))
 
     def learn(self, message):
-        """Notice the revision, as the pages differ."""
+        """Note the revision, on which the pages depend."""
         for path in VERSION_PLACES:
             version = look_up(message, path)
             if isinstance(version, str):
@@ -502,6 +502,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"explain: {why}; see --help")
     parser.add_argument("target", nargs="?", help="a URL, a script, or a command")
     parser.add_argument("tool", nargs="?", help="a tool to call")
     parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
@@ -521,6 +522,8 @@ def main():
             command or options.target,
             trace=explainer,
             protocol_version=options.protocol,
+            # The server may need variables that a host has set, such as a key.
+            env=dict(os.environ),
         ) as each:
             each.list_tools()
             if options.tool:

@@ -3,6 +3,7 @@
 Teaches: how one client is made of several, and outlives any of them.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
+It also says which servers are missing; if all are, the exit code is 4.
 
 The file is what Claude Desktop, Cursor, Windsurf and Gemini CLI (`mcpServers`), VS Code
 (`servers`), Zed (`context_servers`) or opencode (`mcp`) have, alone or among a program's
@@ -394,16 +395,19 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"group: {why}; see --help")
     parser.add_argument("config", help="a file as desktop clients write it")
     try:
         group = ClientGroup(parser.parse_args().config)
     except (OSError, ValueError) as error:
-        sys.exit(f"group: {printable(str(error))}")
+        sys.exit(printable(f"group: {error}"))
     with group:
         for tool in group.list_tools():
             print(printable(f"{tool['name']}  {tool.get('description', '')}"))
         for name, error in group.errors.items():
             print(printable(f"without {name}: {error}"), file=sys.stderr)
+        if group.errors and not group.clients:
+            sys.exit(4)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,8 @@ def drive(url):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -127,10 +129,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"host_app: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     options = parser.parse_args()
     if options.http is not None:
-        run_host(*options.http)
+        try:
+            run_host(*options.http)
+        except OSError as error:
+            sys.exit(f"host_app: {error}")
         return
 
     # Port 0 means any free one; the program prints its URL.

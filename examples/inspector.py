@@ -1,23 +1,24 @@
-"""An inspector: what a server offers, a form for each tool, and the wire beside it.
+"""A local web page that shows what a server offers, with a form for each tool, and all
+messages beside it.
 
-Teaches: what a client shows to its user and asks, with mcp_lite's public parts alone; how
-a local page is protected from strangers, and from what a server says. The Inspector holds
-the conversation, the Handler admits the page's requests, and the page itself (STYLE,
-MARKUP, SCRIPT) comes last. The page of a tool (MCP Apps, see apps.py) is shown in a frame
-of another origin, and may call that server's tools.
+Teaches: what a client shows its user, and what it asks them, using nothing but mcp_lite's
+public API; and how to protect a local page from other sites and from a server's own
+content. The Inspector holds the conversation, the Handler checks the page's requests, and
+the page itself (STYLE, MARKUP, SCRIPT) comes last. The page of a tool (MCP Apps, see
+apps.py) is shown in a frame with another origin, and may call the tools of its server.
 
 Run: python3 examples/inspector.py TARGET [--protocol REVISION] [--header K:V] [--open]
      [--http PORT]
-prints a URL for this machine alone. TARGET is a URL, a script, or a command, in quotes or
-behind `--`:
+prints a URL that works on this machine alone. TARGET is a URL, a script, or a command, in
+quotes or behind `--`:
     python3 examples/inspector.py examples/quickstart_server.py --open
     python3 examples/inspector.py -- npx -y @modelcontextprotocol/server-everything
 
-The page has lists with a search, and a form for the chosen item, in which lists and
-objects have fields of their own, with completions while the user types. It has results
-(a large one is shown in part, and can be saved as a whole), the messages of both sides
-(to be filtered, copied and cleared), the roots that the server may ask for, the level of
-its log, and subscriptions.
+The page lists what the server offers, and has a search. Each item has a form, in which
+lists and objects have fields of their own; completions appear as you type. A large result
+is shown in part, and can be saved as a whole. The messages of both sides can be filtered,
+copied and cleared. Settings has the roots that the server may ask for, the level of its
+log, and the subscriptions.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def explain_error(error):
 
 
 class Inspector:
-    """Holds a conversation with one server, and keeps what the pages show of it.
+    """Holds a conversation with one server, and stores what the pages show of it.
 
     A page may call the methods `api_...`. Each receives the request's JSON and returns
     the answer. Whatever takes time runs on a thread of its own, and shows its outcome.
@@ -111,7 +112,7 @@ class Inspector:
         )
 
     def show(self, kind, key, value):
-        """Show a value on every page, instead of the last one with this key."""
+        """Show a value on every page. It replaces the last one with this key."""
         with self.changed:
             self.version += 1
             self.shown.pop((kind, key), None)
@@ -206,7 +207,7 @@ class Inspector:
 
     # What the user asks for
     def start(self, title, work, call=None, arguments=None):
-        """Do something on a thread, and show the outcome."""
+        """Run a job on a thread, and show its outcome."""
         number = next(self.numbers)
         self.jobs[number] = call
         self.show("job", number, {"title": title, "is_call": call is not None})
@@ -232,7 +233,7 @@ class Inspector:
             self.withdraw()
 
     def keep(self, number, text):
-        """Keep a large result until there are too many."""
+        """Store a large result, and drop the oldest ones if there are too many."""
         with self.changed:
             self.large[number] = text
             while (
@@ -262,7 +263,7 @@ class Inspector:
 
     def api_call(self, asked):
         name = asked["name"]
-        # Progress is seen on the wire. The callback only has to be there, to ask for it.
+        # The page shows progress among the messages. This callback only requests it.
         call = self.client.start_call(
             name, asked["arguments"], on_progress=partial(self.progress, name)
         )
@@ -313,7 +314,7 @@ class Inspector:
         self.show_settings()
 
     def api_clear(self, asked):
-        """Remove the messages, logs and results so far from every page."""
+        """Clear all messages, logs and results on every page."""
         with self.changed:
             passing = ("wire", "log") if asked["what"] == "wire" else ("job",)
             for key in [key for key in self.shown if key[0] in passing]:
@@ -345,7 +346,7 @@ class Inspector:
         inbox.put(answer)
 
     def api_connect(self, asked):
-        """Start over. A server that was changed is started again."""
+        """Start over. This starts a local server again, so changes to it take effect."""
         self.close()
         self.subscribed.clear()
         with self.changed:
@@ -371,7 +372,7 @@ def shortened(value):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves the page to whoever has the token, and takes its requests; nothing else.
+    """Serves the page to whoever has the token, and its requests; nothing else.
 
     Another page in the same browser can send requests here, too. But it has no token, and
     its Origin gives it away; if its own name points to this machine, Host does.
@@ -384,7 +385,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         token = parse_qs(url.query).get("token", [""])[0]
         origin = self.headers.get("Origin", self.origin())
-        # To a browser, this name is another origin, for the servers' pages.
+        # A browser takes this name for another origin, which servers' pages need.
         if url.path == "/app" and self.headers.get("Host") == self.app_host():
             policy = app_policy(
                 json.loads(parse_qs(url.query)["csp"][0]), self.origin()
@@ -485,6 +486,8 @@ def local_port(text):
     host, _, port = text.rpartition(":")
     if host not in ("", "127.0.0.1", "localhost"):
         raise argparse.ArgumentTypeError("the page is for this machine alone")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return int(port)
 
 
@@ -492,6 +495,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"inspector: {why}; see --help")
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
     parser.add_argument("--protocol", default="auto", help="the one revision to speak")
     parser.add_argument("--header", action="append", default=[], metavar="K:V")
@@ -512,12 +516,16 @@ def main():
             target,
             protocol_version=options.protocol,
             headers=headers,
-            # A server may need what its user's environment has: a key, say.
+            # The server may need variables that its user has set, such as a key.
             env=dict(os.environ),
         )
     except (TypeError, ValueError) as error:
         sys.exit(printable(f"inspector: {error}"))
-    with PageServer(inspector, options.http) as server:
+    try:
+        server = PageServer(inspector, options.http)
+    except OSError as error:
+        sys.exit(f"inspector: {error}")
+    with server:
         inspector.api_connect({})
         print(server.url, flush=True)
         if options.open:
@@ -530,10 +538,10 @@ def main():
             inspector.close()
 
 
-# The page. What a server says becomes text nodes and values of fields, never markup, so
-# there is no innerHTML. It becomes an address only for the data of images and sounds, and
-# for a tool's own page, which has another origin. Should one of these rules be broken, the
-# policy still runs no script without this answer's nonce, and lets nothing leave.
+# The page. A server's content becomes text nodes and values of fields, never markup, so
+# innerHTML is not used. It becomes a URL only for the data of images and sounds, and for
+# a tool's own page, which has another origin. Should one of these rules be broken, the
+# policy still runs no script without this response's nonce, and lets no data out.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     "connect-src 'self'; img-src data:; media-src data:; base-uri 'none'; "
@@ -695,7 +703,7 @@ MARKUP = """<!doctype html>
     <div id="lists"></div>
   </nav>
   <main>
-    <section id="item" aria-label="What is chosen"></section>
+    <section id="item" aria-label="The selected item"></section>
     <p id="tidy" hidden><button type="button" class="small">Clear results</button></p>
     <section id="results" aria-label="Results" aria-live="polite"></section>
   </main>
@@ -724,9 +732,9 @@ const objectOf = (value) => (isObject(value) ? value : {});
 const arrayOf = (value) => (Array.isArray(value) ? value : []);
 const own = (value, name) => Object.prototype.hasOwnProperty.call(value, name);
 
-// ---- Texts. What a server says passes through plain() and becomes a text node.
+// ---- Texts. A server's text passes through plain() and becomes a text node.
 
-// What would reorder or hide other text, or break a line, is shown as an escape.
+// Characters that reorder or hide other text, or break a line, are shown as escapes.
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
@@ -748,7 +756,7 @@ function el(tag, attributes, ...children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value != null) node.setAttribute(name, value);
   }
-  // A child that is no node becomes a text.
+  // A child that is not a node becomes a text.
   node.append(...children.flat(9).filter((child) => child != null));
   return node;
 }
@@ -824,7 +832,7 @@ const PICTURE = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
 const SOUND = /^audio\/[a-z0-9.+-]{1,40}$/;
 const BASE64 = /^[A-Za-z0-9+\/]*={0,2}$/;
 
-// A picture or a sound; null for what could be a program.
+// A picture or a sound; null for any type that could run code.
 function media(kind, data) {
   if (typeof data !== "string" || !BASE64.test(data)) return null;
   const src = `data:${kind};base64,${data}`;
@@ -843,7 +851,7 @@ function block(given) {
   return media(String(inner.mimeType ?? ""), inner.data ?? inner.blob) ?? tree(content);
 }
 
-// What a tool, a resource or a prompt has brought.
+// The result of a tool, a resource or a prompt.
 function outcome(result) {
   const nodes = arrayOf(result.content ?? result.contents).map(block);
   for (const message of arrayOf(result.messages).map(objectOf)) {
@@ -851,10 +859,10 @@ function outcome(result) {
       [].concat(message.content).map(block));
   }
   return [...nodes, el("p", {}, copier(() => JSON.stringify(result, null, 2))),
-    folded("As it came", result)];
+    folded("As received", result)];
 }
 
-// A result of many megabytes is shown in part. All of it can be saved.
+// A result of many megabytes is shown in part, but can be saved as a whole.
 function whole(number, size) {
   const note = el("span", {class: "hint", role: "status"},
     ` The result has ${size.toLocaleString("en")} characters; long texts are cut here.`);
@@ -889,7 +897,7 @@ function resolve(schema, root) {
     const {$ref, ...beside} = current;
     current = {...objectOf(target), ...beside};
   }
-  // Something or null: as something that may be left out.
+  // A choice of one schema or null becomes an optional field.
   const options = arrayOf(current.anyOf).map(objectOf);
   const others = options.filter((each) => each.type !== "null");
   if (options.length === 2 && others.length === 1) {
@@ -899,7 +907,7 @@ function resolve(schema, root) {
   return current;
 }
 
-// The choices that a schema has: [value, label] each; null if it has none.
+// The choices of a schema, as [value, label] pairs; null if it has none.
 function choicesOf(schema) {
   if (schema.type === "boolean") return [[true, "true"], [false, "false"]];
   if (Array.isArray(schema.enum)) {
@@ -938,7 +946,7 @@ function entry(schema, required) {
   }};
 }
 
-// A list: a field for each item, to be added and removed.
+// A list: a field for each item, and buttons that add and remove items.
 function listOf(schema, root, depth) {
   const items = [];
   const place = el("div", {});
@@ -984,7 +992,7 @@ function groupOf(schema, root, depth) {
   }};
 }
 
-// What a value is typed into: {node, read}.
+// The field for a value: {node, read}.
 function control(given, name, required, root, depth) {
   const schema = resolve(given, root);
   const items = schema.type === "array" ? choicesOf(resolve(schema.items, root)) : null;
@@ -1018,7 +1026,7 @@ function field(given, name, required, root, depth = 0) {
       hint.filter(Boolean).map((each) => line(each, 1000)).join(" \u00b7 ")))};
 }
 
-// Values that the server knows for an argument, offered while one types.
+// Completions: values that the server suggests while the user types.
 function complete(node, id, suggest) {
   const list = el("ul", {class: "suggestions", id: `${id}-values`});
   let number = 0;
@@ -1026,7 +1034,7 @@ function complete(node, id, suggest) {
     const mine = number += 1;
     try {
       const {values} = await suggest(node.value);
-      // An older answer may come later.
+      // Answers may arrive out of order.
       if (mine !== number) return;
       list.replaceChildren(...values.slice(0, 20).map((each) =>
         el("li", {}, button(line(each), () => {
@@ -1064,7 +1072,7 @@ function formOf(given, text, submit, ...others) {
     event.preventDefault();
     attempt(problem, () => submit(read()));
   }}, made.map(([, each]) => each.node), el("button", {class: "main"}, text), others, problem);
-  // What is typed so far, as texts.
+  // The texts typed so far.
   form.known = () => Object.fromEntries(made.map(([name, each]) => {
     try { return [name, each.read()]; } catch { return [name, undefined]; }
   }).filter(([, value]) => typeof value === "string" && value !== ""));
@@ -1098,7 +1106,7 @@ function isForApps(name) {
   return tools.has(name) && (visibility === undefined || arrayOf(visibility).includes("app"));
 }
 
-// What a page asks for: method -> (params) -> the result.
+// The requests of a page: method -> (params) -> the result.
 const APP_REQUESTS = {
   "ping": () => ({}),
   "tools/call": (params) => {
@@ -1116,7 +1124,7 @@ const APP_REQUESTS = {
 const noteOf = (kind, value) =>
   showLog(0, {level: "page", logger: kind, text: JSON.stringify(value) ?? ""});
 
-// A frame that shows a tool's page, with what the tool was given and has returned.
+// A frame that shows a tool's page, with the tool's arguments and result.
 async function appFrame(tool, given, result) {
   const uri = pageOf(tool);
   const read = await api("app", {method: "resources/read", params: {uri}});
@@ -1182,7 +1190,7 @@ async function appFrame(tool, given, result) {
   return frame;
 }
 
-// Ask all pages in a place to end, and wait until they have.
+// Ask all pages inside an element to end, and wait until they have.
 const tearDown = (place) =>
   Promise.all([...place.querySelectorAll(".app iframe")].map((frame) => frame.teardown()));
 
@@ -1200,10 +1208,10 @@ async function addApp(card, tool, job) {
 // ---- What the server offers
 
 const HINTS = {readOnlyHint: ["reads only", "changes something"],
-  destructiveHint: ["may destroy", "only adds"], idempotentHint: ["twice is as once", null],
+  destructiveHint: ["may destroy", "only adds"], idempotentHint: ["idempotent", null],
   openWorldHint: ["reaches the outside", "stays inside"]};
 
-// What an entry says of itself; a host must not trust it.
+// What an entry claims about itself; a host must not trust it.
 function badges(item) {
   const annotations = objectOf(item.annotations);
   const nodes = [];
@@ -1231,8 +1239,8 @@ function present(item, ...nodes) {
     badges(item),
     item.description ? el("p", {class: "words"}, plain(item.description)) : null,
     nodes,
-    item.outputSchema ? folded("What it returns: its output schema", item.outputSchema) : null,
-    folded("As it is listed", item)));
+    item.outputSchema ? folded("Output schema", item.outputSchema) : null,
+    folded("As listed", item)));
   // Below a long list, nobody would see it.
   if (isNarrow()) byId("item").scrollIntoView({block: "start"});
 }
@@ -1256,7 +1264,7 @@ function presentResource(item) {
     "Read", (given) => api("read", given), toggle), problem);
 }
 
-// What fills a template's variables in; null if it has more than simple ones.
+// A function that fills in a template's variables; null if some are not simple.
 function expander(template) {
   if (/\{[^{}]*[^A-Za-z0-9_.+{}][^{}]*\}/.test(template)) return null;
   return (values) => template.replace(/\{(\+?)([A-Za-z0-9_.]+)\}/g, (_, plus, name) =>
@@ -1278,7 +1286,7 @@ function presentTemplate(item) {
     properties[name] = {type: "string", suggest: suggester(template, name, known)};
   }
   if (expand === null || !Object.keys(properties).length) {
-    // Its variables are filled in by hand.
+    // The user fills in its variables by hand.
     present(item, formOf({properties: {uri: {type: "string", default: template}},
       required: ["uri"]}, "Read", (given) => api("read", given)));
     return;
@@ -1375,7 +1383,7 @@ byId("adjust").addEventListener("click", () => {
   byId("adjust").setAttribute("aria-expanded", String(!place.hidden));
 });
 
-// ---- What comes from the inspector
+// ---- News from the inspector
 
 function showState(_, news) {
   const server = objectOf(news.server);
@@ -1457,14 +1465,14 @@ byId("clear").addEventListener("click", async () => {
   byId("wire-messages").replaceChildren();
 });
 
-// A message's content in short, without what every request carries.
+// A summary of a message, without the members that every request carries.
 function inShort(message) {
   const {params, result, error} = objectOf(message);
   const {_meta, ...rest} = objectOf(params ?? result ?? error);
   return Object.keys(rest).length ? line(rest, 120) : "";
 }
 
-// A message with that at its end.
+// A message, with its summary at the end.
 
 function metaLast(value) {
   if (!isObject(value)) return value;

@@ -1,15 +1,17 @@
-"""Writes a server into the config of a desktop program, and takes it out again.
+"""Adds a server to the config of a desktop program, or removes it again.
 
-Teaches: what such a program starts a server with: absolute paths, as it has no shell
-and another folder; and how to change somebody else's file.
+Teaches: how such a program starts a server: without a shell and in another folder, so
+every path must be absolute; and how to edit a file that belongs to somebody else.
 
 Run: python3 examples/install.py server.py --into claude
      python3 examples/install.py server.py --into vscode --name weather --env KEY=VALUE
+     python3 examples/install.py --into cursor -- npx -y some-server --its-own options
      python3 examples/install.py --remove --name weather --into cursor
 
-SERVER is a script, a URL, or a command in quotes. --print shows what would be written.
-Everything else in the file stays as it is, comments too. The old file is kept beside it,
-with the time in its name. Restart the program to have it read the file.
+SERVER is a script, a URL, or a command. --print shows the new file without writing it.
+Nothing else in the file changes, comments included. A copy of the old file stays beside
+it, with the time in its name. The program reads the file when it starts, so restart it.
+If the server then misses a program that your shell finds, add --env PATH="$PATH".
 """
 
 import argparse
@@ -21,15 +23,16 @@ import shutil
 import sys
 import time
 from collections import namedtuple
+from urllib.parse import urlsplit
 
 HOME = os.path.expanduser("~")
-# Where programs keep what belongs to a user.
+# Where programs keep a user's settings.
 SETTINGS = {
     "win32": os.environ.get("APPDATA", HOME),
     "darwin": os.path.join(HOME, "Library", "Application Support"),
 }.get(sys.platform) or os.environ.get("XDG_CONFIG_HOME", os.path.join(HOME, ".config"))
 
-# The file of a program, the member that has its servers, whether an entry names its
+# A program's config file, the member that has the servers, whether an entry names its
 # type, and whether it may be a URL.
 Program = namedtuple("Program", "path member has_type takes_url")
 PROGRAMS = {
@@ -53,17 +56,21 @@ PROGRAMS = {
 BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 WORD = re.compile(r"[-+.\w]+")
-# A member of an object: where its key and its value stand in the text.
+# A member of an object: its name, and the offsets of its key, its value and its end.
 Member = namedtuple("Member", "name start value end")
+# Words of a command in front of the server's own name.
+RUNNER = re.compile(
+    r"(python[\d.]*|pypy3?|uvx?|npx|node|bunx?|deno|docker|podman|run)(\.exe|\.cmd)?"
+)
 
 
 def skip(text, at):
-    """Return the place behind blanks and comments."""
+    """Return the offset behind white space and comments."""
     return BLANK.match(text, at).end()
 
 
 def value_end(text, at):
-    """Return the place behind the value that begins here. Raises ValueError."""
+    """Return the offset behind the value that begins here. Raises ValueError."""
     if text[at : at + 1] == "{":
         return members_of(text, at)[1]
     if text[at : at + 1] == "[":
@@ -78,7 +85,7 @@ def value_end(text, at):
 
 
 def after_comma(text, at, closing):
-    """Return the place of the next element, or of the bracket that closes."""
+    """Return the offset of the next element, or of the closing bracket."""
     at = skip(text, at)
     if text[at : at + 1] == ",":
         return skip(text, at + 1)
@@ -88,7 +95,7 @@ def after_comma(text, at, closing):
 
 
 def members_of(text, at):
-    """Return the Members of the object that begins here, and the place behind it."""
+    """Return the Members of the object that begins here, and the offset behind it."""
     members = []
     at = skip(text, at + 1)
     while text[at : at + 1] != "}":
@@ -105,14 +112,17 @@ def members_of(text, at):
 
 def with_member(text, at, name, value, depth):
     """Return the text with a member set in the object that begins here."""
-    members, end = members_of(text, at)
-    shown = json.dumps(value, indent=2).replace("\n", "\n" + "  " * depth)
+    members, _ = members_of(text, at)
+    # Indent as the file does.
+    indented = re.search(r'\n([ \t]+)"', text)
+    unit = indented[1] if indented else "  "
+    shown = json.dumps(value, indent=unit).replace("\n", "\n" + unit * depth)
     for each in members:
         if each.name == name:
             return text[: each.value] + shown + text[each.end :]
-    added = f"\n{'  ' * depth}{json.dumps(name)}: {shown}"
+    added = f"\n{unit * depth}{json.dumps(name)}: {shown}"
     if not members:
-        return f"{text[: at + 1]}{added}\n{'  ' * (depth - 1)}{text[at + 1 :].lstrip()}"
+        return f"{text[: at + 1]}{added}\n{unit * (depth - 1)}{text[at + 1 :].lstrip()}"
     last = members[-1].end
     return f"{text[:last]},{added}{text[last:]}"
 
@@ -130,7 +140,7 @@ def without_member(text, at, name):
 
 
 def changed(text, program, name, entry):
-    """Return the text of a config with an entry set, or removed if it is None."""
+    """Return the text of a config with an entry set; None removes the entry."""
     text = text if text.strip() else "{}\n"
     start = skip(text, 0)
     if text[start : start + 1] != "{":
@@ -147,29 +157,60 @@ def changed(text, program, name, entry):
     return with_member(text, start, program.member, {name: entry}, 1)
 
 
-def entry_of(server, env, program):
-    """Return the entry of a server, with absolute paths. Raises ValueError."""
-    if re.match(r"https?://", server):
+def name_of(words):
+    """Return a name for a server: its host's, its script's or its package's."""
+    for word in words:
+        base = re.split(r"[\\/]", word.rstrip("/"))[-1]
+        if is_url(word):
+            return urlsplit(word).hostname
+        if not word.startswith("-") and not RUNNER.fullmatch(base):
+            # Without a version, such as @1.2 or :latest, and without .py
+            return os.path.splitext(re.split("[@:]", base)[0])[0]
+    return words[0]
+
+
+def is_url(word):
+    return word.startswith(("http://", "https://"))
+
+
+def entry_of(words, env, program):
+    """Return the entry of a server, with absolute paths. Raises ValueError.
+
+    words: of its command, or its URL alone
+    """
+    entry = {}
+    if is_url(words[0]):
         if not program.takes_url:
             raise ValueError(
-                "this program takes no URL in its file; install bridge.py: "
-                f'"python3 examples/bridge.py {server}"'
+                "the config of this program takes no URL; install bridge.py: "
+                f'"python3 examples/bridge.py {words[0]}"'
             )
-        return {**({"type": "http"} if program.has_type else {}), "url": server}
-    words = [server] if os.path.exists(server) else shlex.split(server)
+        if program.has_type:
+            entry["type"] = "http"
+        return {**entry, "url": words[0]}
+    for word in words[:2]:
+        # The program would fail to start it, and tell nobody.
+        if word.endswith(".py") and not os.path.exists(word):
+            raise ValueError(f"{word}: no such script")
     if words[0].endswith(".py"):
-        words.insert(0, sys.executable)
+        words = [sys.executable, *words]
     command = shutil.which(words[0])
     if command is None:
         raise ValueError(f"{words[0]}: no such script or command")
-    args = [os.path.abspath(each) if os.path.exists(each) else each for each in words]
-    entry = {"type": "stdio"} if program.has_type else {}
-    entry.update(command=os.path.abspath(command), args=args[1:])
+    args = []
+    for before, word in zip(words, words[1:]):
+        # A module, unlike a file, keeps its name.
+        is_path = os.path.exists(word) and before != "-m"
+        args.append(os.path.abspath(word) if is_path else word)
+    if program.has_type:
+        entry["type"] = "stdio"
+    entry.update(command=os.path.abspath(command), args=args)
     return {**entry, "env": env} if env else entry
 
 
 def write(path, text):
-    """Write a file at once, and keep the old one beside it. Returns the latter's path."""
+    """Replace a file in one step, and keep a copy of the old one. Returns the path of
+    that copy, or None if there was no file."""
     path = os.path.realpath(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     backup = None
@@ -179,7 +220,7 @@ def write(path, text):
         backup = f"{path}.{stamp}.bak"
         shutil.copy2(path, backup)
     with open(f"{path}.new", "w", encoding="utf-8", newline="") as file:
-        # What may have secrets stays as private as it was.
+        # The file may have secrets, so it stays as private as it was.
         if backup is not None:
             shutil.copymode(path, file.name)
         file.write(text)
@@ -188,28 +229,40 @@ def write(path, text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("server", nargs="?", help="a script, a URL, or a command")
-    parser.add_argument("--into", choices=PROGRAMS, default="claude")
-    parser.add_argument("--name", help="else that of the script")
-    parser.add_argument("--env", action="append", default=[], metavar="K=V")
-    parser.add_argument("--file", help="another config file of such a program")
-    parser.add_argument("--remove", action="store_true", help="take it out again")
-    parser.add_argument("--print", action="store_true", help="write nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.error = lambda why: sys.exit(f"install: {why}; see --help")
+    parser.add_argument("server", nargs="*", help="a script, a URL, or a command")
+    parser.add_argument(
+        "--into", choices=PROGRAMS, default="claude", help="claude if not given"
+    )
+    parser.add_argument("--name", help="that of the script or package if not given")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="K=V", help="may be repeated"
+    )
+    parser.add_argument("--file", help="a config file in another place")
+    parser.add_argument("--remove", action="store_true", help="remove the server")
+    parser.add_argument("--print", action="store_true", help="show, and do not write")
     options = parser.parse_args()
     program = PROGRAMS[options.into]
     path = options.file or program.path
-    if not options.server and not (options.remove and options.name):
-        parser.error("name a server; or --remove and --name")
     if not all("=" in each for each in options.env):
         parser.error("--env: expected K=V")
-    name = options.name
-    if not name:
-        words = options.server.split()
-        name = os.path.splitext(os.path.basename(words[-1].rstrip("/")))[0]
+    env = dict(each.split("=", 1) for each in options.env)
+    words = options.server
+    entry = None
     try:
-        env = dict(each.split("=", 1) for each in options.env)
-        entry = None if options.remove else entry_of(options.server, env, program)
+        if len(words) == 1 and not os.path.exists(words[0]):
+            words = shlex.split(words[0])
+        if not words and not (options.remove and options.name):
+            raise ValueError("give a server; or --remove and --name")
+        name = options.name or name_of(words)
+        if not options.remove:
+            entry = entry_of(words, env, program)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
         text = ""
         if os.path.exists(path):
             with open(path, encoding="utf-8-sig", newline="") as file:
@@ -224,7 +277,7 @@ def main():
     except (OSError, ValueError, RecursionError) as error:
         sys.exit(f"install: {path}: {error}")
     done = "removed from" if options.remove else "written to"
-    print(f"{name}: {done} {path}" + (f"; before: {backup}" if backup else ""))
+    print(f"{name}: {done} {path}" + (f"; the old file: {backup}" if backup else ""))
     print(f"Restart {options.into}: it reads the file when it starts.")
 
 

@@ -82,9 +82,11 @@ def handler(event, context):
 
 
 def main():
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.error = lambda why: sys.exit(f"lambda_app: {why}; see --help")
+    parser.parse_args()
     print(json.dumps(handler(json.load(sys.stdin), None)))
 
 

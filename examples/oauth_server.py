@@ -1,9 +1,9 @@
-"""A server for callers that present a token of an authorization server.
+"""A server over HTTP that accepts only callers with a token of an authorization server.
 
-Teaches: `verify=`, which is called with every token. Here it asks the authorization
-server in turn, by token introspection (RFC 7662). It must check that the token is active,
-and that it is meant for this server and no other. `resource_metadata=` tells clients
-where tokens come from; `ctx.auth` tells a tool who is calling.
+Teaches: `verify=`, which is called with every token. Here, it sends the token to the
+authorization server's introspection endpoint (RFC 7662), and checks that the token is
+active and was issued for this server. `resource_metadata=` tells clients where to get a
+token, and `ctx.auth` tells a tool who is calling.
 
 Run: python3 examples/oauth_server.py https://auth.example.com --http 8000
 The environment variables INTROSPECTION_ID and INTROSPECTION_SECRET name a client that the
@@ -26,18 +26,21 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Context, Server, ToolError  # noqa: E402
+from mcp_lite import Context, Server, ToolError, printable  # noqa: E402
 
 
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
+parser.error = lambda why: sys.exit(f"oauth_server: {why}; see --help")
 parser.add_argument("issuer", help="the authorization server's URL")
 parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT")
 options = parser.parse_args()
@@ -83,28 +86,28 @@ def fetch(url, form=None):
         return json.load(answer)
 
 
-# Each token is asked about once a minute, so it may be accepted a minute too long.
+# Each token is looked up once a minute, so a revoked one may work for another minute.
 @functools.lru_cache(maxsize=1000)
 def introspect(token, minute):
     return fetch(METADATA["introspection_endpoint"], {"token": token})
 
 
 def verify(token):
-    """Return the claims of a token, or None for 401. A PermissionError becomes 403, and
-    any other OSError, as when the authorization server does not answer, 503."""
+    """Return the claims of a token, or None for 401. A PermissionError becomes 403. Any
+    other OSError, such as an unreachable authorization server, becomes 503."""
     claims = introspect(token, int(time.time()) // 60)
     audience = claims.get("aud")
     if isinstance(audience, str):
         audience = [audience]
-    # Otherwise, another server could use its users' tokens here.
+    # Without this check, another server could use the tokens of its users here.
     if not claims.get("active") or URL not in (audience or []):
         return None
     scope = claims.get("scope", "")
     if "read" not in scope.split():
         # The client should ask for this scope.
         raise PermissionError("read")
-    # A token without a subject, such as that of a program, is a principal of its own. Its
-    # sessions and answers never belong to another token.
+    # A token without a subject, such as a program's, counts as a principal of its own, so
+    # that it never gets the sessions and answers of another token.
     own = hashlib.sha256(token.encode()).hexdigest()
     return {"sub": claims.get("sub") or own, "scope": scope}
 
@@ -113,7 +116,11 @@ if __name__ == "__main__":
     # RFC 8414: https://auth.example.com/.well-known/oauth-authorization-server/path
     parts = urllib.parse.urlsplit(ISSUER)
     place = "/.well-known/oauth-authorization-server" + parts.path.rstrip("/")
-    METADATA = fetch(parts._replace(path=place).geturl())
+    try:
+        METADATA = fetch(parts._replace(path=place).geturl())
+    except (OSError, ValueError) as error:
+        print(printable(f"oauth_server: {ISSUER}: {error}"), file=sys.stderr)
+        sys.exit(4 if isinstance(error, OSError) else 1)
     server.run(
         "http",
         host=HOST,

@@ -1,22 +1,22 @@
-"""An HTTP API as tools: a server made of an OpenAPI 3 document.
+"""Turns an HTTP API into tools: builds a server from an OpenAPI 3 document.
 
-Teaches: tools that a program makes from a description, with schemas of their own
-(input_schema=); and what a model must not control: where requests go, and the credentials
-that they carry.
+Teaches: how to register tools from a description, each with a schema of its own
+(input_schema=); and what a model must not control: the destination of requests, and the
+credentials in them.
 
 Run: python3 examples/openapi.py DOCUMENT [--base URL] [--header K:V] [--only GLOB]
 serves on stdio; with --http [HOST:]PORT at a URL.
 DOCUMENT is a file or a URL: JSON, or YAML if PyYAML is installed. Each operation is a
-tool; --only "get_*" selects tools by their names. Names are cut to 64 characters, and get
-a number if that makes them equal. A model need not read hundreds of tools: see agent.py.
+tool; --only "get_*" selects tools by name. Names are cut to 64 characters, and numbered
+if that makes them equal. For an API with hundreds of tools, see how agent.py searches.
 
-A tool sends what the document says. An operation that is not supported is left out, and
-stderr says why: uploads (multipart/form-data), required cookies, references that lead
-nowhere or out of the document's folder, and styles for which the specification does not
-define how a value is sent. If a style cannot carry a value, the call fails and nothing is
-sent. Requests go to http and https URLs only; --base replaces the document's own servers.
-The headers given by --header are sent to that origin alone, and no argument of a model
-replaces them.
+A tool sends exactly what the document describes. An operation that needs anything
+unsupported is left out, and stderr says why: uploads (multipart/form-data), required
+cookies, references that lead nowhere or out of the document's folder, and styles for
+which the specification does not define how a value is sent. If a style cannot express a
+value, the call fails and nothing is sent. Requests go to http and https URLs only; --base
+replaces the document's servers. Headers given by --header are sent to that origin alone,
+and no argument of a model can replace them.
 """
 
 import argparse
@@ -30,6 +30,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 # mcp_lite.py is one folder up.
@@ -45,7 +46,7 @@ from mcp_lite import (  # noqa: E402
     validate,
 )
 
-# The methods, and what a client may assume about them.
+# The supported methods, with the annotations of their tools.
 HINTS = {
     "get": {"readOnlyHint": True},
     "put": {"idempotentHint": True},
@@ -62,7 +63,7 @@ MAX_NODES = 100_000  # values in the schemas of one operation
 # "If `in` is "header" and the `name` field is "Accept", "Content-Type" or
 # "Authorization", the parameter definition SHALL be ignored."
 IGNORED_HEADERS = ("accept", "content-type", "authorization")
-# Headers that say where a request goes, how long it is, or who sends it.
+# Headers that control where a request goes, how it is framed, and who sends it.
 OUR_HEADERS = re.compile(
     "host|content-length|transfer-encoding|connection|cookie|te|trailer|upgrade|expect"
     "|keep-alive|proxy-.*",
@@ -71,7 +72,7 @@ OUR_HEADERS = re.compile(
 JSON_KIND = re.compile(r"[^;]*[/+]json *(;.*)?|\*/\*|application/\*", re.IGNORECASE)
 FORM_KIND = re.compile(r"application/x-www-form-urlencoded *(;.*)?", re.IGNORECASE)
 TEXT_KIND = re.compile(r"text/plain *(;.*)?", re.IGNORECASE)
-# The kinds of replies that are text.
+# The media types of replies that are text.
 TEXTS = re.compile(
     r"text/.*|.*[/+-](xml|yaml|javascript|json.*|ndjson|jsonl|.*urlencoded)"
 )
@@ -169,7 +170,7 @@ def as_json(value, known=None, depth=0):
 
 
 class Document:
-    """A document, and the files beside it that it refers to.
+    """A document, with the files beside it that it refers to.
 
     location: its URL or real path; None for a document made by a program
     """
@@ -249,12 +250,12 @@ ONE = (
 )
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
-# Keywords that say nothing about a value.
+# Keywords that do not constrain a value.
 NOT_SENT = ("discriminator", "xml", "externalDocs", "example", "$schema", "$id")
 
 
 class Schemas:
-    """Converts the schemas of one operation, and collects what they refer to."""
+    """Converts the schemas of one operation, and collects the schemas they refer to."""
 
     def __init__(self):
         self.definitions = {}
@@ -271,7 +272,7 @@ class Schemas:
         if self.size > MAX_NODES:
             raise ValueError("its schemas are too large")
         if isinstance(node.get("$ref"), str):
-            # Beside a reference, OpenAPI 3.1 may have more; 3.0 has nothing.
+            # OpenAPI 3.1 allows more members beside a reference, and 3.0 none.
             beside = {key: node[key] for key in node if key not in ("$ref", "nullable")}
             name = self.define(document, node)
             return {"$ref": f"#/$defs/{name}", **self.convert(document, beside)}
@@ -356,7 +357,7 @@ def kind_of(document, schema):
 
 
 class Operation:
-    """One operation of a document: the schema of its arguments, and their request.
+    """One operation of a document: the schema of its arguments, and its requests.
 
     Raises ValueError for one that is not supported.
     headers: the operator's, which are not for the model to give
@@ -454,7 +455,7 @@ class Operation:
         return f"{self.method.upper()} {self.path}"
 
     def request(self, base, headers, arguments):
-        """Return the request that these arguments make. Raises ToolError.
+        """Return the request for these arguments. Raises ToolError.
 
         base, headers: the operator's. Another origin gets none of these headers.
         """
@@ -466,7 +467,7 @@ class Operation:
             place = self.places[name]
             try:
                 if value is None and place.where != "body":
-                    # null is not a text: it means that there is no value.
+                    # null has no text; it means that there is no value.
                     if place.is_required:
                         raise ToolError("null cannot be sent")
                     continue
@@ -490,18 +491,18 @@ class Operation:
 
 
 def text_of(value):
-    """Return a text, a number or a truth value as the text in a request."""
+    """Return a text, a number or a boolean as it is written in a request."""
     if isinstance(value, (list, dict)):
         raise ToolError("a list or an object inside it cannot be sent")
     if isinstance(value, float) and value.is_integer():
-        # To JSON Schema, 5.0 is an integer. An API that reads a text wants 5.
+        # In JSON Schema, 5.0 is an integer, but in a URL, an API expects 5.
         value = int(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def encode_query(text, is_reserved_allowed=False):
-    """Return a text encoded for a query. Characters with a meaning in a query are always
-    encoded, as a value could add a parameter with them."""
+    """Return a text encoded for a query. Characters with a meaning there are always
+    encoded, so that a value cannot add a parameter."""
     return quote(text, safe="-._~" + (":/?@!$'()*,;" if is_reserved_allowed else ""))
 
 
@@ -547,7 +548,7 @@ class Parameter:
             self.check(kind_of(document, self.schema))
 
     def check(self, kind):
-        """Raise ValueError for a kind of value that the style cannot carry."""
+        """Raise ValueError for a type of value that the style cannot express."""
         is_unclear = kind in ("array", "object") and (
             # One edition of the specification has "." between the parts, another ",".
             (self.style == "label" and not self.is_exploded)
@@ -665,7 +666,7 @@ class Body:
 
     def __init__(self, document, kind, media, about):
         self.document = document
-        # If any kind will do, JSON is sent.
+        # For a wildcard, send JSON.
         self.kind = kind if "*" not in kind else "application/json"
         self.media = media
         self.about = about
@@ -730,7 +731,7 @@ class FormBody(Body):
         return "&".join(pairs).replace("%20", "+").encode()
 
 
-# The kinds of bodies that are supported. The first that an operation takes is used.
+# The supported types of bodies. The first one that an operation accepts is used.
 BODIES = {JSON_KIND: Body, FORM_KIND: FormBody, TEXT_KIND: TextBody}
 
 
@@ -792,14 +793,14 @@ def check_base(url):
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Another place must not get the credentials."""
+    """Follows no redirects, as another server must not get the credentials."""
 
     def redirect_request(self, *_):
         return None
 
 
 def send(request):
-    """Return what comes back. Raises ToolError for a refusal, OSError without one."""
+    """Return the reply. Raises ToolError for an error status, OSError without a reply."""
     try:
         with urllib.request.build_opener(NoRedirects).open(
             request, timeout=60
@@ -807,7 +808,7 @@ def send(request):
             data = reply.read(MAX_REPLY + 1)
             headers = reply.headers
     except urllib.error.HTTPError as error:
-        # The model reads why, and may try again.
+        # The model can read the reason, and try again.
         text = error.read(2000).decode("utf-8", "replace")
         raise ToolError(f"HTTP {error.code} {error.reason}: {text}") from None
     if len(data) > MAX_REPLY:
@@ -816,7 +817,7 @@ def send(request):
 
 
 def read_reply(data, headers, url):
-    """Return a reply as a tool does: JSON's value, a text, a picture, or its bytes."""
+    """Return a reply as a tool returns it: a JSON value, a text, an image, or bytes."""
     kind = headers.get_content_type()
     if headers.get("Content-Encoding", "identity") != "identity":
         return EmbeddedResource(url, data)
@@ -825,7 +826,7 @@ def read_reply(data, headers, url):
             # int("NaN") is a ValueError: JSON has no such number.
             return json.loads(data or "null", parse_constant=int)
         except (ValueError, RecursionError):
-            # It is none: the model may make something of the text.
+            # It is not JSON, but the model may understand the text.
             kind = "text/plain"
     if kind.startswith("image/") and not TEXTS.fullmatch(kind):
         return Image(data, mime_type=kind)
@@ -892,7 +893,7 @@ def build_server(document, base=None, headers=(), only="*", location=None):
 
 
 def name_of(about, method, path, names):
-    """Return a name for an operation that no other one has."""
+    """Return a unique name for an operation."""
     own = about.get("operationId") if isinstance(about, dict) else None
     name = str(own or f"{method}{path}")
     name = re.sub("[^A-Za-z0-9_-]+", "_", name).strip("_")[:64] or method
@@ -940,13 +941,25 @@ def header(text):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def exit_code(error, document):
+    """Return the exit code for a document that cannot be loaded: 3 if its server wants
+    a login, 4 if its server cannot be reached, 1 for anything else."""
+    if getattr(error, "code", None) in (401, 403):
+        return 3
+    is_far = re.match("https?://", document)
+    return 4 if is_far and isinstance(error, (OSError, HTTPException)) else 1
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"openapi: {why}; see --help")
     parser.add_argument("document", help="an OpenAPI document: a file, or a URL")
     parser.add_argument("--base", help="where the API is; else the document says so")
     parser.add_argument(
@@ -961,9 +974,8 @@ def main():
         server = build_server(
             document, check_base(base), asked.header, asked.only, location
         )
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        # As the command line has it: 4 unreachable, 1 anything else.
-        code = 4 if isinstance(error, OSError) else 1
+    except (OSError, HTTPException, ValueError, TypeError, LookupError) as error:
+        code = exit_code(error, asked.document)
         parser.exit(code, printable(f"openapi: {error}") + "\n")
     if asked.http is None:
         server.run()

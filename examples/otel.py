@@ -126,9 +126,11 @@ else:
 
 
 def main():
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.error = lambda why: sys.exit(f"otel: {why}; see --help")
+    parser.parse_args()
     shop = Server("shop")
     shop.middleware(trace_request)
 

@@ -1,22 +1,23 @@
-"""A server that starts again when its file changes, while its client stays connected.
+"""Restarts a server whenever its file changes, while its client stays connected.
 
-Teaches: what a client's conversation with a server consists of. Whoever replaces the
-server must repeat the handshake of a session and its settings, open the subscriptions
-again, see that each request gets one answer, and notify the client that lists may have
-changed.
+Teaches: what makes up a client's conversation with a server. To replace the server
+unnoticed, a relay must repeat the session's handshake and its settings, open
+subscriptions again, make sure that each request gets one answer, and notify the client
+that the lists may have changed.
 
 Run: python3 reload.py server.py [arguments of server.py]
-In the config of a desktop program, or as a Client's target, this stands in the place of
+In the config of a desktop program, or as a Client's target, use this command instead of
 python3 server.py [arguments of server.py]
 
-A change of any .py file in the folder of server.py counts. The old server answers what
-it has received before, and the new one gets all that follows. If the new one fails,
-its stderr says why; requests are refused until the next change.
+A change of any .py file in the folder of server.py triggers a restart. The old server
+answers the requests that it has received, and the new one gets all later ones. If the new
+one fails, its stderr says why, and requests are refused until the next change.
 
-It serves on stdio, needs nothing but the standard library, and works for any server in
-Python, on mcp_lite or not.
+reload.py serves on stdio, needs only the standard library, and works for any server in
+Python, with mcp_lite or without.
 """
 
+import argparse
 import json
 import os
 import queue
@@ -27,18 +28,18 @@ import threading
 import time
 from contextlib import suppress
 
-TICK = 0.2  # seconds between two looks at the files
-GRACE = 8.0  # seconds in which an old server answers what it has received
+TICK = 0.2  # seconds between two checks of the files
+GRACE = 8.0  # seconds that an old server has to answer what it has received
 
 LISTEN = "subscriptions/listen"
 INITIALIZED = "notifications/initialized"
 CANCELLED = "notifications/cancelled"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-# Requests that change what a session is: a new server gets them, too.
+# Requests that change a session: each new server gets them, too.
 SETTINGS = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
-# The capability of a session, and the member of a subscription's filter, by which a
-# server promises to notify the client of changes of a list; and the notification.
+# For each list: the capability, and the member of a subscription's filter, with which a
+# server promises to report changes of it; and the notification that does so.
 LISTS = (
     ("tools", "toolsListChanged", "notifications/tools/list_changed"),
     ("prompts", "promptsListChanged", "notifications/prompts/list_changed"),
@@ -56,15 +57,15 @@ def parse(line):
 
 
 def member(value, *names):
-    """Return a member of a member ..., or None if it is not there."""
+    """Return a nested member, or None if it is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def key_of(request_id):
-    """Return a text that stands for an id in a set, or as the key of a dict; None for
-    no id. 1 and "1" are two ids."""
+    """Return an id as a text, for use in sets and dicts; None for no id. The texts of 1
+    and "1" differ."""
     return None if request_id is None else json.dumps(request_id)
 
 
@@ -77,7 +78,7 @@ def pass_lines(stream, put, source):
 
 
 def stamps(folder):
-    """Return when each .py file in a folder was written, and its size."""
+    """Return the time and the size of each .py file in a folder."""
     found = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -95,7 +96,7 @@ def watch(folder, put):
         try:
             now = stamps(folder)
         except OSError:
-            # A file has vanished meanwhile: look again.
+            # A file has just been removed: check again.
             continue
         if now != before:
             before = now
@@ -105,10 +106,10 @@ def watch(folder, put):
 class Run:
     """One run of the server, from its start to the end of its output.
 
-    The sets have the key_of() ids of requests:
-        unanswered  the client's, until this run has answered
-        repeated    those that it gets although an older run had them before
-        questions   its own, until the client has answered
+    The sets hold key_of() the ids of requests:
+        unanswered  of the client, until this run answers
+        repeated    of the client, sent to an older run before
+        questions   of this run, until the client answers
     """
 
     def __init__(self, command, put):
@@ -118,7 +119,7 @@ class Run:
         self.unanswered = set()
         self.repeated = set()
         self.questions = set()
-        # Lines that wait for the end of a repeated handshake; else None.
+        # Lines held back until a repeated handshake is over; None at other times.
         self.waiting = None
         arguments = (self.process.stdout, put, self)
         threading.Thread(target=pass_lines, args=arguments, daemon=True).start()
@@ -128,7 +129,7 @@ class Run:
         if self.waiting is not None:
             self.waiting.append(line)
             return
-        # The server may have ended. Then its output ends, too, and with it this run.
+        # If the server has ended, so does its output, and with it this run.
         with suppress(OSError, ValueError):
             self.process.stdin.write(line)
             self.process.stdin.flush()
@@ -138,7 +139,7 @@ class Run:
         self.send(json.dumps(message).encode() + b"\n")
 
     def finish(self):
-        """Have it answer what it has received, and end."""
+        """Let it answer the requests that it has received, and end."""
         with suppress(OSError):
             self.process.stdin.close()
         timer = threading.Timer(GRACE, self.process.kill)
@@ -156,12 +157,12 @@ class Relay:
     def __init__(self, command):
         self.command = command
         self.lines = queue.SimpleQueue()
-        # The request that has opened the client's session, and those of SETTINGS.
+        # The request that opened the client's session, and those in SETTINGS.
         self.initialize = None
         self.settings = []
-        # The key_of() its id -> the request of each subscription.
+        # key_of(id) -> request, for each open subscription.
         self.subscriptions = {}
-        # All runs that have not ended, and the one that serves; None if that has ended.
+        # All runs that have not ended; the latest one, or None if it has ended.
         self.runs = set()
         self.run = None
         self.begin()
@@ -194,7 +195,7 @@ class Relay:
         self.runs.add(self.run)
 
     def begin_again(self):
-        """Start the server again, and bring it to where the old one was."""
+        """Start the server again, and restore the state of the old one."""
         print("reload.py: a file has changed", file=sys.stderr, flush=True)
         if self.run is not None:
             self.run.finish()
@@ -207,8 +208,8 @@ class Relay:
             self.repeat(request)
 
     def repeat(self, request):
-        """Send a request of the client's to the new run. The client does not wait for
-        the answer, unless it is a subscription, which keeps its id."""
+        """Send an earlier request of the client to the new run. It keeps its id only if
+        it is a subscription; the client has the answers to all others."""
         request_id = request["id"]
         if request["method"] != LISTEN:
             request_id = f"reload-{len(self.run.repeated)}"
@@ -222,7 +223,7 @@ class Relay:
 
     def tell_line(self, line):
         """Send the client a line."""
-        # If the client has left, its output ends as well.
+        # If the client has gone, its requests end, too.
         with suppress(OSError):
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
@@ -238,7 +239,7 @@ class Relay:
         self.tell(id=json.loads(key), error={"code": -32603, "message": why})
 
     def withdraw_questions(self, run):
-        """Notify the client that a run waits for no more answers."""
+        """Notify the client that the questions of a run need no answers any more."""
         for key in run.questions:
             params = {"requestId": json.loads(key), "reason": "the server has ended"}
             self.tell(method=CANCELLED, params=params)
@@ -246,7 +247,7 @@ class Relay:
 
     # From the client
     def from_client(self, line):
-        """Pass a line on. An answer goes to no run but the one that has asked."""
+        """Pass a line on. An answer goes only to the run that asked."""
         message = parse(line)
         method = message.get("method")
         key = key_of(message.get("id"))
@@ -268,7 +269,7 @@ class Relay:
             run.send(line)
 
     def remember(self, request):
-        """Keep a request that the next run needs as well."""
+        """Store a request that the next run needs, too."""
         method = request["method"]
         if method == "initialize":
             self.initialize = request
@@ -280,8 +281,8 @@ class Relay:
 
     # From a run
     def from_server(self, run, line):
-        """Pass a line on, unless the client must not see that the server is another
-        one."""
+        """Pass a line on, unless it would reveal to the client that the server was
+        replaced."""
         message = parse(line)
         method = message.get("method")
         key = key_of(message.get("id"))
@@ -293,7 +294,7 @@ class Relay:
             run.questions.add(key)
             self.tell_line(line)
         elif method == CANCELLED:
-            # A run withdraws a question, or, as it ends, takes a subscription back.
+            # A run withdraws a question, or closes a subscription when it ends.
             key = key_of(member(message, "params", "requestId"))
             if key in run.questions:
                 run.questions.discard(key)
@@ -302,8 +303,8 @@ class Relay:
             self.tell_line(line)
 
     def pass_answer(self, run, key, message, line):
-        """Pass an answer on, if the client waits for it. That to a subscription ends
-        it, but not when it comes because an old run ends."""
+        """Pass an answer on if the client waits for it. An answer ends a subscription,
+        unless it comes from an old run that ends."""
         is_old = run is not self.run and key in self.subscriptions
         if key in run.repeated and key not in self.subscriptions:
             self.go_on(run, message)
@@ -313,8 +314,8 @@ class Relay:
         run.unanswered.discard(key)
 
     def go_on(self, run, message):
-        """Take the answer to a repeated request. After the handshake, the run gets the
-        settings, and what has come from the client meanwhile."""
+        """Handle the answer to a repeated request. After the handshake, send the
+        settings, and the lines that were held back."""
         if run.waiting is None or run is not self.run:
             return
         waiting = run.waiting
@@ -329,8 +330,8 @@ class Relay:
         self.tell_changes(lists)
 
     def is_of_subscription(self, run, method, params):
-        """Return whether a notification only says that the run of a subscription has
-        begun, or ends. If it has begun, notify the client of changes instead."""
+        """Return whether a notification only reports that a subscription was opened or
+        closed. If a new run has opened it, report changes of the lists instead."""
         request_id = member(params, "_meta", META_SUBSCRIPTION)
         key = key_of(request_id)
         if key not in self.subscriptions:
@@ -345,7 +346,7 @@ class Relay:
         return True
 
     def ended(self, run):
-        """Answer what a run has left unanswered."""
+        """Refuse the requests that a run has left unanswered."""
         self.runs.discard(run)
         run.process.wait()
         self.withdraw_questions(run)
@@ -356,11 +357,17 @@ class Relay:
 
 
 def main():
-    if not (sys.argv[1:] and os.path.isfile(sys.argv[1])):
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.error = lambda why: sys.exit(f"reload: {why}; see --help")
+    parser.add_argument("script", help="the server's file; its arguments follow")
+    # Options behind the script belong to the script.
+    script = os.path.abspath(parser.parse_args(sys.argv[1:2]).script)
+    if not os.path.isfile(script):
+        parser.error(f"{script}: no such file")
     # Ctrl-C ends this program; the server's input ends with it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    script = os.path.abspath(sys.argv[1])
     Relay([sys.executable, script, *sys.argv[2:]]).serve(os.path.dirname(script))
 
 

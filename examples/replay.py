@@ -251,6 +251,8 @@ def play_over_http(player, host, port):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -258,6 +260,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"replay: {why}; see --help")
     parser.add_argument("trace", help="a file that a Client has made with trace=")
     parser.add_argument(
         "--http",
@@ -275,7 +278,10 @@ def main():
     if options.http is None:
         play_on_stdio(player)
     else:
-        play_over_http(player, *options.http)
+        try:
+            play_over_http(player, *options.http)
+        except OSError as error:
+            sys.exit(f"replay: {error}")
 
 
 if __name__ == "__main__":

@@ -176,6 +176,8 @@ def connect(card, **options):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -183,6 +185,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"server_card: {why}; see --help")
     parser.add_argument("--http", type=address, required=True, metavar="[HOST:]PORT")
     options = parser.parse_args()
     server = Server("weather", version="1.0")
@@ -191,7 +194,11 @@ def main():
     # The card has it, so it must be known before the server serves.
     site = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     routes = card_routes(server, site, "org.acme/weather", "Forecasts.")
-    with server.start_http(host=host, port=port, public_routes=routes):
+    try:
+        http = server.start_http(host=host, port=port, public_routes=routes)
+    except OSError as error:
+        sys.exit(f"server_card: {error}")
+    with http:
         (card,) = find_servers(site)
         with connect(card) as client:
             print(client.call("forecast"))

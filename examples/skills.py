@@ -464,6 +464,8 @@ def check_entry(uri, entry):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -477,6 +479,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"skills: {why}; see --help")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")

@@ -1,14 +1,13 @@
-"""The extensions Tasks and Skills, as the official conformance suite calls them.
+"""A server with the extensions Tasks and Skills, for the official conformance suite.
 
-Teaches: tasks.py and skills.py can be copied beside a server, and used as they are. The
-names are those of the suite, and each function says what it is for. Apart from these,
-each extension takes two lines.
+Teaches: how to add an extension to a server: copy tasks.py or skills.py beside it, and
+write two lines. The suite calls the other functions; each docstring says what it shows.
 
 Run: python3 examples/small_extensions.py --http 8000
      npx @modelcontextprotocol/conformance server --suite all \\
          --url http://127.0.0.1:8000/mcp
-It passes all scenarios tasks-* and sep-2640-*. Those of the protocol itself are for
-everything_server.py.
+It passes all scenarios tasks-* and sep-2640-*. For the scenarios of the protocol itself,
+run everything_server.py.
 """
 
 import argparse
@@ -37,7 +36,7 @@ server = Server(
 
 @server.middleware
 def ask_first(ctx: Context, method, params, call_next):
-    """Ask before there is a task: the middleware registered first runs first."""
+    """Ask before the task begins, as the middleware registered first runs first."""
     if method != "tools/call" or params.get("name") != "test_tool_with_task":
         return call_next()
     answer = ctx.elicit("What is your name?", NAME, key="user_name")
@@ -62,32 +61,32 @@ Tasks(
 
 @server.tool
 def greet(name: str) -> str:
-    """A call that ends at once."""
+    """A call without a task."""
     return f"Hello, {name}!"
 
 
 @server.tool
 def slow_compute(ctx: Context, seconds: float = 1.0, label: str = "") -> str:
-    """A task that takes as long as the caller says."""
+    """A task that takes as many seconds as the caller asks for."""
     ctx.sleep(max(0.0, min(seconds, MAX_SECONDS)))
     return f"{label or 'it'}: done after {seconds:g} s"
 
 
 @server.tool
 def failing_job() -> str:
-    """A failure that the model may read. Only clients that know tasks may call it."""
+    """A task that fails, with an error for the model. It cannot run without a task."""
     raise ToolError("This job always fails")
 
 
 @server.tool
 def protocol_error_job() -> str:
-    """An error of the protocol."""
+    """A task that ends with a protocol error."""
     raise McpError(-32603, "This job has no result")
 
 
 @server.tool
 def confirm_delete(filename: str, ctx: Context) -> str:
-    """A task that asks."""
+    """A task that asks a question."""
     answer = ctx.elicit(f"Delete {filename}?", SURE)
     is_sure = answer["action"] == "accept" and answer["content"].get("confirm") is True
     return f"{filename}: {'deleted' if is_sure else 'kept'}"
@@ -108,12 +107,12 @@ def multi_input(ctx: Context) -> str:
 
 @server.tool
 def test_tool_with_task(user_name: str) -> str:
-    """A task that begins once a question has been answered."""
+    """A task that begins after the answer to a question."""
     return f"Hello, {user_name}!"
 
 
 def write_skill(folder):
-    """Write a skill with a file in a folder of its own."""
+    """Write a skill that consists of two files."""
     skill = pathlib.Path(folder, "tea")
     (skill / "references").mkdir(parents=True)
     (skill / "SKILL.md").write_text(
@@ -126,6 +125,8 @@ def write_skill(folder):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -133,6 +134,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"small_extensions: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
     parser.add_argument("port", nargs="?", type=address, help="the same")

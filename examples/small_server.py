@@ -584,6 +584,8 @@ def review(code: str):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host or "127.0.0.1", int(port)
 
 
@@ -592,6 +594,7 @@ def main(about=__doc__):
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"{parser.prog}: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The conformance suite's runner gives the port alone.
     parser.add_argument("port", nargs="?", type=address, help="the same")
@@ -600,7 +603,11 @@ def main(about=__doc__):
     if place is None:
         serve_stdio()
         return
-    with http.server.ThreadingHTTPServer(place, Handler) as server:
+    try:
+        server = http.server.ThreadingHTTPServer(place, Handler)
+    except OSError as error:
+        sys.exit(f"{parser.prog}: {error}")
+    with server:
         url = f"http://{place[0]}:{server.server_port}/mcp"
         print(url, file=sys.stderr, flush=True)
         with suppress(KeyboardInterrupt):

@@ -349,6 +349,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"soak: {why}; see --help")
     parser.add_argument("minutes", nargs="?", type=float, default=1.0)
     parser.add_argument("seed", nargs="?", type=float, default=1.0)
     # For the server that this program starts.

@@ -1,15 +1,15 @@
-"""Calls that go on after their answer: the extension Tasks, in both roles.
+"""The extension Tasks in both roles: a tool call that continues after its first answer.
 
-Teaches: how an extension is made of public parts alone. On the server, middleware answers
-`tools/call` with a task while the tool runs on (Context.detach), and three methods report
-on the task. In the client, a result type of the extension is followed until the task ends
-(Client(result_types=)), so client.call() works as usual.
-The rules: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
+Teaches: how to build an extension from the public API. On the server, middleware answers
+`tools/call` with a task while the tool keeps running (Context.detach), and three methods
+report on the task. On the client, a handler for the extension's result type polls until
+the task ends (Client(result_types=)), so client.call() works as usual.
+The specification: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
 
-Run: python3 examples/tasks.py           a client, a server, a task that asks
-     python3 examples/tasks.py --serve   its server alone, on stdio
-     python3 examples/tasks.py --http 8000   the same, at a URL
-For your own program, copy Tasks for a server, and task_options() for a client.
+Run: python3 examples/tasks.py               a client, a server, a task with a question
+     python3 examples/tasks.py --serve       the server alone, on stdio
+     python3 examples/tasks.py --http 8000   the server alone, at a URL
+For your own program, copy Tasks to a server, and task_options() to a client.
 """
 
 import argparse
@@ -43,19 +43,18 @@ from mcp_lite import (  # noqa: E402
 
 TASKS = "io.modelcontextprotocol/tasks"
 OVER = ("completed", "failed", "cancelled")
-# Each task at work has a thread. Beyond this number, a caller's calls are answered
-# without tasks, or refused as busy where that is impossible. So a caller may fill its own
-# table, but nobody else's.
+# Each running task has a thread. Beyond this number, calls are served without a task, or
+# refused as busy if they need one. One caller cannot use up the tasks of another.
 MAX_AT_WORK = 16  # of one principal
 MAX_ALL_AT_WORK = 128
-# Only so many finished tasks are kept. Those whose result has been read go first, then
-# the oldest; of all principals together, those of the principal with the most.
+# Limits for finished tasks. Beyond them, tasks whose result has been read are dropped
+# first, then the oldest; beyond the limit for all, those of the principal with the most.
 MAX_KEPT = 100  # of one principal
 MAX_BYTES = 16 << 20  # of the results of one principal, as JSON
 MAX_ALL_KEPT = 1000
-PATIENCE = 600.0  # seconds for which a task waits for its client's answer, at most
-STEP = 0.05  # seconds after which a waiting client checks whether its call is wanted
-MAX_PAUSE = 60.0  # seconds between two polls of a client, whatever the server says
+PATIENCE = 600.0  # seconds for which a task waits for an answer of its client
+STEP = 0.05  # seconds between two checks whether a waiting call was cancelled
+MAX_PAUSE = 60.0  # seconds between two polls of a client, whatever the server asks for
 
 
 LOG = logging.getLogger("tasks")
@@ -66,7 +65,7 @@ def now():
 
 
 def owner_of(ctx):
-    """Return the principal who calls, as a text. Callers without a token share one."""
+    """Return the caller's principal as a text. Callers without a token share one."""
     return json.dumps(principal(ctx.auth), sort_keys=True)
 
 
@@ -74,14 +73,14 @@ def owner_of(ctx):
 
 
 class Task:
-    """A call that goes on: working <-> input_required, then one of OVER, for good."""
+    """A call that continues: working <-> input_required, then one of OVER for good."""
 
     def __init__(self, owner, ttl, poll):
-        # As owner_of() returns it. For others, this task does not exist.
+        # As owner_of() returns it. To anybody else, this task does not exist.
         self.owner = owner
         self.until = time.monotonic() + ttl
         self.changed = threading.Condition()
-        # Everything below is guarded by `changed`. What tasks/get returns:
+        # Guarded by `changed`, like everything below: the answer to tasks/get.
         self.state = {
             "taskId": secrets.token_urlsafe(24),
             "status": "working",
@@ -90,7 +89,7 @@ class Task:
             "ttlMs": int(ttl * 1000),
             "pollIntervalMs": int(poll * 1000),
         }
-        # By key: the questions that are open, and the answers to the current ones.
+        # By key: the open questions, and the answers received so far.
         self.questions = {}
         self.answers = {}
         self.is_cancelled = False
@@ -108,7 +107,7 @@ class Task:
 
     def work(self, call_next):
         try:
-            # A tool that fails has a result, too, with isError.
+            # The result of a tool that fails has isError.
             self.set("completed", result=call_next())
         except Cancelled:
             self.set("cancelled")
@@ -117,7 +116,7 @@ class Task:
             failure = {"code": error.code, "message": str(error), **data}
             self.set("failed", error=failure)
         except Exception:
-            # The caller does not learn what went wrong inside.
+            # The caller must not see internal details.
             LOG.error("a task failed: %s", printable(traceback.format_exc()))
             self.set("failed", error={"code": -32603, "message": "Internal error"})
 
@@ -152,7 +151,7 @@ class Task:
             return self.answers
 
     def answer(self, responses):
-        """Take the answers to open questions, and ignore all others."""
+        """Accept answers to open questions, and ignore all others."""
         with self.changed:
             for key in set(responses).intersection(self.questions):
                 del self.questions[key]
@@ -162,7 +161,7 @@ class Task:
             self.changed.notify_all()
 
     def cancel(self):
-        """Ask the work to end. It sees ctx.cancelled, and may end otherwise."""
+        """Ask the tool to stop: it sees ctx.cancelled. It may still succeed or fail."""
         with self.changed:
             self.is_cancelled = True
             self.changed.notify_all()
@@ -170,14 +169,14 @@ class Task:
 
 
 class Tasks:
-    """Turns calls of a server's tools into tasks, for clients that know the extension.
+    """Turns calls of some tools into tasks, for clients that know the extension.
 
     server: made with extensions={TASKS: {}}
     tools: the names of the tools whose calls become tasks
-    only: the names of those that cannot be called without a task; other clients get
-        error -32021
-    ttl: seconds for which a task is kept, including its work
-    poll: seconds between two polls of a client
+    only: the names of tools that cannot be called without a task; clients that do not
+        know the extension get error -32021
+    ttl: seconds from the creation of a task until it is dropped
+    poll: seconds that a client should wait between two polls
     """
 
     def __init__(self, server, tools, only=(), ttl=3600.0, poll=1.0):
@@ -219,7 +218,7 @@ class Tasks:
         return answer
 
     def make(self, owner):
-        """Return a new task, or None if too many are at work."""
+        """Return a new task, or None if too many are running."""
         with self.lock:
             self.forget_old()
             at_work = [each for each in self.tasks.values() if not each.is_over()]
@@ -232,8 +231,8 @@ class Tasks:
             return task
 
     def forget_old(self):
-        """Drop the tasks whose time is over, and their work; then the finished tasks
-        that are too many. The caller holds the lock."""
+        """Cancel and drop expired tasks, then drop finished tasks beyond the limits.
+        Call this with the lock held."""
         for key, task in list(self.tasks.items()):
             if time.monotonic() > task.until:
                 del self.tasks[key]
@@ -282,9 +281,9 @@ class Tasks:
 
 
 def task_options(on_task=None):
-    """Return the options of a Client that knows tasks: client.call() waits for their end.
+    """Return options for a Client whose call() waits until tasks end.
 
-    on_task: on_task(task) receives each state of a task, as on the wire. With its
+    on_task: on_task(task) receives each state of a task, as sent by the server. With its
         taskId, follow_task() can continue after a crash.
     """
 
@@ -298,12 +297,12 @@ def task_options(on_task=None):
 
 
 def follow_task(client, task, on_task=None, check=lambda: None):
-    """Poll until the task ends, and answer what it asks. Returns the call's result.
+    """Poll until a task ends, and answer its questions. Returns the result of the call.
 
-    task: as the server sent it; or {"taskId": ...} for one that was begun earlier
-    check: called every now and then. If it raises, the waiting ends, and so does the task
+    task: as the server sent it; or {"taskId": ...} for a task that began earlier
+    check: called every now and then; if it raises, the task is cancelled
 
-    Raises McpError for a task that failed, Cancelled for one that was cancelled.
+    Raises McpError if the task failed, and Cancelled if it was cancelled.
     """
     name = {"taskId": task["taskId"]}
     answered = set()
@@ -319,7 +318,7 @@ def follow_task(client, task, on_task=None, check=lambda: None):
             if on_task is not None:
                 on_task(task)
             questions = task.get("inputRequests", {})
-            # A key that returns later belongs to another question.
+            # A key that is used again later belongs to another question.
             answered.intersection_update(questions)
             # "SHOULD deduplicate inputRequests keys across consecutive polls"
             answers = {
@@ -331,7 +330,7 @@ def follow_task(client, task, on_task=None, check=lambda: None):
                 answered.update(answers)
                 client.request("tasks/update", {**name, "inputResponses": answers})
     except (Exception, KeyboardInterrupt):
-        # The server cannot know otherwise that nobody wants the outcome any more.
+        # Notify the server that nobody waits for the result any more.
         cancel_task(client, task)
         raise
     if task["status"] == "failed":
@@ -343,12 +342,12 @@ def follow_task(client, task, on_task=None, check=lambda: None):
 
 
 def cancel_task(client, task):
-    """Ask a server to end a task. It may be unreachable, or may not know the task."""
+    """Cancel a task. Ignores a server that is unreachable, or does not know the task."""
     with contextlib.suppress(McpError, OSError):
         client.request("tasks/cancel", {"taskId": task["taskId"]}, timeout=5)
 
 
-# Both together #######################################################################
+# Both roles together #################################################################
 
 
 def build_server(poll=0.2):
@@ -373,6 +372,8 @@ def build_server(poll=0.2):
 def address(text):
     """Return (host, port) of [HOST:]PORT. Raises ValueError."""
     host, _, port = text.rpartition(":")
+    if int(port) not in range(65536):
+        raise ValueError(port)
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -380,6 +381,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"tasks: {why}; see --help")
     parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     options = parser.parse_args()

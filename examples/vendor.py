@@ -1,34 +1,35 @@
-"""A copy of mcp_lite.py with only what its user needs.
+"""Makes a copy of mcp_lite.py that has only the features you need.
 
-Teaches: what a program reaches from the names that it uses. The cut is made with `ast`:
-it keeps the definitions that can be reached, in their order, with their comments.
+Teaches: how to find the code that a program can reach from the names that it uses. The
+cut uses `ast`: it keeps the reachable definitions, in order, with their comments.
 
 Run: python3 examples/vendor.py server -o vendor/mcp_lite.py
      python3 examples/vendor.py tools http --no-comments -o vendor/mcp_lite.py
      python3 examples/vendor.py --check vendor/mcp_lite.py
 
-The folder is made if need be. Without -o, the copy goes to stdout.
+-o creates missing folders; without it, the copy goes to stdout. The features, and after
+a colon, the features that they imply:
 
-tools       Server with tools alone: no resources, prompts, completions, subscriptions,
-            questions to the client, messages of log to it, methods of extensions, given
-            schemas and patterns; results are not checked
-server      Server with all that it can offer
-client      Client; in memory, too, where Server is kept
-stdio       both on standard streams and any other pair of streams; kept unless the
-            copy is for http
-http        both over HTTP, of 2026-07-28 alone
+tools       Server with tools alone, without resources, prompts, completions,
+            subscriptions, questions and log messages to the client, methods of
+            extensions, schemas of your own, and patterns; results are not checked
+server      Server with everything it can offer
+client      Client; in memory, too, if Server is kept
+stdio       both on standard streams, or any other pair of streams; kept unless the copy
+            has http
+http        both over HTTP, in revision 2026-07-28 alone
 legacy      the sessions of older revisions over HTTP, and HTTP+SSE: http
-oauth       the client logs in: client, http
+oauth       logins of the client: client, http
 cli         the command line: client, stdio
 
-Whatever was left out raises NotImplementedError when it is called, with the command
-that makes a copy which has it. Without `cli`, `python3 -m mcp_lite` knows --version
-alone.
+A part that was left out raises NotImplementedError when it is called; the error has the
+command that makes a copy with that part. Without `cli`, `python3 -m mcp_lite` accepts
+only --version.
 
 The first line of a copy has its version, its features, and the SHA-256 of the file that
-it was cut from; the second has the SHA-256 of the rest. By these, --check tells whether
-a copy is as it was cut, was changed by hand, or is old. A file that is no unchanged copy
-is not overwritten without --force.
+it was cut from; the second line has the SHA-256 of the rest. From these, --check tells
+whether a copy is as cut, was changed by hand, or is old. Without --force, vendor.py
+overwrites nothing but unchanged copies.
 """
 
 import argparse
@@ -46,8 +47,9 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent / "mcp_lite.py"
 
 FEATURES = ("tools", "server", "client", "stdio", "http", "legacy", "oauth", "cli")
-# (features, what they imply together). The last three have no name for users: what
-# only tools can do without, what `initialize` begins, and requests of one's own.
+# (features, what they imply together). Three features are internal: `full` is what a
+# copy with tools alone can do without; `sessions` begin with `initialize`; `requests` are
+# those that this side sends.
 IMPLIED = (
     ("cli", "client stdio"),
     ("oauth", "client http"),
@@ -57,16 +59,15 @@ IMPLIED = (
     ("client", "full sessions requests"),
     ("server sessions", "requests"),
 )
-# What a user names to have those.
+# The feature that a user names to get an internal one.
 SHOWN = {
     "tools": "server",
     "full": "server",
     "sessions": "legacy",
     "requests": "legacy",
 }
-# What is left out of a copy that has not all of these features: names, methods of
-# classes, and the classes and functions of whole sections. Everything else is kept if it
-# can be reached.
+# A copy without all of these features leaves out these names and methods of classes.
+# Everything else is kept if it can be reached.
 NEEDS = (
     ("tools", "Server ServerEndpoint MainThread Context Param"),
     ("tools", "Audio Image EmbeddedResource ResourceLink"),
@@ -105,6 +106,7 @@ NEEDS = (
     ("requests", "PendingRequest Connection.request Connection.register"),
     ("legacy", "LegacyEndpoint LegacyHttp"),
 )
+# The same for all classes and functions of a section.
 SECTIONS = {
     "HTTP endpoint": {"tools", "http"},
     "HTTP server": {"tools", "http"},
@@ -112,7 +114,7 @@ SECTIONS = {
     "Authorization": {"oauth"},
     "Command line": {"cli"},
 }
-# Rows of the table METHODS, by how their names begin.
+# Rows of the table METHODS, by the beginning of their names.
 ROWS = (
     ("full", "resources/ prompts/ completion/ subscriptions/ logging/"),
     ("full", "roots/ sampling/ elicitation/ notifications/resources/"),
@@ -122,16 +124,16 @@ ROWS = (
     ("sessions", "resources/subscribe resources/unsubscribe"),
     ("sessions", "notifications/elicitation/ notifications/roots/"),
 )
-# The rows of the table _KEYWORDS that limit a value by themselves. A copy that checks no
-# whole schemas needs no others.
+# The rows of the table _KEYWORDS that Param uses. A copy that checks no whole schemas
+# needs no others.
 LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-# Beside the public names, these are where reaching begins.
+# The search for reachable code begins here and at the public names.
 ALSO_PUBLIC = ("__version__", "METHODS", "annotations")
-# What stands for a part that is left out, where no error may be raised.
+# Replacements for parts that are left out, where a call must not raise an error.
 STAND_INS = {
     "LegacyEndpoint": '''
 class LegacyEndpoint:
-    """Stands for the sessions that this copy was made without."""
+    """Replaces the sessions of older revisions, which this copy lacks."""
 
     def __init__(self, *given: object) -> None:
         self.sessions: Json = {}
@@ -142,7 +144,7 @@ class LegacyEndpoint:
 ''',
     "LegacyHttp": '''
 class LegacyHttp(HttpTransport):
-    """Stands for the sessions that this copy was made without."""
+    """Replaces the sessions of older revisions, which this copy lacks."""
 
     def __init__(self, caller: HttpCaller, *given: object) -> None:
         super().__init__(caller)
@@ -164,14 +166,14 @@ class LegacyHttp(HttpTransport):
 ''',
     "LineFramer": '''
 class LineFramer:
-    """Stands for the reading of lines, which this copy was made without."""
+    """Replaces the reader of lines, which this copy lacks."""
 
     def __init__(self, *given: object) -> None:
         pass
 ''',
     "Signer": '''
 class Signer:
-    """Stands for the states of questions, which this copy was made without."""
+    """Replaces the signed states of questions, which this copy lacks."""
 
     def __init__(self, key: object) -> None:
         pass
@@ -181,8 +183,7 @@ class Signer:
 ''',
     "Deputy": '''
 class Deputy:
-    """Stands for the serving of requests by the thread that reads them, which is only
-    faster. This copy was made without it."""
+    """Replaces the optimisation by which the reading thread serves requests itself."""
 
     def __init__(self, connection: Connection, signals: Signals, serves: bool) -> None:
         self._connection = connection
@@ -201,8 +202,7 @@ class Deputy:
 ''',
     "Schema": '''
 class Schema:
-    """Stands for the check of a value against a schema, which this copy was made without:
-    what a tool returns is not checked."""
+    """Replaces the check of values against a schema: this copy does not check results."""
 
     def __init__(self, schema: object) -> None:
         pass
@@ -218,7 +218,7 @@ class Schema:
 ''',
     "Subscription": '''
 class Subscription:
-    """Stands for a listener: this copy notifies of no changes."""
+    """Replaces a listener, as this copy sends no notifications of changes."""
 
     def __init__(self, *given: object) -> None:
         pass
@@ -236,11 +236,11 @@ class Subscription:
 ''',
     "ServerEndpoint.notify_list_changed": '''
     def notify_list_changed(self, kind: str) -> None:
-        """Stands for notifications of changes, which this copy was made without."""
+        """Do nothing, as this copy sends no notifications of changes."""
 ''',
     "ServerEndpoint.input_ended": '''
     def input_ended(self, connection: Connection) -> None:
-        """Stands for the end of subscriptions, which this copy was made without."""
+        """Do nothing, as this copy has no subscriptions to end."""
 ''',
     "ServerEndpoint._declare": '''
     def _declare(self, ctx: Context) -> Json:
@@ -249,22 +249,22 @@ class Subscription:
 ''',
     "ServerEndpoint._grant": '''
     def _grant(self, *given: object) -> Json:
-        """Stands for a client's filter: this copy notifies of no changes."""
+        """Grant no subscription, as this copy sends no notifications of changes."""
         return {}
 ''',
     "header_parameters": '''
 def header_parameters(*given: object) -> list[tuple[list[str], str]]:
-    """Stands for the headers that HTTP has for arguments."""
+    """Return no headers for arguments, as only HTTP has these."""
     return []
 ''',
     "child_details": '''
 def child_details(*given: object) -> str:
-    """Stands for what is known of a child process: this copy starts none."""
+    """Return nothing, as this copy starts no child processes."""
     return ""
 ''',
     "main": '''
 def main() -> int:
-    """Stands for the command line, which this copy was made without."""
+    """Replaces the command line, which this copy lacks."""
     if sys.argv[1:] != ["--version"]:
         sys.exit(_left_out("the command line", "cli"))
     print(f"{__version__}, cut to: {_CUT_TO}")
@@ -276,12 +276,12 @@ LEFT_OUT = '''
 if TYPE_CHECKING:
     from typing import NoReturn
 
-# What this copy was made with.
+# The features of this copy.
 _CUT_TO = "%s"
 
 
 def _left_out(what: str, needs: str) -> str:
-    """Say how to make a copy with more features than this one has."""
+    """Return the text of an error, with the command that makes a fuller copy."""
     return (
         f"this copy of mcp_lite was made without {what}; to make one that has it:"
         f' python3 examples/vendor.py {_CUT_TO} {needs} -o "{__file__}"'
@@ -289,7 +289,7 @@ def _left_out(what: str, needs: str) -> str:
 
 
 def _without(what: str, needs: str) -> Callable[..., NoReturn]:
-    """Return a function that stands for a method that this copy was made without."""
+    """Return a replacement for a method that this copy lacks."""
 
     def refuse(*given: object, **options: object) -> NoReturn:
         raise NotImplementedError(_left_out(what, needs))
@@ -298,14 +298,14 @@ def _without(what: str, needs: str) -> Callable[..., NoReturn]:
 
 
 class _LeftOut(Any):  # type: ignore[misc] # at run time, Any is object
-    """Stands for what this copy was made without."""
+    """Replaces a class that this copy lacks."""
 
     needs = ""
 
     def __init__(self, *given: object, **options: object) -> None:
         _without(type(self).__name__, self.needs)()
 '''
-# What a copy's docstring shows in place of the file's example.
+# A copy's docstring has these in place of the file's example.
 SERVER_EXAMPLE = """A server is functions:
     from mcp_lite import Server
     server = Server("weather", version="1.0")
@@ -333,16 +333,16 @@ NAMES = {name: set(needs.split()) for needs, names in NEEDS for name in names.sp
 BANNER = re.compile(r"^#{79}\n# (?:\d+\. )?(.+?) #+\n#{79}\n", re.MULTILINE)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
-# A statement of the top level, in Parts. `words` are those of its own code.
+# A statement of the top level, in Parts.
 Piece = namedtuple("Piece", "node names needs banner parts")
-# A method, a row of METHODS, or a statement under `if TYPE_CHECKING:`; and whatever else
-# stands between such, which has no node.
+# A method, a row of METHODS, or a statement under `if TYPE_CHECKING:`. The text between
+# two of these is a Part without a node.
 Part = namedtuple("Part", "name node needs text")
 
 
 def words_in(node, without=()):
-    """Return the words in a piece of code: its names; ".name" for an attribute, and for
-    a text that may name one. Annotations are only texts at run time."""
+    """Return the words in a piece of code: names, and ".name" for an attribute or a text
+    that may name one. Annotations do not count, as they are not evaluated."""
     words = set()
     if isinstance(node, ast.Name):
         words = {node.id}
@@ -494,7 +494,7 @@ class Reach:
             before = len(self.words), len(self.kept)
             for piece in pieces:
                 self.visit(piece)
-        # What is known to type checkers alone is kept if an annotation names it.
+        # A name for type checkers alone is kept if an annotation uses it.
         for piece in pieces:
             if is_for_types(piece.node):
                 self.keep_hints(piece.node.body)
@@ -521,14 +521,14 @@ class Reach:
                 self.stand_in(part.name, part.needs)
 
     def keep(self, node, without=()):
-        """Keep the code of a node, but for these nodes inside it."""
+        """Keep the code of a node, except these nodes inside it."""
         if node not in self.kept:
             self.kept.add(node)
             self.words |= words_in(node, without)
             self.hints |= hints_in(node, without)
 
     def stand_in(self, name, needs):
-        """Note what the copy does without."""
+        """Note a name that the copy lacks."""
         self.absent[name] = needs
         text = textwrap.dedent(STAND_INS.get(name, ""))
         self.words |= words_in(ast.parse(text))
@@ -540,7 +540,7 @@ class Reach:
             return True
         if cls.name in self.public and not method.startswith("_"):
             return True
-        # A class of somebody else's calls what it likes.
+        # A base class from elsewhere may call any method.
         bases = [getattr(each, "id", None) for each in cls.bases]
         return any(each not in self.classes for each in bases) or any(
             self.is_reached(self.classes[each], method) for each in bases
@@ -597,7 +597,7 @@ def cut(source, features, with_comments=True):
 
 
 def with_implied(features):
-    """Return the features, and all that they imply."""
+    """Return the features, and the features that they imply."""
     implied = set(features)
     for given, others in IMPLIED:
         if implied.issuperset(given.split()):
@@ -612,7 +612,7 @@ def feature_words(features):
 
 
 def needs_words(needs):
-    """Return what a user names to have the features that are missing."""
+    """Return the features that a user names to get the missing ones."""
     return " ".join(sorted({SHOWN.get(each, each) for each in needs}))
 
 
@@ -632,7 +632,7 @@ def part_text(part, reach):
 
 
 def hidden_types(values, reach):
-    """Return what tells type checkers of names that only annotations have."""
+    """Return declarations, for type checkers, of names that only annotations use."""
     hidden = [
         name
         for name in sorted(reach.hints & values.keys() - reach.absent.keys())
@@ -643,10 +643,10 @@ def hidden_types(values, reach):
 
 
 def describe(doc, features, titles):
-    """Return a copy's docstring: what the copy lacks is left out.
+    """Return a copy's docstring, without the parts that the copy lacks.
 
-    features: all of the copy's, implied ones included
-    titles: of the sections that it has
+    features: all of the copy's features, including implied ones
+    titles: the titles of its sections
     """
     first, gap, rest = doc.partition("\n\n")
     left = feature_words(set(FEATURES) - features)
@@ -686,7 +686,7 @@ def digest(text):
 
 
 def state_of(path):
-    """Return what a file is: "as cut", or in which way it is not."""
+    """Return "as cut", or how a file differs from that."""
     head, _, rest = path.read_text("utf-8").partition("\n")
     second, _, rest = rest.partition("\n")
     features = re.match(r"# mcp_lite (\S+), cut to: .*; from SHA-256 (\w+)$", head)
@@ -723,12 +723,15 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"vendor: {why}; see --help")
     parser.add_argument(
         "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
     )
     parser.add_argument("-o", dest="file", type=Path, help="else: stdout")
     parser.add_argument("--no-comments", action="store_true")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="what a copy is")
+    parser.add_argument(
+        "--check", type=Path, metavar="FILE", help="tell the state of a copy"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite any file")
     options = parser.parse_args()
     if options.check:

@@ -211,6 +211,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.error = lambda why: sys.exit(f"check: {why}; see --help")
     parser.add_argument("lesson", type=int, choices=LESSONS, metavar="LESSON")
     parser.add_argument("file", nargs="?", help="your copy of the lesson")
     options = parser.parse_args()
