@@ -5020,7 +5020,14 @@ def an_event_loop_closes_while_it_runs(m):
     assert set(ends) <= {7, "CancelledError"}, ends
 
 
-@scenario(60, [("EventLoop._run_loop", "future.cancel()", "pass")])
+@scenario(
+    120,
+    [
+        ("EventLoop._run_loop", "future.cancel()", "pass"),
+        ("EventLoop._run_loop", "with self._lock:", "if True:"),
+    ],
+    focus={"_running", "SteppedLoop._bell"},
+)
 def a_task_ends_the_event_loop(m):
     loop = m.EventLoop()
     gate = SteppedEvent()
