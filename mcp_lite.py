@@ -6633,6 +6633,8 @@ class Context:
                     pending.limit = STATE_SECONDS
                     asked[key] = pending
                     self._connection.request(pending, question["params"], self._request)
+                # This may be another thread than the one that serves the request.
+                self._request.outbox.flush()
                 return {
                     key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
@@ -6828,8 +6830,7 @@ class MainThread:
         """
         if self._closed:
             return 0
-        is_entered = self._running.acquire(blocking=False)
-        if not is_entered:
+        if not self._running.acquire(blocking=False):
             return 0
         self._thread = threading.current_thread()
         count = 0
@@ -8146,8 +8147,7 @@ class ServerEndpoint(Endpoint):
                 # Reading the record refuses a state that is not ours. Do that before
                 # the handler runs, even if it asks nothing.
                 _ = ctx._record
-            handler = getattr(self, ctx._request.row.handler)
-            return handler(ctx, params)
+            return getattr(self, ctx._request.row.handler)(ctx, params)
 
         def call_next(others: Json = params) -> Any:
             return self._call_layer(ctx, others, index + 1) or {}
@@ -11211,19 +11211,17 @@ class Exchange:
         self.queue.close()
 
     def flush_soon(self) -> None:
-        """Have what waits written, by the exchange's own thread if it can.
+        """Wake the exchange's own thread, which writes what waits.
 
         While that thread runs a handler, nothing can wake it. It then writes its own
-        messages at once. The last message is written by whoever queued it, and another
-        thread's message by a thread of a pool.
+        messages at once; another thread writes only if the response ends. A thread that
+        helps the handler, and may block, calls flush() instead.
         """
         bell = self.bell
         if bell is not None:
             bell.put(None)
         elif self.queue.is_closed or threading.get_ident() == self.thread:
             self.flush()
-        else:
-            self.endpoint.tidiers.submit(self.flush)
 
     def flush(self, more: bytes = b"") -> None:
         """Write the messages that wait, and then `more`, raw bytes such as a comment.
@@ -12292,8 +12290,7 @@ class _SocketExchange(Exchange):
     def _read_chunks(self, body: bytearray) -> None:
         size = -1
         while size != 0:
-            line = self._handler.rfile.readline(MAX_HEAD)
-            chunk = re.fullmatch(_CHUNK_LINE, line)
+            chunk = re.fullmatch(_CHUNK_LINE, self._handler.rfile.readline(MAX_HEAD))
             if chunk is None:
                 raise self._handler.broken_off("expected the size of a chunk")
             size = int(chunk[1], 16)
