@@ -326,8 +326,8 @@ else:
     Job = Write = Callable
 
     def __getattr__(name: str) -> object:
-        if name == "FastMCP":
-            raise ImportError("for FastMCP write Server: see examples/README.md")
+        if name in ("FastMCP", "MCPServer"):
+            raise ImportError(f"for {name} write Server: see examples/README.md")
         raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
@@ -5594,6 +5594,8 @@ class Signature:
         self.schema: Json = reader.root(members)
         simplify(self.schema)
         self._type: WireType = members
+        # Logs the arguments that _without_unknown() has dropped.
+        self._dropped = BurstLog()
         # The names of the arguments; None if all names are allowed.
         self._known: Any = members.types.keys()
         # A call needs no conversion if each value has one of its argument's classes in
@@ -5664,7 +5666,9 @@ class Signature:
             if not get_close_matches(name[:60], missing, 1)
         ]
         if dropped:
-            log_line(INFO, f"{self.name}: unknown arguments dropped: {show(dropped)}")
+            self._dropped.add(
+                f"{self.name}: unknown arguments dropped: {show(dropped)}"
+            )
         return {name: arguments[name] for name in arguments if name not in dropped}
 
     def completions(self, name: str) -> list[str]:
