@@ -9221,7 +9221,7 @@ def waiting_server(seen=None):
             seen.put("tidied up")
 
     server.add_tool(forever)
-    server.add_tool(forever, name="late", timeout=0.05)
+    server.add_tool(forever, name="late", timeout=0.3)
     server.add_tool(promised)
 
     @server.resource("x://slow")
@@ -9410,7 +9410,7 @@ class TestServerInProcess:
             call = client.start_call("forever")
             assert seen.get(timeout=SECONDS) == "begun"
             call.cancel()
-            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
+            with pytest.raises(ToolError, match="late: timed out after 0.3 seconds"):
                 client.call("late")
             told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
             assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
