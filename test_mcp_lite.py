@@ -3358,6 +3358,9 @@ class TestLifetimes:
                 theirs.close()
                 is_soon(ours, mcp_lite.GONE)
 
+    @pytest.mark.skipif(
+        os.name == "nt", reason="it resets a connection that is shut while bytes come"
+    )
     @pytest.mark.parametrize("sent", ["half a head", "half a body", "half a chunk"])
     def test_what_is_arriving_at_the_end_is_refused(self, sent):
         """It has not run: 503, so that the client may send it again elsewhere."""
