@@ -9427,8 +9427,9 @@ class Listening:
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
-        version = self._connection.protocol.version
-        params = self._client._endpoint.add_meta(params, version)
+        params = self._client._endpoint.add_meta(
+            params, self._connection.protocol.version
+        )
         self._connection.request(self._pending, params)
         # The first item is the acknowledgement. If it omits a list, the server does not
         # report changes of that list, which is no error. If it omits a resource, the
@@ -10083,8 +10084,9 @@ class Client:
             env = inherited_environment()
             env.update(target.get("env") or {})
             env.update(self._env)
-            cwd = self._cwd or target.get("cwd")
-            return Child(target["command"], env, cwd, self._stderr)
+            return Child(
+                target["command"], env, self._cwd or target.get("cwd"), self._stderr
+            )
         return self._open_url(target)
 
     def _open_url(self, target: Json) -> Transport:
@@ -11522,7 +11524,7 @@ class HttpEndpoint:
         self.no_exchange.is_over = True
         # The exchanges that are being served.
         self.serving: dict[Exchange, HttpConnection] = {}
-        mcp_path = options.path and options.path.rstrip("/")
+        mcp_path = options.path and _route_of(options.path)
         # {path: {method: the function that answers}}; the path None is any path.
         self.routes = {mcp_path: {"POST": self._post}}
         self.legacy = LegacyEndpoint(self, options.stateless, mcp_path)
@@ -11540,10 +11542,10 @@ class HttpEndpoint:
             root = f"/.well-known/{RESOURCE_METADATA}"
             for each in (root, f"{root}{mcp_path or ''}", named):
                 public[each] = self._answer_metadata
-        self._public = {each.rstrip("/") for each in public}
+        self._public = set(map(_route_of, public))
         for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
-            path = each.rstrip("/")
+            path = _route_of(each)
             if path in self.routes:
                 raise ValueError(f"routes: {each} is served twice")
             self.routes[path] = {"GET": serve, "HEAD": serve}
@@ -11558,7 +11560,7 @@ class HttpEndpoint:
         error: an error with which to refuse the request, unless its path is public
         """
         try:
-            if error is not None and exchange.path.rstrip("/") not in self._public:
+            if error is not None and _route_of(exchange.path) not in self._public:
                 raise error
             line = f"{exchange.method} {exchange.path}"
             self.trace("-->", line.encode("utf-8", "replace"))
@@ -11601,7 +11603,7 @@ class HttpEndpoint:
     def _find(self, exchange: Exchange) -> Any:
         """Return the function that answers this request. Raises HttpError if the
         request is not admitted."""
-        path = exchange.path.rstrip("/")
+        path = _route_of(exchange.path)
         route = self.routes.get(path) or self.routes.get(None, {})
         serve = route.get(exchange.method)
         if path in self._public and serve is not None:
@@ -11804,6 +11806,11 @@ class HttpEndpoint:
             connection.retire()
             if final and connection not in mine:
                 connection.end()
+
+
+def _route_of(path: str) -> str:
+    """Return a path with the one slash with which it begins."""
+    return "/" + path.strip("/")
 
 
 def _answer_route(fn: Route, exchange: Exchange) -> None:
@@ -12097,8 +12104,9 @@ class LegacyEndpoint:
         if self._stateless:
             session = Session(self, exchange, None)
             if not opens:
-                version = exchange.version or ASSUMED_VERSION
-                session.protocol.version = min(version, LAST_LEGACY)
+                session.protocol.version = min(
+                    exchange.version or ASSUMED_VERSION, LAST_LEGACY
+                )
             try:
                 self.http.serve(session, exchange)
             finally:

@@ -13813,11 +13813,12 @@ class TestHttpServer:
         assert f"('127.0.0.1', {http.port})" in str(caught.value)
 
     # Health
-    @pytest.mark.parametrize("path", ["/health", "/"])
+    @pytest.mark.parametrize("path", ["/health", "health", "/"])
     def test_health(self, server, path):
         """Any client gets a 200, without a body, whatever its Host or token."""
         verify = {"good": {"sub": "ada"}}
         with server.start_http(health=path, verify=verify) as http:
+            path = f"/{path.lstrip('/')}"
             for method in ("GET", "HEAD"):
                 for headers in ({}, {"Host": "evil.example"}, {"Authorization": "x"}):
                     found = Web(http).send(method, path=path, **headers)
