@@ -10537,8 +10537,10 @@ class Client:
         Raises NotFound, InvalidParams.
         """
         plain = encode_arguments(name, arguments, misplaced)
-        texts = {each: encode_text(plain[each]) for each in plain}
-        params = {"name": name, "arguments": texts}
+        params = {
+            "name": name,
+            "arguments": {each: encode_text(plain[each]) for each in plain},
+        }
         return _with_objects(self.request("prompts/get", params), "messages")
 
     def complete(
@@ -11005,8 +11007,9 @@ class MessageQueue(Outbox):
         errors set the HTTP status."""
         if answer is not None:
             if request is not None and request.modern and "error" in answer:
-                code = answer["error"]["code"]
-                self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
+                self.answer_status = _ANSWER_STATUS.get(
+                    answer["error"]["code"], self.answer_status
+                )
             if request is not None and answer.get("result", {}).get("isError"):
                 self.exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
@@ -11532,8 +11535,7 @@ class HttpEndpoint:
         # page.
         public = dict(options.public_routes or {})
         if options.health is not None:
-            healthy = (200, {"Cache-Control": "no-store"}, b"")
-            public[options.health] = lambda request: healthy
+            public[options.health] = lambda _: (200, {"Cache-Control": "no-store"}, b"")
         self._metadata = options.resource_metadata or {}
         if self._metadata:
             url = well_known_url(self._metadata["resource"], RESOURCE_METADATA)
@@ -12157,8 +12159,9 @@ class LegacyEndpoint:
             session.end()
 
     def _post_sse(self, exchange: Exchange) -> None:
-        name = exchange.query.rpartition("session_id=")[2]
-        session = self._owned(SseSession, name, exchange)
+        session = self._owned(
+            SseSession, exchange.query.rpartition("session_id=")[2], exchange
+        )
         exchange.read_message()
         self.http.check_mirrors(exchange)
         exchange.queue = session.outbox
@@ -12433,6 +12436,9 @@ def peer_side(sock: Socket) -> str:
             return SHUT
         return GONE
     try:
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            # A probe has reset it. Not every system tells so when the next byte is read.
+            return GONE
         if is_ready(sock) and not socket.socket.recv(sock, 1, socket.MSG_PEEK):
             return SHUT
     except OSError:
@@ -14685,8 +14691,7 @@ def _ask_line(text: str) -> str:
     _say(text, end="")
     # Do not use input(): after Ctrl-C, it leaves the lock of stdin held, and Python
     # blocks on that lock at exit.
-    encoding = os.device_encoding(0) or "utf-8"
-    return os.read(0, 4096).decode(encoding, "replace").strip()
+    return os.read(0, 4096).decode(os.device_encoding(0) or "utf-8", "replace").strip()
 
 
 # Reading and showing values

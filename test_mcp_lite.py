@@ -3318,8 +3318,10 @@ class TestLifetimes:
             with Client(http.url) as client:
                 assert client.call("nap") == "rested"
 
-    def test_the_side_of_a_peer(self):
+    @pytest.mark.parametrize("system", [sys.platform, "another"])
+    def test_the_side_of_a_peer(self, monkeypatch, system):
         """OPEN, SHUT or GONE, for each state of a socket."""
+        monkeypatch.setattr(sys, "platform", system)
         with socket.create_server(("127.0.0.1", 0)) as listener:
 
             def pair():
@@ -11069,6 +11071,9 @@ class TestInsideHosts:
             calls = [client.start_call("double", {"n": n}) for n in range(20)]
             assert [call.value() for call in calls] == [2 * n for n in range(20)]
             assert client.call("hang") == "mcp-worker"
+        if os.name == "nt":
+            # Nobody can send SIGINT there.
+            return
         with Wire(command, stderr=PIPE) as wire:
             wire.open()
             wire.send(call_legacy("stuck", 3))
@@ -11196,6 +11201,7 @@ class TestInsideHosts:
             result = hosted(main, lambda: client.call_tool("fail"))
         assert text_of(result) == "fail: Refuses: told"
 
+    @pytest.mark.skipif(os.name == "nt", reason="it cannot tell that two pipes are one")
     def test_stderr_that_is_the_wire(self, tmp_path):
         """By 2>&1, and under inetd: what is printed there reaches no client, until the
         server has ended."""
