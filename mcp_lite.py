@@ -6637,7 +6637,8 @@ class Context:
                     pending.limit = STATE_SECONDS
                     asked[key] = pending
                     self._connection.request(pending, question["params"], self._request)
-                # This may be another thread than the one that serves the request.
+                # If a helper thread of the handler asks, over HTTP, flush_soon() has
+                # left the questions in the queue.
                 self._request.outbox.flush()
                 return {
                     key: pending.result(until - time.monotonic())
