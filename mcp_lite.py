@@ -6637,7 +6637,8 @@ class Context:
                     pending.limit = STATE_SECONDS
                     asked[key] = pending
                     self._connection.request(pending, question["params"], self._request)
-                # This may be another thread than the one that serves the request.
+                # If a helper thread of the handler asks, over HTTP, flush_soon() has
+                # left the questions in the queue.
                 self._request.outbox.flush()
                 return {
                     key: pending.result(until - time.monotonic())
@@ -9443,7 +9444,8 @@ class Listening:
             raise NotFound(f"the server does not report {', '.join(refused)}")
 
     def receive(self, subscription: object, notification: Notification) -> None:
-        """Accept a notification if it belongs to this subscription. The reading thread
+        """Accept a notification if it belongs to this subscription: in the modern era
+        by its subscription id, in a session by its method or URI. The reading thread
         calls this.
 
         subscription: the subscription id in the notification, if there is one
@@ -11504,7 +11506,7 @@ class HttpEndpoint:
         # The memory that each exchange occupies: see MAX_LOAD. Here and below, each
         # operation on a dict is atomic.
         self.loads: dict[Exchange, int] = {}
-        # Logs requests that were refused for want of memory or connections.
+        # Logs requests that were refused for lack of memory or connections.
         self.refusals = BurstLog()
         # Logs exceptions of verify().
         self.verify_failures = BurstLog()
@@ -11618,6 +11620,7 @@ class HttpEndpoint:
         if not route:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
         allow = {"Allow": ", ".join(route)}
+        # For an allowed origin, _check_origin() has set `extra`.
         if exchange.method == "OPTIONS" and exchange.extra:
             return partial(Exchange.reply, status=200, headers={**_PREFLIGHT, **allow})
         why = exchange.reason or f"{show(exchange.method)}: not allowed here"
@@ -14162,8 +14165,9 @@ class OAuth:
     def _choose_scopes(
         self, challenge: Headers, resource: Json, server: Json, record: Json
     ) -> list[str]:
-        """Select the scopes to ask for, by the rules of basic/authorization/index.md.
-        They include the scopes of earlier logins."""
+        """Return the scopes to ask for, by the rules of basic/authorization/index.md:
+        those of earlier logins, those of OAuth(scopes=), and those that the server
+        names. With OAuth(scopes=), the latter count only when a token lacks one."""
         scopes = record.get("scopes", [])
         wanted = challenge.get("scope", "").split()
         if self._scopes is None:

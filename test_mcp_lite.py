@@ -18778,7 +18778,7 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2"])
     def test_a_server_started_without_a_stream(self, closed, tmp_path):
-        """Without stdin or stdout there is no wire, and an error says so. A file that
+        """Without stdin or stdout it cannot serve, and an error says so. A file that
         got the number is neither read nor written as if it were the stream."""
         opened = tmp_path / "opened"
         content = json.dumps(call_tool("say")).encode() + b"\n"
@@ -18794,7 +18794,7 @@ class TestFaults:
         line = f"exec {shlex.join(command)} {closed}>&-"
         is_served = closed == "2"
         told, why = run("sh", "-c", line, input=content.decode(), code=1 - is_served)
-        assert ("there is no wire" in why) != is_served
+        assert ("cannot serve on stdio" in why) != is_served
         assert told.count("\n") == is_served
         assert opened.read_bytes() == content
 
