@@ -21866,7 +21866,7 @@ class TestLessons:
             *** loaf 1: 1 of 2
             *** loaf 2: 2 of 2
             "reason": "the shop is closed"
-            *** the tool hears of it: the request was cancelled
+            *** the tool is cancelled: the request was cancelled
             *** Timeout: rest: no answer within 0.5 seconds""",
         "06_question.py": """
             Legacy, 2025-06-18: a question to the user
@@ -25630,7 +25630,7 @@ class TestExamplesAreAlike:
     SERVERS = sorted(
         path.name
         for path in EXAMPLES.glob("*.py")
-        if '"--http"' in path.read_text("utf-8")
+        if '"--http"' in path.read_text("utf-8") or path.stem == "small_conformance"
     )
     # What must stand in front of an example's options.
     WORDS = {

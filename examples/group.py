@@ -1,6 +1,6 @@
-"""Several servers as one client, from the config file of a desktop client.
+"""Combines several servers into one client, from the config file of a desktop program.
 
-Teaches: how one client is made of several, and outlives any of them.
+Teaches: how to build one client from several, which survives the failure of any of them.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 It also says which servers are missing; if all are, the exit code is 4.

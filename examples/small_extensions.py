@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from skills import SKILLS, serve_skills  # noqa: E402
-from tasks import TASKS, Tasks  # noqa: E402
+from tasks import TASKS, Tasks, address  # noqa: E402
 
 from mcp_lite import Context, McpError, Server, ToolError  # noqa: E402
 
@@ -120,14 +120,6 @@ def write_skill(folder):
         "Boil water. See [the times](references/TIMES.md).\n"
     )
     (skill / "references" / "TIMES.md").write_text("Green: two minutes.\n")
-
-
-def address(text):
-    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if int(port) not in range(65536):
-        raise ValueError(port)
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def main():
