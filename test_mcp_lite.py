@@ -25670,6 +25670,7 @@ class TestExamplesAreAlike:
                 name == "inspector.py" and f"local_port value: '{place}'" in told
             )
 
+    @pytest.mark.skipif(os.name == "nt", reason="two may listen at a port there")
     @pytest.mark.parametrize("name", sorted({*SERVERS} - {"oauth_server.py"}))
     def test_a_place_that_is_taken(self, name, tmp_path):
         """Is one line, without a traceback."""
@@ -25683,7 +25684,7 @@ class TestExamplesAreAlike:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             told = self.fail(name, "--http", f"127.0.0.1:{port}", *words.get(name, []))
-        assert "already in use" in told or os.name == "nt"
+        assert "already in use" in told
 
     @pytest.mark.parametrize(
         "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
@@ -25774,6 +25775,25 @@ class TestExamplesAreAlike:
             assert told.startswith("without far: ")
         self.fail("openapi.py", tmp_path / "no.json", code=1)
         self.fail("oauth_server.py", "nowhere", "--http", "0", code=1)
+
+    @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one there")
+    @pytest.mark.parametrize("name", ["check", "explain", "stubs"])
+    def test_ctrl_c(self, name, tmp_path):
+        """Ends the wait for a silent server, with exit code 130 and one line."""
+        script = 'print("begun", file=sys.stderr, flush=True); sys.stdin.read()'
+        words = ["record"] if name == "check" else []
+        command = [*PYTHON, str(self.EXAMPLES / f"{name}.py"), *words, "--"]
+        command += program(tmp_path, script)
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": PIPE, "encoding": "utf-8"}
+        with subprocess.Popen(command, **pipes) as process:
+            try:
+                assert "begun" in process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                (line,) = process.stderr.read().splitlines()
+                assert line.startswith(f"{name}: ") and "KeyboardInterrupt" in line
+                assert process.wait(SECONDS) == 130
+            finally:
+                process.kill()
 
     @pytest.mark.parametrize("name", ["check", "explain", "install", "stubs", "bridge"])
     def test_a_command_behind_dashes(self, name, tmp_path):

@@ -71,6 +71,7 @@ REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (KeyboardInterrupt, 130),
     (McpError, 5),
     (Exception, 1),
 )
@@ -255,7 +256,7 @@ def main():
         old = load(asked.target[:1]) if is_diff else new
         warnings = list(warn(new))
         changes = list(compare(old, new))
-    except (McpError, OSError, ValueError, RecursionError) as error:
+    except (McpError, OSError, ValueError, RecursionError, KeyboardInterrupt) as error:
         # printable() keeps a server's text on one line.
         text = printable(f"{type(error).__name__}: {error}")
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
