@@ -25632,13 +25632,6 @@ class TestExamplesAreAlike:
         for path in EXAMPLES.glob("*.py")
         if '"--http"' in path.read_text("utf-8") or path.stem == "small_conformance"
     )
-    # What must stand in front of an example's options.
-    WORDS = {
-        "check.py": ["record"],
-        "oauth_server.py": ["http://127.0.0.1:1"],
-        "replay.py": [os.path.join(HERE, "README.md")],
-        "skills.py": [EXAMPLES],
-    }
 
     def fail(self, name, *words, code=1):
         """Run an example, which ends with this code, and with one safe line on stderr,
@@ -25659,6 +25652,31 @@ class TestExamplesAreAlike:
         assert doc.strip() in told and why == "", name
         told = self.fail(name, "--wrong")
         assert told.endswith("; see --help")
+
+    @pytest.mark.parametrize(
+        "name, words, why",
+        [
+            ("benchmark.py", ["--peer", "other=python3"], "expected bare|mcp_lite|"),
+            ("benchmark.py", ["--redraw", "none.md"], "no such page: none.md"),
+            ("bridge.py", [""], "target: expected a URL"),
+            ("bridge.py", ["'open"], "No closing quotation"),
+            ("check.py", ["diff", "old.json"], "expected an old contract, then"),
+            ("check.py", ["record", ""], "target: expected a URL"),
+            ("explain.py", [""], "target: expected a URL"),
+            ("inspector.py", [""], "target: expected a URL"),
+            ("inspector.py", ["x", "--header", "s3cret"], "--header: expected K:V"),
+            ("lessons/check.py", ["3", "none.py"], "none.py: no such file"),
+            ("openapi.py", ["x", "--header", "s3cret"], "expected NAME:VALUE"),
+            ("replay.py", ["none.jsonl"], "No such file"),
+            ("stubs.py", [""], "target: expected a URL"),
+            ("vendor.py", ["--check", "none.py"], "No such file"),
+            ("vendor.py", ["client", "-o", HERE], "Is a directory"),
+        ],
+    )
+    def test_wrong_usage(self, name, words, why):
+        """Is told in one line, which shows no secret."""
+        told = self.fail(name, *words)
+        assert (why in told or os.name == "nt") and "s3cret" not in told
 
     @pytest.mark.parametrize("name", SERVERS)
     def test_a_place_that_is_none(self, name):

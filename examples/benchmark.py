@@ -549,6 +549,14 @@ def measure_all(options):
         print_row(name, "", median_ms(start, options.rounds))
 
 
+def known_peer(text):
+    """Return NAME=PYTHON unchanged, if it names a peer of CODE."""
+    name, _, python = text.partition("=")
+    if name not in CODE or not python:
+        raise argparse.ArgumentTypeError(f"expected {'|'.join(CODE)}=PYTHON")
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -567,11 +575,15 @@ def main():
     parser.add_argument(
         "--peer",
         action="append",
+        type=known_peer,
         default=[],
         metavar="NAME=PYTHON",
         help=", ".join(CODE),
     )
     options = parser.parse_args()
+    pages = [page for page in (options.redraw, options.table) if page]
+    if not all(map(os.path.isfile, pages)):
+        parser.error(f"no such page: {pages[0]}")
     if options.redraw:
         read_table(options.redraw)
     else:

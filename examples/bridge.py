@@ -300,6 +300,8 @@ class Bridge:
     """Offers another server: run its attribute `server`. close() ends the clients."""
 
     def __init__(self, target, allow=("*",), deny=(), **client_options):
+        # Raises TypeError or ValueError for anything but a target.
+        Client(target, **client_options)
         self.target = target
         self.allow = allow
         self.deny = deny
@@ -553,13 +555,16 @@ def main():
     parser.add_argument("--allow", action="append", metavar="GLOB")
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
-    bridge = Bridge(
-        options.target if options.target[1:] else options.target[0],
-        options.allow or ["*"],
-        options.deny,
-        # The server may need variables that a host has set, such as a key.
-        env=dict(os.environ),
-    )
+    try:
+        bridge = Bridge(
+            options.target if options.target[1:] else options.target[0],
+            options.allow or ["*"],
+            options.deny,
+            # The server may need variables that a host has set, such as a key.
+            env=dict(os.environ),
+        )
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
     with closing(bridge):
         if options.http is None:
             bridge.server.run()

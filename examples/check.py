@@ -251,6 +251,8 @@ def main():
     parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
     asked = parser.parse_args()
     is_diff = asked.command == "diff"
+    if is_diff and not asked.target[1:]:
+        parser.error("diff: expected an old contract, then another")
     try:
         new = load(asked.target[is_diff:])
         old = load(asked.target[:1]) if is_diff else new

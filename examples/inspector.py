@@ -509,6 +509,8 @@ def main():
     parser.add_argument("--open", action="store_true", help="open the page")
     options = parser.parse_args()
     target = options.target if options.target[1:] else options.target[0]
+    if not all(":" in header for header in options.header):
+        parser.error("--header: expected K:V")
     pairs = [header.partition(":") for header in options.header]
     headers = {name.strip(): value.strip() for name, _, value in pairs}
     try:

@@ -87,7 +87,11 @@ def main():
     )
     parser.error = lambda why: sys.exit(f"lambda_app: {why}; see --help")
     parser.parse_args()
-    print(json.dumps(handler(json.load(sys.stdin), None)))
+    try:
+        event = json.load(sys.stdin)
+    except ValueError as error:
+        sys.exit(f"lambda_app: the event is not JSON: {error}")
+    print(json.dumps(handler(event, None)))
 
 
 if __name__ == "__main__":

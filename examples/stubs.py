@@ -30,6 +30,7 @@ import sys
 import textwrap
 import unicodedata
 from collections import namedtuple
+from contextlib import suppress
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -413,7 +414,7 @@ def main():
         text = str(error) or type(error).__name__
         parser.exit(code, printable(f"stubs: {text}") + "\n")
     # Python reads a module as UTF-8, whatever the encoding of this terminal.
-    with open(1, "w", encoding="utf-8", closefd=False) as file:
+    with suppress(BrokenPipeError), open(1, "w", -1, "utf-8", closefd=False) as file:
         file.write(text)
 
 

@@ -734,6 +734,14 @@ def main():
     )
     parser.add_argument("--force", action="store_true", help="overwrite any file")
     options = parser.parse_args()
+    try:
+        run(parser, options)
+    except (OSError, UnicodeError) as error:
+        sys.exit(f"vendor: {error}")
+
+
+def run(parser, options):
+    """Check a copy, or make one."""
     if options.check:
         state = state_of(options.check)
         print(f"{options.check}: {state}")

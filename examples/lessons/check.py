@@ -216,6 +216,8 @@ def main():
     parser.add_argument("file", nargs="?", help="your copy of the lesson")
     options = parser.parse_args()
     path = options.file
+    if path is not None and not os.path.isfile(path):
+        parser.error(f"{path}: no such file")
     if path is None:
         (name,) = (
             name
