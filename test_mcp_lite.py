@@ -17425,7 +17425,7 @@ class TestInProduction:
         """It is refused; calls go on."""
         monkeypatch.setenv("MCP_STATE_KEY", "0123456789abcdef")
         with Client(example(name).server, protocol_version=MODERN) as client:
-            refused = pytest.raises(McpError, match="notifies nobody")
+            refused = pytest.raises(McpError, match="sends no notifications")
             with refused, client.listen() as events:
                 next(events)
             assert client.list_tools()
@@ -25791,7 +25791,7 @@ class TestExamplesAreAlike:
             config.write_text(json.dumps({"mcpServers": servers}))
             _, told = run_here(self.EXAMPLES / "group.py", config, code=4)
             assert told.startswith("without far: ")
-        self.fail("openapi.py", tmp_path / "no.json", code=1)
+        self.fail("openapi.py", tmp_path / "no.json", code=4)
         self.fail("oauth_server.py", "nowhere", "--http", "0", code=1)
 
     @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one there")

@@ -570,8 +570,12 @@ def main():
         metavar="FOLDER",
     )
     parser.add_argument("--svg", metavar="FILE", help="draw some of the figures")
-    parser.add_argument("--table", metavar="FILE", help="write all into this page")
-    parser.add_argument("--redraw", metavar="FILE", help="draw what this page has")
+    parser.add_argument(
+        "--table", metavar="FILE", help="write all figures into this page"
+    )
+    parser.add_argument(
+        "--redraw", metavar="FILE", help="draw the figures in this page"
+    )
     parser.add_argument(
         "--peer",
         action="append",

@@ -239,7 +239,7 @@ class Link:
             relays = list(self.relays)
             mine = [each for each in relays if each.thread is here]
             if not relays:
-                raise InternalError("the bridge has no caller to ask: none is waiting")
+                raise InternalError("the bridge has no caller whom it could ask")
             relay = (mine or relays)[-1]
             try:
                 return relay.ask(method, params)
@@ -402,7 +402,7 @@ class Bridge:
                 link, idle = self.pick(key, is_alone)
                 while link is None:
                     if not self.changed.wait(until - time.monotonic()):
-                        raise InternalError("the bridge is busy: no client is free")
+                        raise InternalError("the bridge is busy: no client became idle")
                     ctx.check_cancelled()
                     link, idle = self.pick(key, is_alone)
             finally:

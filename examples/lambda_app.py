@@ -31,7 +31,7 @@ def refuse_listening(ctx, method, params, call_next):
     """A stream without an end would occupy the function until AWS ends it, and cost as
     much as a call of that length."""
     if method == "subscriptions/listen":
-        raise McpError(-32601, "this server notifies nobody: ask again for its lists")
+        raise McpError(-32601, "this server sends no notifications: poll its lists")
     return call_next()
 
 

@@ -727,7 +727,9 @@ def main():
     parser.add_argument(
         "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
     )
-    parser.add_argument("-o", dest="file", type=Path, help="else: stdout")
+    parser.add_argument(
+        "-o", dest="file", type=Path, help="the copy; by default, stdout"
+    )
     parser.add_argument("--no-comments", action="store_true")
     parser.add_argument(
         "--check", type=Path, metavar="FILE", help="tell the state of a copy"
