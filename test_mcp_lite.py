@@ -17431,7 +17431,7 @@ class TestInProduction:
         """It is refused; calls go on."""
         monkeypatch.setenv("MCP_STATE_KEY", "0123456789abcdef")
         with Client(example(name).server, protocol_version=MODERN) as client:
-            refused = pytest.raises(McpError, match="notifies nobody")
+            refused = pytest.raises(McpError, match="sends no notifications")
             with refused, client.listen() as events:
                 next(events)
             assert client.list_tools()
@@ -21872,7 +21872,7 @@ class TestLessons:
             *** loaf 1: 1 of 2
             *** loaf 2: 2 of 2
             "reason": "the shop is closed"
-            *** the tool hears of it: the request was cancelled
+            *** the tool is cancelled: the request was cancelled
             *** Timeout: rest: no answer within 0.5 seconds""",
         "06_question.py": """
             Legacy, 2025-06-18: a question to the user
@@ -25636,15 +25636,8 @@ class TestExamplesAreAlike:
     SERVERS = sorted(
         path.name
         for path in EXAMPLES.glob("*.py")
-        if '"--http"' in path.read_text("utf-8")
+        if '"--http"' in path.read_text("utf-8") or path.stem == "small_conformance"
     )
-    # What must stand in front of an example's options.
-    WORDS = {
-        "check.py": ["record"],
-        "oauth_server.py": ["http://127.0.0.1:1"],
-        "replay.py": [os.path.join(HERE, "README.md")],
-        "skills.py": [EXAMPLES],
-    }
 
     def fail(self, name, *words, code=1):
         """Run an example, which ends with this code, and with one safe line on stderr,
@@ -25666,6 +25659,31 @@ class TestExamplesAreAlike:
         told = self.fail(name, "--wrong")
         assert told.endswith("; see --help")
 
+    @pytest.mark.parametrize(
+        "name, words, why",
+        [
+            ("benchmark.py", ["--peer", "other=python3"], "expected bare|mcp_lite|"),
+            ("benchmark.py", ["--redraw", "none.md"], "no such page: none.md"),
+            ("bridge.py", [""], "target: expected a URL"),
+            ("bridge.py", ["'open"], "No closing quotation"),
+            ("check.py", ["diff", "old.json"], "expected an old contract, then"),
+            ("check.py", ["record", ""], "target: expected a URL"),
+            ("explain.py", [""], "target: expected a URL"),
+            ("inspector.py", [""], "target: expected a URL"),
+            ("inspector.py", ["x", "--header", "s3cret"], "--header: expected K:V"),
+            ("lessons/check.py", ["3", "none.py"], "none.py: no such file"),
+            ("openapi.py", ["x", "--header", "s3cret"], "expected NAME:VALUE"),
+            ("replay.py", ["none.jsonl"], "No such file"),
+            ("stubs.py", [""], "target: expected a URL"),
+            ("vendor.py", ["--check", "none.py"], "No such file"),
+            ("vendor.py", ["client", "-o", HERE], "Is a directory"),
+        ],
+    )
+    def test_wrong_usage(self, name, words, why):
+        """Is told in one line, which shows no secret."""
+        told = self.fail(name, *words)
+        assert (why in told or os.name == "nt") and "s3cret" not in told
+
     @pytest.mark.parametrize("name", SERVERS)
     def test_a_place_that_is_none(self, name):
         """--http takes no text without a port, and no port that does not exist."""
@@ -25676,6 +25694,7 @@ class TestExamplesAreAlike:
                 name == "inspector.py" and f"local_port value: '{place}'" in told
             )
 
+    @pytest.mark.skipif(os.name == "nt", reason="two may listen at a port there")
     @pytest.mark.parametrize("name", sorted({*SERVERS} - {"oauth_server.py"}))
     def test_a_place_that_is_taken(self, name, tmp_path):
         """Is one line, without a traceback."""
@@ -25689,7 +25708,7 @@ class TestExamplesAreAlike:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             told = self.fail(name, "--http", f"127.0.0.1:{port}", *words.get(name, []))
-        assert "already in use" in told or os.name == "nt"
+        assert "already in use" in told
 
     @pytest.mark.parametrize(
         "words", [["--http", "127.0.0.1:0"], ["--http", "0"], ["0"]]
@@ -25778,8 +25797,27 @@ class TestExamplesAreAlike:
             config.write_text(json.dumps({"mcpServers": servers}))
             _, told = run_here(self.EXAMPLES / "group.py", config, code=4)
             assert told.startswith("without far: ")
-        self.fail("openapi.py", tmp_path / "no.json", code=1)
+        self.fail("openapi.py", tmp_path / "no.json", code=4)
         self.fail("oauth_server.py", "nowhere", "--http", "0", code=1)
+
+    @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one there")
+    @pytest.mark.parametrize("name", ["check", "explain", "stubs"])
+    def test_ctrl_c(self, name, tmp_path):
+        """Ends the wait for a silent server, with exit code 130 and one line."""
+        script = 'print("begun", file=sys.stderr, flush=True); sys.stdin.read()'
+        words = ["record"] if name == "check" else []
+        command = [*PYTHON, str(self.EXAMPLES / f"{name}.py"), *words, "--"]
+        command += program(tmp_path, script)
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": PIPE, "encoding": "utf-8"}
+        with subprocess.Popen(command, **pipes) as process:
+            try:
+                assert "begun" in process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                (line,) = process.stderr.read().splitlines()
+                assert line.startswith(f"{name}: ") and "KeyboardInterrupt" in line
+                assert process.wait(SECONDS) == 130
+            finally:
+                process.kill()
 
     @pytest.mark.parametrize("name", ["check", "explain", "install", "stubs", "bridge"])
     def test_a_command_behind_dashes(self, name, tmp_path):

@@ -1,14 +1,14 @@
 """A tool with a page: the extension MCP Apps, in the server's role.
 
-Teaches: how `meta=` alone can make an extension. A tool names a resource, `ui://...`. A
+Teaches: how `meta=` alone implements an extension. A tool names a resource, `ui://...`. A
 host that knows the extension shows that page in a sandboxed frame beside the result. The
 page speaks JSON-RPC with the host by postMessage: it receives the result, and may call
 tools. Other hosts show the text.
-The rules: ext-apps, specification/2026-01-26 (SEP-1865).
+The specification: ext-apps, specification/2026-01-26 (SEP-1865).
 
-Run: python3 examples/apps.py             shows what a host sees, as one
-     python3 examples/apps.py --serve     the server alone, on stdio
-     python3 examples/apps.py --http 8000     the same, at a URL
+Run: python3 examples/apps.py                 acts as a host, and prints what it sees
+     python3 examples/apps.py --serve         the server alone, on stdio
+     python3 examples/apps.py --http 8000     the server alone, at a URL
      python3 examples/inspector.py --open -- python3 examples/apps.py --serve
 The last command starts a host: call `roll` there.
 """
@@ -141,7 +141,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.error = lambda why: sys.exit(f"apps: {why}; see --help")
-    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--serve", action="store_true", help="serve on stdio")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     options = parser.parse_args()
     if options.http is not None:

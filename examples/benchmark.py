@@ -549,6 +549,14 @@ def measure_all(options):
         print_row(name, "", median_ms(start, options.rounds))
 
 
+def known_peer(text):
+    """Return NAME=PYTHON unchanged, if it names a peer of CODE."""
+    name, _, python = text.partition("=")
+    if name not in CODE or not python:
+        raise argparse.ArgumentTypeError(f"expected {'|'.join(CODE)}=PYTHON")
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -562,16 +570,24 @@ def main():
         metavar="FOLDER",
     )
     parser.add_argument("--svg", metavar="FILE", help="draw some of the figures")
-    parser.add_argument("--table", metavar="FILE", help="write all into this page")
-    parser.add_argument("--redraw", metavar="FILE", help="draw what this page has")
+    parser.add_argument(
+        "--table", metavar="FILE", help="write all figures into this page"
+    )
+    parser.add_argument(
+        "--redraw", metavar="FILE", help="draw the figures in this page"
+    )
     parser.add_argument(
         "--peer",
         action="append",
+        type=known_peer,
         default=[],
         metavar="NAME=PYTHON",
         help=", ".join(CODE),
     )
     options = parser.parse_args()
+    pages = [page for page in (options.redraw, options.table) if page]
+    if not all(map(os.path.isfile, pages)):
+        parser.error(f"no such page: {pages[0]}")
     if options.redraw:
         read_table(options.redraw)
     else:

@@ -239,7 +239,7 @@ class Link:
             relays = list(self.relays)
             mine = [each for each in relays if each.thread is here]
             if not relays:
-                raise InternalError("the bridge has no caller to ask: none is waiting")
+                raise InternalError("the bridge has no caller whom it could ask")
             relay = (mine or relays)[-1]
             try:
                 return relay.ask(method, params)
@@ -300,6 +300,8 @@ class Bridge:
     """Offers another server: run its attribute `server`. close() ends the clients."""
 
     def __init__(self, target, allow=("*",), deny=(), **client_options):
+        # Raises TypeError or ValueError for anything but a target.
+        Client(target, **client_options)
         self.target = target
         self.allow = allow
         self.deny = deny
@@ -400,7 +402,7 @@ class Bridge:
                 link, idle = self.pick(key, is_alone)
                 while link is None:
                     if not self.changed.wait(until - time.monotonic()):
-                        raise InternalError("the bridge is busy: no client is free")
+                        raise InternalError("the bridge is busy: no client became idle")
                     ctx.check_cancelled()
                     link, idle = self.pick(key, is_alone)
             finally:
@@ -553,13 +555,16 @@ def main():
     parser.add_argument("--allow", action="append", metavar="GLOB")
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
-    bridge = Bridge(
-        options.target if options.target[1:] else options.target[0],
-        options.allow or ["*"],
-        options.deny,
-        # The server may need variables that a host has set, such as a key.
-        env=dict(os.environ),
-    )
+    try:
+        bridge = Bridge(
+            options.target if options.target[1:] else options.target[0],
+            options.allow or ["*"],
+            options.deny,
+            # The server may need variables that a host has set, such as a key.
+            env=dict(os.environ),
+        )
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
     with closing(bridge):
         if options.http is None:
             bridge.server.run()

@@ -71,6 +71,7 @@ REFUSED_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "not", "enum")
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (KeyboardInterrupt, 130),
     (McpError, 5),
     (Exception, 1),
 )
@@ -250,12 +251,14 @@ def main():
     parser.add_argument("target", nargs="+", help="diff: an old contract, then another")
     asked = parser.parse_args()
     is_diff = asked.command == "diff"
+    if is_diff and not asked.target[1:]:
+        parser.error("diff: expected an old contract, then another")
     try:
         new = load(asked.target[is_diff:])
         old = load(asked.target[:1]) if is_diff else new
         warnings = list(warn(new))
         changes = list(compare(old, new))
-    except (McpError, OSError, ValueError, RecursionError) as error:
+    except (McpError, OSError, ValueError, RecursionError, KeyboardInterrupt) as error:
         # printable() keeps a server's text on one line.
         text = printable(f"{type(error).__name__}: {error}")
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))

@@ -329,5 +329,6 @@ if __name__ == "__main__":
     try:
         main()
     except (McpError, OSError) as error:
-        print(printable(f"{SCENARIO}: {error}"), file=sys.stderr)
+        text = f"conformance_client: {SCENARIO}: {error}"
+        print(printable(text), file=sys.stderr)
         sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))

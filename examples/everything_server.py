@@ -474,7 +474,9 @@ def main():
     parser.error = lambda why: sys.exit(f"everything_server: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
-    parser.add_argument("port", nargs="?", type=address, help="the same")
+    parser.add_argument(
+        "port", nargs="?", type=address, help="the same, without --http"
+    )
     options = parser.parse_args()
     host, port = options.http or options.port or ("127.0.0.1", 8000)
     server.run("http", host=host, port=port)

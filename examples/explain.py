@@ -304,6 +304,7 @@ HTTP = {
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (KeyboardInterrupt, 130),
     ((McpError, ToolError), 5),
     (Exception, 1),
 )
@@ -528,9 +529,10 @@ def main():
             each.list_tools()
             if options.tool:
                 each.call(options.tool, arguments)
-    except (McpError, ToolError, OSError, ValueError) as error:
+    except (McpError, ToolError, OSError, ValueError, KeyboardInterrupt) as error:
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
-        parser.exit(code, printable(f"explain: {error}") + "\n")
+        text = str(error) or type(error).__name__
+        parser.exit(code, printable(f"explain: {text}") + "\n")
 
 
 if __name__ == "__main__":

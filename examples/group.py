@@ -1,6 +1,6 @@
-"""Several servers as one client, from the config file of a desktop client.
+"""Combines several servers into one client, from the config file of a desktop program.
 
-Teaches: how one client is made of several, and outlives any of them.
+Teaches: how to build one client from several, which survives the failure of any of them.
 
 Run: python3 examples/group.py mcp.json    lists the tools of all its servers
 It also says which servers are missing; if all are, the exit code is 4.
@@ -100,7 +100,7 @@ def find_servers(content, place):
     # The file may consist of the servers alone.
     for name, entry in content.items():
         if not isinstance(entry, dict) or not {*MEMBERS}.intersection(entry):
-            raise ValueError(f"{wanted}; {show(name)} is no server")
+            raise ValueError(f"{wanted}; {show(name)} is not a server")
     return content
 
 
@@ -396,7 +396,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.error = lambda why: sys.exit(f"group: {why}; see --help")
-    parser.add_argument("config", help="a file as desktop clients write it")
+    parser.add_argument("config", help="the config file of a desktop program")
     try:
         group = ClientGroup(parser.parse_args().config)
     except (OSError, ValueError) as error:

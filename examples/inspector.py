@@ -246,7 +246,7 @@ class Inspector:
         with self.changed:
             text = self.large.get(asked["job"])
         if text is None:
-            raise ValueError("this result is no longer kept")
+            raise ValueError("this result is no longer stored")
         return {"text": text[int(asked["from"]) :][:PART]}
 
     def api_poll(self, asked):
@@ -497,18 +497,20 @@ def main():
     )
     parser.error = lambda why: sys.exit(f"inspector: {why}; see --help")
     parser.add_argument("target", nargs="+", help="a URL, a script, or a command")
-    parser.add_argument("--protocol", default="auto", help="the one revision to speak")
+    parser.add_argument("--protocol", default="auto", help="the only revision to offer")
     parser.add_argument("--header", action="append", default=[], metavar="K:V")
     parser.add_argument(
         "--http",
         type=local_port,
         default=0,
         metavar="[127.0.0.1:]PORT",
-        help="the page's; else any free one",
+        help="the port of the page; by default, any free one",
     )
     parser.add_argument("--open", action="store_true", help="open the page")
     options = parser.parse_args()
     target = options.target if options.target[1:] else options.target[0]
+    if not all(":" in header for header in options.header):
+        parser.error("--header: expected K:V")
     pairs = [header.partition(":") for header in options.header]
     headers = {name.strip(): value.strip() for name, _, value in pairs}
     try:

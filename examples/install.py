@@ -235,9 +235,11 @@ def main():
     parser.error = lambda why: sys.exit(f"install: {why}; see --help")
     parser.add_argument("server", nargs="*", help="a script, a URL, or a command")
     parser.add_argument(
-        "--into", choices=PROGRAMS, default="claude", help="claude if not given"
+        "--into", choices=PROGRAMS, default="claude", help="by default, claude"
     )
-    parser.add_argument("--name", help="that of the script or package if not given")
+    parser.add_argument(
+        "--name", help="by default, that of the script, package or host"
+    )
     parser.add_argument(
         "--env", action="append", default=[], metavar="K=V", help="may be repeated"
     )

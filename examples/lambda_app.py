@@ -31,7 +31,7 @@ def refuse_listening(ctx, method, params, call_next):
     """A stream without an end would occupy the function until AWS ends it, and cost as
     much as a call of that length."""
     if method == "subscriptions/listen":
-        raise McpError(-32601, "this server notifies nobody: ask again for its lists")
+        raise McpError(-32601, "this server sends no notifications: poll its lists")
     return call_next()
 
 
@@ -87,7 +87,11 @@ def main():
     )
     parser.error = lambda why: sys.exit(f"lambda_app: {why}; see --help")
     parser.parse_args()
-    print(json.dumps(handler(json.load(sys.stdin), None)))
+    try:
+        event = json.load(sys.stdin)
+    except ValueError as error:
+        sys.exit(f"lambda_app: the event is not JSON: {error}")
+    print(json.dumps(handler(event, None)))
 
 
 if __name__ == "__main__":

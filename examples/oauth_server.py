@@ -69,7 +69,9 @@ def add_note(text: str, ctx: Context) -> str:
     if "write" not in ctx.auth["scope"].split():
         raise ToolError("this token may not write")
     if len(notes) >= MAX_NOTES or len(text) > MAX_LENGTH:
-        raise ToolError(f"{MAX_NOTES} notes of {MAX_LENGTH} characters are enough")
+        raise ToolError(
+            f"expected at most {MAX_NOTES} notes of {MAX_LENGTH} characters"
+        )
     notes.append(f"{ctx.auth['sub']}: {text}")
     return "added"
 

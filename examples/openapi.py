@@ -368,7 +368,7 @@ class Operation:
         item_document, self.item = document.find(item)
         about_document, self.about = item_document.find(self.item[method])
         if not isinstance(self.about, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         # Some documents distinguish paths by a fragment, which is not sent.
         self.path = path = path.partition("#")[0]
         self.method = method
@@ -398,7 +398,7 @@ class Operation:
         given = {name for name, place in known if place == "path"}
         if wanted != given:
             odd = ", ".join(sorted(wanted ^ given))
-            raise ValueError(f"its path and its parameters do not fit: {odd}")
+            raise ValueError(f"its path and its parameters do not match: {odd}")
         # Where each argument goes. An `id` in the path and one in the query, say, are
         # the arguments `id_path` and `id_query`.
         names = [name for name, _ in known]
@@ -603,7 +603,7 @@ class Parameter:
         between = first if self.is_exploded and first else ","
         parts = self.parts(value, encode, between)
         if not parts:
-            raise ToolError("it is empty")
+            raise ToolError("expected a value that is not empty")
         if self.style == "matrix" and not self.is_exploded:
             return f";{self.name}={','.join(parts)}"
         if self.style == "matrix" and isinstance(value, list):
@@ -785,7 +785,7 @@ def check_base(url):
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"its server is {url!r}: give a http or https URL by --base")
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"its server is {url!r}, which is more than a place")
+        raise ValueError(f"its server is {url!r}: expected no login, query or fragment")
     return url
 
 
@@ -881,7 +881,7 @@ def build_server(document, base=None, headers=(), only="*", location=None):
                 continue
             try:
                 if method not in HINTS:
-                    raise ValueError(f"its method is {method}")
+                    raise ValueError(f"the method {method} is not supported")
                 operation = Operation(document, path, reference, method, headers, base)
                 add_tool(server, name, operation, home or operation.base, headers)
             except (
@@ -946,13 +946,12 @@ def address(text):
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def exit_code(error, document):
-    """Return the exit code for a document that cannot be loaded: 3 if its server wants
-    a login, 4 if its server cannot be reached, 1 for anything else."""
+def exit_code(error):
+    """Return the exit code for a document that cannot be used: 3 if its server demands a
+    login, 4 if it cannot be read, 1 for anything else."""
     if getattr(error, "code", None) in (401, 403):
         return 3
-    is_far = re.match("https?://", document)
-    return 4 if is_far and isinstance(error, (OSError, HTTPException)) else 1
+    return 4 if isinstance(error, (OSError, HTTPException)) else 1
 
 
 def main():
@@ -961,11 +960,15 @@ def main():
     )
     parser.error = lambda why: sys.exit(f"openapi: {why}; see --help")
     parser.add_argument("document", help="an OpenAPI document: a file, or a URL")
-    parser.add_argument("--base", help="where the API is; else the document says so")
+    parser.add_argument(
+        "--base", help="URL of the API; by default, that in the document"
+    )
     parser.add_argument(
         "--header", action="append", type=header, default=[], metavar="NAME:VALUE"
     )
-    parser.add_argument("--only", default="*", metavar="GLOB", help="names of tools")
+    parser.add_argument(
+        "--only", default="*", metavar="GLOB", help="select tools by name"
+    )
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     asked = parser.parse_args()
     try:
@@ -975,7 +978,7 @@ def main():
             document, check_base(base), asked.header, asked.only, location
         )
     except (OSError, HTTPException, ValueError, TypeError, LookupError) as error:
-        code = exit_code(error, asked.document)
+        code = exit_code(error)
         parser.exit(code, printable(f"openapi: {error}") + "\n")
     if asked.http is None:
         server.run()

@@ -1,7 +1,8 @@
 """A recorded conversation, played back as a server: to test a client without the server.
 
-Teaches: to a client, a server is what it says. Once the ids and tokens are replaced, a
-recorded conversation serves another client as well. This example does without mcp_lite.
+Teaches: a client knows a server only by its messages. Once the ids and tokens are
+replaced, a recorded conversation serves another client as well. This example does not use
+mcp_lite.
 
 Record: python3 -m mcp_lite list server.py --trace ./trace.jsonl
 or by Client(target, trace="./trace.jsonl"). Then, wherever the server was named:

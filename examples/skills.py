@@ -481,7 +481,7 @@ def main():
     )
     parser.error = lambda why: sys.exit(f"skills: {why}; see --help")
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--serve", action="store_true", help="serve on stdio")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     options = parser.parse_args()
     if not options.folder.is_dir():

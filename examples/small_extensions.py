@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from skills import SKILLS, serve_skills  # noqa: E402
-from tasks import TASKS, Tasks  # noqa: E402
+from tasks import TASKS, Tasks, address  # noqa: E402
 
 from mcp_lite import Context, McpError, Server, ToolError  # noqa: E402
 
@@ -122,14 +122,6 @@ def write_skill(folder):
     (skill / "references" / "TIMES.md").write_text("Green: two minutes.\n")
 
 
-def address(text):
-    """Return (host, port) of [HOST:]PORT. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if int(port) not in range(65536):
-        raise ValueError(port)
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -137,7 +129,9 @@ def main():
     parser.error = lambda why: sys.exit(f"small_extensions: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The suite's runner gives the port alone.
-    parser.add_argument("port", nargs="?", type=address, help="the same")
+    parser.add_argument(
+        "port", nargs="?", type=address, help="the same, without --http"
+    )
     options = parser.parse_args()
     host, port = options.http or options.port or ("127.0.0.1", 8000)
     with tempfile.TemporaryDirectory() as folder:

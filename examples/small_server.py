@@ -597,7 +597,9 @@ def main(about=__doc__):
     parser.error = lambda why: sys.exit(f"{parser.prog}: {why}; see --help")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     # The conformance suite's runner gives the port alone.
-    parser.add_argument("port", nargs="?", type=address, help="the same")
+    parser.add_argument(
+        "port", nargs="?", type=address, help="the same, without --http"
+    )
     options = parser.parse_args()
     place = options.http or options.port
     if place is None:

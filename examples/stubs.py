@@ -30,6 +30,7 @@ import sys
 import textwrap
 import unicodedata
 from collections import namedtuple
+from contextlib import suppress
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -60,6 +61,7 @@ MAX_DEPTH = 20  # of nested schemas; anything deeper is Any
 EXIT_CODES = (
     (AuthorizationError, 3),
     ((ConnectionError, Timeout, UnsupportedVersion), 4),
+    (KeyboardInterrupt, 130),
     (McpError, 5),
     (Exception, 1),
 )
@@ -407,11 +409,12 @@ def main():
         # The server may need variables that a host has set, such as a key.
         with Client(target, env=dict(os.environ)) as client:
             text = module_text(client.server_info, client.list_tools())
-    except (McpError, OSError, ValueError) as error:
+    except (McpError, OSError, ValueError, RecursionError, KeyboardInterrupt) as error:
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
-        parser.exit(code, printable(f"stubs: {error}") + "\n")
+        text = str(error) or type(error).__name__
+        parser.exit(code, printable(f"stubs: {text}") + "\n")
     # Python reads a module as UTF-8, whatever the encoding of this terminal.
-    with open(1, "w", encoding="utf-8", closefd=False) as file:
+    with suppress(BrokenPipeError), open(1, "w", -1, "utf-8", closefd=False) as file:
         file.write(text)
 
 

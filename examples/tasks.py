@@ -382,7 +382,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.error = lambda why: sys.exit(f"tasks: {why}; see --help")
-    parser.add_argument("--serve", action="store_true", help="be the server, on stdio")
+    parser.add_argument("--serve", action="store_true", help="serve on stdio")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT")
     options = parser.parse_args()
     if options.http is not None:

@@ -727,13 +727,23 @@ def main():
     parser.add_argument(
         "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
     )
-    parser.add_argument("-o", dest="file", type=Path, help="else: stdout")
+    parser.add_argument(
+        "-o", dest="file", type=Path, help="the copy; by default, stdout"
+    )
     parser.add_argument("--no-comments", action="store_true")
     parser.add_argument(
         "--check", type=Path, metavar="FILE", help="tell the state of a copy"
     )
     parser.add_argument("--force", action="store_true", help="overwrite any file")
     options = parser.parse_args()
+    try:
+        run(parser, options)
+    except (OSError, UnicodeError) as error:
+        sys.exit(f"vendor: {error}")
+
+
+def run(parser, options):
+    """Check a copy, or make one."""
     if options.check:
         state = state_of(options.check)
         print(f"{options.check}: {state}")

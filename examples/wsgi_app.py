@@ -31,7 +31,7 @@ def refuse_listening(ctx, method, params, call_next):
     """Each stream would occupy one of a few threads. Clients can do without: they ask for
     the lists again."""
     if method == "subscriptions/listen":
-        raise McpError(-32601, "this server notifies nobody: ask again for its lists")
+        raise McpError(-32601, "this server sends no notifications: poll its lists")
     return call_next()
 
 

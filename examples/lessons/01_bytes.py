@@ -3,7 +3,7 @@
 Teaches: a server on stdio is a program that reads lines and writes lines. Each line is
 one message of JSON-RPC 2.0. A request has an id, and is answered once, with that id;
 answers may come in any order. A notification has no id, and is not answered. This lesson
-does without mcp_lite.
+does not use mcp_lite.
 
 Run: python3 examples/lessons/01_bytes.py
 """
@@ -14,8 +14,8 @@ import sys
 
 
 def server():
-    """Act as the server, which is just a loop. It holds its first result back until it
-    has sent another one."""
+    """Act as the server, which is just a loop. It delays its first result until it has
+    sent the second one."""
     held_back = None
     is_first = True
     for line in sys.stdin:
@@ -65,7 +65,9 @@ def client():
 
     send('{"jsonrpc": "2.0", "id": 1, "method": "add", "params": [1, 2]}')
     send('{"jsonrpc": "2.0", "id": 2, "method": "add", "params": [3, 4]}')
-    print("\nThe second is answered first. The id says which request an answer is for.")
+    print(
+        "\nThe second request is answered first. An answer has the id of its request."
+    )
     read()
     read()
     print("\nA notification is not answered; the next answer is for the next request.")

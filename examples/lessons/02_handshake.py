@@ -2,10 +2,10 @@
 
 Teaches: up to revision 2025-11-25, `initialize` opens a session: both sides agree on a
 revision and say what they can do (their capabilities). Since 2026-07-28 there is no
-session: every request carries all that in its `_meta`. A session lives in the memory of
-one process, while a request that says everything can be answered by any process, so a
-server may run as several (lesson 9 shows that). This side of the pipe does without
-mcp_lite; the server is that of the quickstart, which speaks both.
+session: every request carries all of that in its `_meta`. A session lives in the memory
+of one process, while any process can answer a request that stands alone, so a server may
+run as several processes (see lesson 9). The client here does not use mcp_lite; the server
+is quickstart_server.py, which speaks both eras.
 
 Run: python3 examples/lessons/02_handshake.py
 """
@@ -59,7 +59,9 @@ meta = {
 }
 send(id=2, method="server/discover", params={"_meta": meta})
 print("     its modern revisions:", read().get("supportedVersions"))
-print("\nThe next one says it all again. Its result is complete (lesson 6 has one that")
+print(
+    "\nThe next request repeats it all. Its result is complete (lesson 6 has one that"
+)
 print("is not), fresh for 0 milliseconds (ttlMs), and for this client only (private).")
 send(id=3, method="tools/list", params={"_meta": meta})
 print("     its tools:", [tool["name"] for tool in read().get("tools", [])])

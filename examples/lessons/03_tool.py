@@ -2,8 +2,8 @@
 
 Teaches: what a library does for you. A function's hints become a JSON schema, and its
 docstring is what the model reads; the arguments of a call must fit the schema; the value
-becomes content for the model, and structured content for programs. Here are forty lines
-that do it by hand, without mcp_lite and without its care.
+becomes content for the model, and structured content for programs. This lesson does it by
+hand in forty lines, without mcp_lite and with less care.
 
 Run: python3 examples/lessons/03_tool.py
 """
@@ -35,7 +35,7 @@ def schema_of(function):
 
 
 def errors_in(arguments, schema):
-    """Yield what the schema finds wrong with the arguments of a call."""
+    """Yield a text for each way in which the arguments of a call violate the schema."""
     python_types = {name: kind for kind, name in TYPES.items()}
     for name in schema["required"]:
         if name not in arguments:
@@ -49,7 +49,7 @@ def errors_in(arguments, schema):
 
 
 def call(function, arguments):
-    """Return a result as on the wire. The model reads what is wrong, and may try again.
+    """Return a result as on the wire. The model reads the errors, and may try again.
 
     (Revisions before 2025-11-25 send an error instead: see lesson 4.)
     """

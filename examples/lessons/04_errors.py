@@ -35,7 +35,7 @@ log = queue.Queue()
 
 
 class Log(logging.Handler):
-    """Keeps what only those who run the server get to read."""
+    """Stores the server's log, which only those who run the server can read."""
 
     def emit(self, record):
         log.put(record)

@@ -1,8 +1,8 @@
 """Lesson 5: progress and cancellation.
 
 Teaches: while a request is in flight, notifications may go both ways. The server reports
-its progress, under a token that the client has put into the request. The client may say
-that it has lost interest; then nothing more comes for that request.
+its progress, by a token that the client has put into the request. The client may cancel
+the request; after that, the server sends nothing more for it.
 
 Run: python3 examples/lessons/05_progress.py
 """
@@ -42,7 +42,7 @@ def rest(ctx: Context) -> str:
     try:
         ctx.sleep(3600)  # raises Cancelled when the client has lost interest
     except Cancelled as error:
-        print("*** the tool hears of it:", error)
+        print("*** the tool is cancelled:", error)
         raise
     finally:
         ended.release()  # tidy up here

@@ -76,7 +76,9 @@ for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
         print("*** value:", client.call("book", city="Oslo"))
         print("\nThe same with the model, which the client pays for:")
         print("*** value:", client.call("praise", city="Oslo"))
-print("\nThe modern one ran twice; what is in ctx.once() was done once.")
+print(
+    "\nIn the modern era, the function ran twice, but ctx.once() called reserve() once."
+)
 
 # Exercises
 # 1. Remove ctx.once: number = reserve(). In which era is a place reserved twice?

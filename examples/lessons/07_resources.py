@@ -1,12 +1,12 @@
 """Lesson 7: resources, prompts, and listening.
 
-Teaches: three things that a server has, and who decides about each. Tools are for the
-model, which calls them. A resource is for the program: a text or bytes under a URI of its
-own, or of a template, which the program may show to the model. A prompt is for the user,
-who picks it, perhaps as a slash command, and fills in its arguments, which the server
-completes. A client that subscribes to a resource is told that it has changed, and reads
-it again: the change itself is not sent. In a session there is a request for each
-subscription; in the modern era, one request stays open for as long as the client listens.
+Teaches: the three things that a server offers, and who chooses each of them. The model
+calls tools. The program reads resources, and may show them to the model: text or bytes,
+each with a URI of its own or one that fits a template. The user picks a prompt, perhaps
+as a slash command, and fills in its arguments, which the server completes. A client that
+subscribes to a resource is notified when it changes, and reads it again: the change
+itself is not sent. In a session there is a request for each subscription; in the modern
+era, one request stays open for as long as the client listens.
 
 Run: python3 examples/lessons/07_resources.py
 """
@@ -52,7 +52,7 @@ def plan(name: str) -> str:
 
 @server.completion("plan", "name")
 def complete_name(value: str) -> list:
-    """The names that begin like this."""
+    """The names that begin with this text."""
     return [name for name in names() if name.startswith(value)]
 
 

@@ -1,7 +1,7 @@
 """Lesson 8: HTTP by hand, first modern; then sessions, streams, and resuming.
 
 Teaches: over HTTP, every message of the client is a POST to one URL; those of the server
-come in the responses. Part 1: headers repeat what a gateway wants to know. Part 2: one
+come in the responses. Part 1: headers repeat what a gateway needs to know. Part 2: one
 header names the session; a response may be a stream of events, and a stream that breaks
 can be resumed after the last event that was read.
 

@@ -79,7 +79,7 @@ def main():
     for key, question in asked["inputRequests"].items():
         print(f"\nThe user is asked ({key}):", question["params"]["message"])
 
-    print("The answer goes to the other one, with the state. The tool ends there.")
+    print("The answer goes to the other process, with the state. The tool ends there.")
     responses = {key: {"action": "accept", "content": {"city": "Oslo"}}}
     state = asked["requestState"]
     call("B", second, 2, inputResponses=responses, requestState=state)

@@ -2,7 +2,7 @@
 
 Teaches: a server reads whatever anybody sends. One bad message must not end the
 conversation, cost more than a good one, or be answered by anything but an error. The same
-is true of a client, whose server may be anybody's.
+is true of a client, which may be connected to anybody's server.
 
 Run: python3 examples/lessons/10_hostile.py
 """
@@ -33,7 +33,7 @@ fill = textwrap.TextWrapper(96, subsequent_indent="    ").fill
 
 def send(title, line):
     print(f"\n{title}, {len(line):,} bytes")
-    # Only the first bytes of those that are long on purpose.
+    # Of lines that are long on purpose, print only the beginning.
     print(fill(f"--> {line[:300]}" + " and so on" * (len(line) > 300)))
     # This server reads a line to its end before it answers. With another server, both
     # pipes might fill up and both sides wait: then one thread must write, and one read.

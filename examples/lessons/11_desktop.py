@@ -20,7 +20,7 @@ import textwrap
 EXAMPLES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SERVER = os.path.join(EXAMPLES, "quickstart_server.py")
 INSTALL = [sys.executable, os.path.join(EXAMPLES, "install.py"), SERVER]
-# The variables that a program has when it was started by a click.
+# The environment of a program that was started by a click.
 FEW = {name: os.environ[name] for name in ("HOME", "SYSTEMROOT") if name in os.environ}
 FEW["PATH"] = os.defpath
 
@@ -61,7 +61,8 @@ def ask(child, number, method, **params):
 
 
 def use(child):
-    """Do what the desktop program does for its user and its model."""
+    """Do what a desktop program does: list the tools for its user, and call one for its
+    model."""
     who = {"name": "desktop", "version": "1"}
     opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
     if ask(child, 1, "initialize", **opening) is None:

@@ -61,8 +61,8 @@ SIGNS = {
     ),
     "5.1": Sign(
         r"\*\*\* Timeout: rest",
-        "the tool hears of it",
-        "`rest` still hears of its cancellation",
+        "the tool is cancelled",
+        "`rest` is still cancelled",
     ),
     "5.2": Sign("total_timeout", None, "no call ends by its total_timeout"),
     "6.1": Sign(
@@ -200,7 +200,7 @@ def is_shown(sign, text):
 
 
 def solution_of(exercise):
-    """Return what README.md says of an exercise."""
+    """Return the solution of an exercise in README.md."""
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
         text = file.read()
     pattern = rf"\*\*{re.escape(exercise)}\*\* (.*?)(?=\s\*\*\d+\.\d\*\*|\n\n|\Z)"
@@ -216,6 +216,8 @@ def main():
     parser.add_argument("file", nargs="?", help="your copy of the lesson")
     options = parser.parse_args()
     path = options.file
+    if path is not None and not os.path.isfile(path):
+        parser.error(f"{path}: no such file")
     if path is None:
         (name,) = (
             name
