@@ -5736,6 +5736,17 @@ def an_endpoint_closes_during_a_call_and_a_subscription(m):
     assert ids_of(call.messages()) == [1]
 
 
+@scenario(60, [("MessageQueue.close", "with self._lock:", "if True:")])
+def a_response_ends_as_a_message_is_queued(m):
+    exchange = modern_exchange(m, endpoint_of(m, offering(m)), changes_wanted(1))
+    sender = stepping(exchange.queue.send, notice("tools/list_changed"))
+    exchange.queue.close()
+    sender.join()
+    events, is_last = exchange.queue.take()
+    assert is_last
+    assert len(events) == 1
+
+
 # 18 HTTP endpoint
 class InSession:
     """An endpoint with one session of the legacy era."""
@@ -5983,6 +5994,56 @@ def an_http_server_closes_as_a_client_connects(m):
         for each in threads:
             each.join()
     assert exchange.is_over == exchange.has_ended
+
+
+# 20 HTTP client
+@scenario(
+    200,
+    [
+        (
+            "HttpCaller._take",
+            "with self._lock:\n            oldest",
+            "if True:\n            oldest",
+        ),
+        (
+            "HttpCaller._take",
+            "with self._lock:\n            self._busy",
+            "if True:\n            self._busy",
+        ),
+    ],
+    focus={"_busy"},
+)
+def two_requests_begin_while_another_is_cut_off(m):
+    class Request:
+        connection = None
+
+        @property
+        def key(self):
+            STEPS.step("key")
+            return 7
+
+    caller = m.HttpCaller("http://127.0.0.1:1/", dict, None, None, 1.0)
+    ours, theirs = socket.socketpair()
+    idle, opened = [types.SimpleNamespace(sock=ours) for _ in range(2)]
+    caller._idle.append((STEPS.now, idle))
+    caller._busy[Request()] = ours
+    taken = []
+    before = m.open_connection
+    m.open_connection = lambda *given: opened
+    try:
+        threads = [
+            stepping(lambda: taken.append(caller._take(Request()))) for _ in range(2)
+        ]
+        caller.cut_off(8)
+        for each in threads:
+            each.join()
+    finally:
+        m.open_connection = before
+        ours.close()
+        theirs.close()
+    assert len(taken) == 2
+    assert idle in taken
+    assert opened in taken
 
 
 @pytest.fixture(scope="module")
