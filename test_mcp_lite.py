@@ -633,6 +633,7 @@ import shlex  # noqa: E402
 import shutil  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
+import socketserver  # noqa: E402
 import ssl  # noqa: E402
 import struct  # noqa: E402
 import textwrap  # noqa: E402
@@ -3244,6 +3245,30 @@ class TestLifetimes:
             eventually(lambda: self.is_probed(http), "the probe")
             with sock.makefile("rb") as answer:
                 assert b"rested" in answer.read()
+
+    def test_who_half_closes_may_read_late(self, monkeypatch):
+        """The answer waits for the client, and nothing can be written to probe it."""
+        looked = threading.Semaphore(0)
+        probe = mcp_lite._SocketExchange._probe
+
+        def look(exchange):
+            is_there = probe(exchange)
+            looked.release()
+            return is_there
+
+        monkeypatch.setattr(mcp_lite._SocketExchange, "_probe", look)
+        server = Server("s")
+        server.add_tool(lambda: "x" * (32 << 20) + "rested", name="much")
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            sock.sendall(head_of(call_tool("much"), "Mcp-Name: much"))
+            begins = sock.recv(1)
+            sock.shutdown(socket.SHUT_WR)
+            for _ in range(2):
+                assert looked.acquire(timeout=SECONDS)
+            with sock.makefile("rb") as answer:
+                assert b"xrested" in begins + answer.read()
 
     @staticmethod
     def is_probed(http):
@@ -13555,6 +13580,30 @@ class TestHttpServer:
                 assert raw_http(http.port, b"") == b""
             eventually(lambda: not http.connections)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    def test_who_has_seen_the_end_may_connect_again(self, server, monkeypatch):
+        """By then, there is room for another connection."""
+        end = socketserver.TCPServer.shutdown_request
+        call = head_of(call_tool("add", a=1), "Mcp-Name: add", "Connection: close")
+        statuses = queue.SimpleQueue()
+        has_ended = threading.Event()
+
+        def connect():
+            statuses.put(raw_http(site.port, call)[9:12])
+
+        def shutdown_request(listener, sock):
+            end(listener, sock)
+            if not has_ended.is_set():
+                has_ended.set()
+                connect()
+
+        monkeypatch.setattr(
+            socketserver.TCPServer, "shutdown_request", shutdown_request
+        )
+        with server.start_http(max_connections=1) as site:
+            connect()
+            found = {statuses.get(timeout=SECONDS) for _ in range(2)}
+        assert found == {b"200"}
 
     # Who may call
     def test_a_handler_sees_the_headers(self, server):
