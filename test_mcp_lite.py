@@ -6461,8 +6461,9 @@ class TestSchema:
                 [{}] * 1000,
                 {"items": {"dependentRequired": {f"k{n}": [] for n in range(300)}}},
             ),
+            lambda: (10**4000, {"allOf": [{"multipleOf": 2}] * 100}),
         ],
-        ids=range(11),
+        ids=range(12),
     )
     def test_a_value_that_would_take_long_is_given_up(self, make, monkeypatch):
         """Each step that a schema takes over a value is paid for beforehand."""
@@ -12393,6 +12394,29 @@ class TestClient:
                 client.listen(uris=["x://note", "x://nota"])
             client.listen(prompts=True, uris=["x://note"]).close()
 
+    def test_a_listening_that_is_refused_leaves_nothing_behind(self):
+        """In a session, a resource that was accepted before is unsubscribed."""
+        unsubscribed = []
+
+        def subscribe(message, read, write):
+            if message["params"]["uri"] == "x://b":
+                return {"error": {"code": -32602, "message": "not this one"}}
+            return {}
+
+        def unsubscribe(message, read, write):
+            unsubscribed.append(message["params"]["uri"])
+            return {}
+
+        script = legacy_server(
+            capabilities={"resources": {"subscribe": True}},
+            resources_subscribe=subscribe,
+            resources_unsubscribe=unsubscribe,
+        )
+        with talking_to(script) as client:
+            with pytest.raises(InvalidParams, match="not this one"):
+                client.listen(uris=["x://a", "x://b"])
+            assert "x://a" in unsubscribed
+
     @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
     def test_a_server_may_end_a_subscription(self, how):
         """It may by a result, by a cancellation, before its acknowledgement or after;
@@ -15264,6 +15288,27 @@ class TestHttpClient:
             with pytest.raises(error, match=said):
                 client.call("bad")
             assert client.call("good") == "good"
+
+    @pytest.mark.parametrize("more", [-1, 0, 1])
+    def test_the_longest_line_of_a_stream(self, more, monkeypatch):
+        """It may have MAX_MESSAGE bytes, wherever it arrives in pieces."""
+        monkeypatch.setattr(mcp_lite, "MAX_MESSAGE", 1 << 16)
+
+        def call(seen, sock):
+            result = text_result("x")
+            line = b"data: " + json.dumps(answer_to(seen, **result)).encode()
+            line += b" " * ((1 << 16) + more - len(line))
+            pieces = [b"%x\r\n%b\r\n" % (len(each), each) for each in (line, b"\n\n")]
+            head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+            body = b"".join([*pieces, b"0\r\n\r\n"])
+            sock.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            if more > 0:
+                with pytest.raises(HttpFailure, match="broke off before"):
+                    client.call("x")
+            else:
+                assert client.call("x") == "x"
 
     def test_a_way_that_does_not_lead_there_is_told(self):
         """A port where no server listens, a name that no host has, another protocol."""
