@@ -10774,6 +10774,26 @@ class TestServerOnTheWire:
             for wire in (session, listener):
                 assert wire.read()["method"] == "notifications/prompts/list_changed"
 
+    @pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+    @pytest.mark.parametrize("end", ["stdin", "stdout"])
+    def test_a_server_at_a_terminal(self, tmp_path, end):
+        """A server that somebody has started by hand says what it waits for. If only
+        its output goes to a terminal, it waits for nobody."""
+        ours, theirs = os.openpty()
+        try:
+            # Ctrl-D
+            os.write(ours, b"\x04")
+            ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, end: theirs}
+            command = program(tmp_path, "Server('demo').run()")
+            done = subprocess.run(
+                command, stderr=subprocess.PIPE, timeout=SECONDS, **ends
+            )
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert done.returncode == 0
+        assert (b"demo: waits for a client" in done.stderr) == (end == "stdin")
+
     # Listening
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
@@ -17920,6 +17940,17 @@ server.run()
         assert (work, config) == ("done\n", "a text\nof two lines\n")
         assert prompt == "user: review x, be kind\n"
         assert self.run("read", script, "blob://x")[1] == bytes(range(256))
+
+    @pytest.mark.skipif(os.name == "nt", reason="there, that is another error")
+    def test_a_reader_that_has_left(self, script):
+        """As `| head` does: what nobody reads any more is no failure."""
+        words = ["call", script, "echo", "text=x"]
+        with self.start(*words, PYTHONUNBUFFERED="") as process:
+            process.stdout.close()
+            process.stdin.close()
+            said = process.stderr.read()
+        assert process.returncode == 0, said
+        assert b"Broken" not in said
 
     def test_failures(self, script):
         """A failure is one line on stderr; the exit code says which kind."""
