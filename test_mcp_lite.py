@@ -11846,6 +11846,35 @@ class TestClient:
                 again()
                 assert client.call("live") == "x"
 
+    def test_a_child_that_is_slow_to_end(self, tmp_path, monkeypatch):
+        """Its exit code is that of the time when its stderr has ended, too."""
+        script = """
+            sys.stdin.readline()
+            os.close(1)
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            os._exit(3)
+        """
+        wait = mcp_lite.Child._wait
+
+        def outlast(child, seconds):
+            monkeypatch.setattr(mcp_lite.Child, "_wait", wait)
+            thread = child._stderr_thread
+
+            def join(limit):
+                (tmp_path / "go").touch()
+                thread.join(SECONDS)
+                child._process.wait(SECONDS)
+
+            child._stderr_thread = types.SimpleNamespace(join=join)
+
+        monkeypatch.setattr(mcp_lite.Child, "_wait", outlast)
+        command = program(tmp_path, script)
+        client = Client(command, cwd=tmp_path, protocol_version="2025-11-25")
+        with pytest.raises(ConnectionClosed) as caught:
+            client.connect()
+        assert caught.value.exit_code == 3
+
     @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
     @pytest.mark.parametrize("reach", ["within", "beyond"])
     def test_grandchildren_end_with_the_child(self, tmp_path, reach, monkeypatch):
