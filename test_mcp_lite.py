@@ -633,6 +633,7 @@ import shlex  # noqa: E402
 import shutil  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
+import socketserver  # noqa: E402
 import ssl  # noqa: E402
 import struct  # noqa: E402
 import textwrap  # noqa: E402
@@ -3245,6 +3246,30 @@ class TestLifetimes:
             with sock.makefile("rb") as answer:
                 assert b"rested" in answer.read()
 
+    def test_who_half_closes_may_read_late(self, monkeypatch):
+        """The answer waits for the client, and nothing can be written to probe it."""
+        looked = threading.Semaphore(0)
+        probe = mcp_lite._SocketExchange._probe
+
+        def look(exchange):
+            is_there = probe(exchange)
+            looked.release()
+            return is_there
+
+        monkeypatch.setattr(mcp_lite._SocketExchange, "_probe", look)
+        server = Server("s")
+        server.add_tool(lambda: "x" * (32 << 20) + "rested", name="much")
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            sock.sendall(head_of(call_tool("much"), "Mcp-Name: much"))
+            begins = sock.recv(1)
+            sock.shutdown(socket.SHUT_WR)
+            for _ in range(2):
+                assert looked.acquire(timeout=SECONDS)
+            with sock.makefile("rb") as answer:
+                assert b"xrested" in begins + answer.read()
+
     @staticmethod
     def is_probed(http):
         return any(each._is_probed for each in list(http.endpoint.serving))
@@ -5738,6 +5763,17 @@ def an_endpoint_closes_during_a_call_and_a_subscription(m):
     assert ids_of(call.messages()) == [1]
 
 
+@scenario(60, [("MessageQueue.close", "with self._lock:", "if True:")])
+def a_response_ends_as_a_message_is_queued(m):
+    exchange = modern_exchange(m, endpoint_of(m, offering(m)), changes_wanted(1))
+    sender = stepping(exchange.queue.send, notice("tools/list_changed"))
+    exchange.queue.close()
+    sender.join()
+    events, is_last = exchange.queue.take()
+    assert is_last
+    assert len(events) == 1
+
+
 # 18 HTTP endpoint
 class InSession:
     """An endpoint with one session of the legacy era."""
@@ -5985,6 +6021,56 @@ def an_http_server_closes_as_a_client_connects(m):
         for each in threads:
             each.join()
     assert exchange.is_over == exchange.has_ended
+
+
+# 20 HTTP client
+@scenario(
+    200,
+    [
+        (
+            "HttpCaller._take",
+            "with self._lock:\n            oldest",
+            "if True:\n            oldest",
+        ),
+        (
+            "HttpCaller._take",
+            "with self._lock:\n            self._busy",
+            "if True:\n            self._busy",
+        ),
+    ],
+    focus={"_busy"},
+)
+def two_requests_begin_while_another_is_cut_off(m):
+    class Request:
+        connection = None
+
+        @property
+        def key(self):
+            STEPS.step("key")
+            return 7
+
+    caller = m.HttpCaller("http://127.0.0.1:1/", dict, None, None, 1.0)
+    ours, theirs = socket.socketpair()
+    idle, opened = [types.SimpleNamespace(sock=ours) for _ in range(2)]
+    caller._idle.append((STEPS.now, idle))
+    caller._busy[Request()] = ours
+    taken = []
+    before = m.open_connection
+    m.open_connection = lambda *given: opened
+    try:
+        threads = [
+            stepping(lambda: taken.append(caller._take(Request()))) for _ in range(2)
+        ]
+        caller.cut_off(8)
+        for each in threads:
+            each.join()
+    finally:
+        m.open_connection = before
+        ours.close()
+        theirs.close()
+    assert len(taken) == 2
+    assert idle in taken
+    assert opened in taken
 
 
 @pytest.fixture(scope="module")
@@ -6377,8 +6463,9 @@ class TestSchema:
                 [{}] * 1000,
                 {"items": {"dependentRequired": {f"k{n}": [] for n in range(300)}}},
             ),
+            lambda: (10**4000, {"allOf": [{"multipleOf": 2}] * 100}),
         ],
-        ids=range(11),
+        ids=range(12),
     )
     def test_a_value_that_would_take_long_is_given_up(self, make, monkeypatch):
         """Each step that a schema takes over a value is paid for beforehand."""
@@ -10689,6 +10776,26 @@ class TestServerOnTheWire:
             for wire in (session, listener):
                 assert wire.read()["method"] == "notifications/prompts/list_changed"
 
+    @pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+    @pytest.mark.parametrize("end", ["stdin", "stdout"])
+    def test_a_server_at_a_terminal(self, tmp_path, end):
+        """A server that somebody has started by hand says what it waits for. If only
+        its output goes to a terminal, it waits for nobody."""
+        ours, theirs = os.openpty()
+        try:
+            # Ctrl-D
+            os.write(ours, b"\x04")
+            ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, end: theirs}
+            command = program(tmp_path, "Server('demo').run()")
+            done = subprocess.run(
+                command, stderr=subprocess.PIPE, timeout=SECONDS, **ends
+            )
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert done.returncode == 0
+        assert (b"demo: waits for a client" in done.stderr) == (end == "stdin")
+
     # Listening
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
@@ -11745,6 +11852,35 @@ class TestClient:
                 again()
                 assert client.call("live") == "x"
 
+    def test_a_child_that_is_slow_to_end(self, tmp_path, monkeypatch):
+        """Its exit code is that of the time when its stderr has ended, too."""
+        script = """
+            sys.stdin.readline()
+            os.close(1)
+            while not os.path.exists("go"):
+                time.sleep(0.01)
+            os._exit(3)
+        """
+        wait = mcp_lite.Child._wait
+
+        def outlast(child, seconds):
+            monkeypatch.setattr(mcp_lite.Child, "_wait", wait)
+            thread = child._stderr_thread
+
+            def join(limit):
+                (tmp_path / "go").touch()
+                thread.join(SECONDS)
+                child._process.wait(SECONDS)
+
+            child._stderr_thread = types.SimpleNamespace(join=join)
+
+        monkeypatch.setattr(mcp_lite.Child, "_wait", outlast)
+        command = program(tmp_path, script)
+        client = Client(command, cwd=tmp_path, protocol_version="2025-11-25")
+        with pytest.raises(ConnectionClosed) as caught:
+            client.connect()
+        assert caught.value.exit_code == 3
+
     @pytest.mark.skipif(os.name == "nt", reason="there, only a living child's")
     @pytest.mark.parametrize("reach", ["within", "beyond"])
     def test_grandchildren_end_with_the_child(self, tmp_path, reach, monkeypatch):
@@ -12312,6 +12448,29 @@ class TestClient:
             with pytest.raises(NotFound, match="x://nota"):
                 client.listen(uris=["x://note", "x://nota"])
             client.listen(prompts=True, uris=["x://note"]).close()
+
+    def test_a_listening_that_is_refused_leaves_nothing_behind(self):
+        """In a session, a resource that was accepted before is unsubscribed."""
+        unsubscribed = []
+
+        def subscribe(message, read, write):
+            if message["params"]["uri"] == "x://b":
+                return {"error": {"code": -32602, "message": "not this one"}}
+            return {}
+
+        def unsubscribe(message, read, write):
+            unsubscribed.append(message["params"]["uri"])
+            return {}
+
+        script = legacy_server(
+            capabilities={"resources": {"subscribe": True}},
+            resources_subscribe=subscribe,
+            resources_unsubscribe=unsubscribe,
+        )
+        with talking_to(script) as client:
+            with pytest.raises(InvalidParams, match="not this one"):
+                client.listen(uris=["x://a", "x://b"])
+            assert "x://a" in unsubscribed
 
     @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
     def test_a_server_may_end_a_subscription(self, how):
@@ -13500,6 +13659,30 @@ class TestHttpServer:
                 assert raw_http(http.port, b"") == b""
             eventually(lambda: not http.connections)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    def test_who_has_seen_the_end_may_connect_again(self, server, monkeypatch):
+        """By then, there is room for another connection."""
+        end = socketserver.TCPServer.shutdown_request
+        call = head_of(call_tool("add", a=1), "Mcp-Name: add", "Connection: close")
+        statuses = queue.SimpleQueue()
+        has_ended = threading.Event()
+
+        def connect():
+            statuses.put(raw_http(site.port, call)[9:12])
+
+        def shutdown_request(listener, sock):
+            end(listener, sock)
+            if not has_ended.is_set():
+                has_ended.set()
+                connect()
+
+        monkeypatch.setattr(
+            socketserver.TCPServer, "shutdown_request", shutdown_request
+        )
+        with server.start_http(max_connections=1) as site:
+            connect()
+            found = {statuses.get(timeout=SECONDS) for _ in range(2)}
+        assert found == {b"200"}
 
     # Who may call
     def test_a_handler_sees_the_headers(self, server):
@@ -15161,6 +15344,27 @@ class TestHttpClient:
             with pytest.raises(error, match=said):
                 client.call("bad")
             assert client.call("good") == "good"
+
+    @pytest.mark.parametrize("more", [-1, 0, 1])
+    def test_the_longest_line_of_a_stream(self, more, monkeypatch):
+        """It may have MAX_MESSAGE bytes, wherever it arrives in pieces."""
+        monkeypatch.setattr(mcp_lite, "MAX_MESSAGE", 1 << 16)
+
+        def call(seen, sock):
+            result = text_result("x")
+            line = b"data: " + json.dumps(answer_to(seen, **result)).encode()
+            line += b" " * ((1 << 16) + more - len(line))
+            pieces = [b"%x\r\n%b\r\n" % (len(each), each) for each in (line, b"\n\n")]
+            head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+            body = b"".join([*pieces, b"0\r\n\r\n"])
+            sock.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            if more > 0:
+                with pytest.raises(HttpFailure, match="broke off before"):
+                    client.call("x")
+            else:
+                assert client.call("x") == "x"
 
     def test_a_way_that_does_not_lead_there_is_told(self):
         """A port where no server listens, a name that no host has, another protocol."""
@@ -17772,6 +17976,17 @@ server.run()
         assert (work, config) == ("done\n", "a text\nof two lines\n")
         assert prompt == "user: review x, be kind\n"
         assert self.run("read", script, "blob://x")[1] == bytes(range(256))
+
+    @pytest.mark.skipif(os.name == "nt", reason="there, that is another error")
+    def test_a_reader_that_has_left(self, script):
+        """As `| head` does: what nobody reads any more is no failure."""
+        words = ["call", script, "echo", "text=x"]
+        with self.start(*words, PYTHONUNBUFFERED="") as process:
+            process.stdout.close()
+            process.stdin.close()
+            said = process.stderr.read()
+        assert process.returncode == 0, said
+        assert b"Broken" not in said
 
     def test_failures(self, script):
         """A failure is one line on stderr; the exit code says which kind."""
