@@ -2539,8 +2539,11 @@ class PendingRequest:
         try:
             while (progress := self.take(seconds, deadline)) is not None:
                 if on_progress is not None:
-                    total = progress.get("total")
-                    on_progress(progress["progress"], total, progress.get("message"))
+                    on_progress(
+                        progress["progress"],
+                        progress.get("total"),
+                        progress.get("message"),
+                    )
         except Timeout as error:
             self.cancel(error.message)
             raise
@@ -8083,9 +8086,16 @@ class ServerEndpoint(Endpoint):
         try:
             get_within(self._slots, LATE_SECONDS)
         except Empty:
-            running = self.load()["running"].items()
-            names = ", ".join(f"{name} x {count}" for name, count in running)
-            self._crowds.add(f"all {self.max_workers} workers are busy: {names}")
+            names = ", ".join(
+                f"{name} x {count}" for name, count in self.load()["running"].items()
+            )
+            # The program's log handlers may block, and this thread holds the door.
+            with suppress(RuntimeError):
+                start_thread(
+                    "mcp-log",
+                    self._crowds.add,
+                    f"all {self.max_workers} workers are busy: {names}",
+                )
             get_within(self._slots)
 
     def load(self) -> Json:
@@ -9604,8 +9614,9 @@ class ClientEndpoint(Endpoint):
             listening.receive(subscription, notification)
 
         if row.logs and self._callbacks["on_log"]:
-            entry = map(params.get, ("level", "data", "logger"))
-            call = partial(self._callbacks["on_log"], *entry)
+            call = partial(
+                self._callbacks["on_log"], *map(params.get, ("level", "data", "logger"))
+            )
         elif self._callbacks["on_notification"] and not row.acknowledges:
             call = partial(self._callbacks["on_notification"], method, params)
         else:
@@ -10459,8 +10470,9 @@ class Client:
             # The list says which arguments HTTP headers mirror.
             with suppress(*FAILURES):
                 self.list_tools()
-        check = partial(self._check_result, name)
-        return self._start("tools/call", params, on_progress, check)
+        return self._start(
+            "tools/call", params, on_progress, partial(self._check_result, name)
+        )
 
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
@@ -14743,8 +14755,9 @@ def _show_offer(item: Json) -> str:
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
-    description = str(item.get("description") or item.get("title") or "")
-    first, *_ = description.strip().split("\n")
+    first, *_ = (
+        str(item.get("description") or item.get("title") or "").strip().split("\n")
+    )
     return printable(f"  {called}  {first}".rstrip())
 
 

@@ -17695,6 +17695,37 @@ class TestInProduction:
             eventually(lambda: server.load() == {"running": {}, "waiting": 0})
         assert lines() == ["all 3 workers are busy: hang x 2, setup x 1"]
 
+    def test_a_log_handler_that_blocks_holds_up_no_call(self, monkeypatch):
+        """When it is told that all workers are busy."""
+        monkeypatch.setattr(mcp_lite, "LATE_SECONDS", 0.01)
+        server = Server("s", max_workers=1)
+        free = threading.Event()
+        stuck = threading.Event()
+        go_on = threading.Event()
+
+        @server.tool
+        def hang() -> str:
+            free.wait(SECONDS)
+            return "free"
+
+        class Blocks(logging.Handler):
+            def emit(self, record):
+                stuck.set()
+                go_on.wait(SECONDS)
+
+        handler = Blocks()
+        logging.getLogger("mcp_lite").addHandler(handler)
+        try:
+            with server.start_http() as http, Client(http.url) as client:
+                calls = [client.start_call("hang") for _ in range(3)]
+                assert stuck.wait(SECONDS)
+                free.set()
+                assert {call.value(SECONDS / 2) for call in calls} == {"free"}
+                go_on.set()
+        finally:
+            go_on.set()
+            logging.getLogger("mcp_lite").removeHandler(handler)
+
     @pytest.mark.parametrize("workers", [1, 2])
     def test_calls_that_wait_keep_their_order(self, workers):
         """The first that has come gets the next worker, on stdio. Where there are
