@@ -1,4 +1,4 @@
-"""Combines several servers into one client, from the config file of a desktop program.
+"""Several servers as one client, from the config file of a desktop program.
 
 Teaches: how to build one client from several, which survives the failure of any of them.
 

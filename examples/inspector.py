@@ -181,7 +181,7 @@ class Inspector:
         entry = {"direction": direction, "text": text, "size": len(line)}
         self.show("wire", next(self.numbers), {**entry, "at": time.time()})
 
-    # What the server asks
+    # Questions of the server
     def ask(self, params):
         """Return the user's answer, or None if the question is withdrawn. Blocks."""
         number = next(self.numbers)
@@ -205,7 +205,7 @@ class Inspector:
             _, (_, answer) = self.questions.popitem()
             answer.put(None)
 
-    # What the user asks for
+    # Requests of the user
     def start(self, title, work, call=None, arguments=None):
         """Run a job on a thread, and show its outcome."""
         number = next(self.numbers)
