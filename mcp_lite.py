@@ -416,6 +416,7 @@ MAX_BODY = 4 << 20  # bytes of an HTTP request: the official SDKs have the same 
 
 # Times, in seconds.
 INFINITY = float("inf")  # a wait without a deadline
+LONGEST_WAIT = 4_000_000.0  # 46 days: Windows cannot wait for much more at once
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
 # For cancelled handlers to clean up. It is shorter than DRAIN_SECONDS, since a client
 # that sends SIGTERM kills this process a moment later.
@@ -6393,7 +6394,7 @@ class Context:
         done = threading.Event()
         with self.when_cancelled(done.set):
             # Waiting functions reject infinity.
-            done.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+            done.wait(min(max(0.0, seconds), LONGEST_WAIT))
         self.check_cancelled()
 
     def on_cancel(self, fn: Job) -> None:
@@ -8955,10 +8956,10 @@ class Server:
         with stop_signals(signals), lenient_stdout():
             try:
                 http = self.start_http(port=port, **options)
-            except OSError as error:
+            except (OSError, OverflowError) as error:
                 if threading.current_thread() is not threading.main_thread():
                     raise
-                # Report a busy port in one line on stderr, without a traceback.
+                # Report a busy or wrong port in one line on stderr, with no traceback.
                 sys.exit(printable(f"{self.name}: {error}"))
             with http:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
@@ -9262,7 +9263,7 @@ class Call:
         in all; its Timeout does not cancel the call.
         """
         seconds = self.client.timeout if timeout is None else timeout
-        left = min(seconds, self._deadline - time.monotonic(), threading.TIMEOUT_MAX)
+        left = min(seconds, self._deadline - time.monotonic(), LONGEST_WAIT)
         is_alone = self._waiting.acquire(timeout=max(0.0, left))
         if not is_alone:
             raise Timeout(f"{self._about}: no answer within {seconds:g} seconds")
@@ -9934,7 +9935,7 @@ class Client:
         """
         # Waiting functions reject infinity.
         limit = INFINITY if timeout is None else timeout
-        self.timeout = min(limit, threading.TIMEOUT_MAX)
+        self.timeout = min(limit, LONGEST_WAIT)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
