@@ -6284,7 +6284,9 @@ class Context:
     BEWARE: in the modern era a handler runs again from its top for every answer, so the
     code before a question runs again, too. Ask first and act afterwards, or wrap the
     act in `once`. Questions without a `key` are identified by their order, so the order
-    must be the same in each run. To ask the same question again, use another key.
+    must be the same in each run. To ask the same question again, use another key. An
+    exception, which is no Exception, ends the run at a question without an answer: let
+    it pass, and on a thread of your own, pass it on, as `asyncio.to_thread` does.
     """
 
     # After detach(), these callbacks take the place of the client.
