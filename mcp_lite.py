@@ -14492,6 +14492,8 @@ def _error_words(said: Json) -> str:
 
 _PROGRAM = "python3 -m mcp_lite"
 _TOKENS = "~/.mcp_lite_tokens.json"  # the store of `login`; its mode is 0600
+# FILE:object or package.module:object, but no URL.
+_SERVED = r"(\w:)?[\w./\\~-]+:[^\W\d]\w*"
 _HELP = f"""\
 usage: {_PROGRAM} COMMAND TARGET ... [options]
 
@@ -14504,8 +14506,9 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
   login URL, logout URL                keep, or forget, tokens for a server
   --version                            show version, revisions, the file's SHA-256
 
-TARGET is a URL, a script, package.module:object, or a command line in quotes. It may
-also stand at the end, behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
+TARGET is a URL, a script, FILE:object or package.module:object as above, or a command
+line in quotes; or a command stands at the end, behind `--`:
+    {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
 
   --json                  show the result, or the failure, as JSON
@@ -14641,7 +14644,7 @@ def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
 def _client(options: Any, target: Any) -> Client:
     """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
-    if isinstance(target, str) and _in_module(target):
+    if isinstance(target, str) and re.fullmatch(_SERVED, target):
         target = [sys.executable, os.path.abspath(__file__), "run", target]
     asked = partial(_answer, show(target))
     auth = None
@@ -14898,13 +14901,6 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     _write(options, result, printable("\n".join(lines), keep_lines=True))
 
 
-def _in_module(target: str) -> bool:
-    """Return whether a target is package.module:object, and not a file."""
-    if not re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", target):
-        return False
-    return not os.path.exists(target.partition(":")[0])
-
-
 def _run(options: Any, file: Any) -> None:
     """Serve the Server of FILE[:object], or package.module:object. Its own calls to
     run() are no-ops."""
@@ -14913,7 +14909,8 @@ def _run(options: Any, file: Any) -> None:
     path, *names = re.split(r":(?=\w+$)", file)
     run = Server.run
     Server.run = do_nothing  # type: ignore
-    if _in_module(file):
+    if names and not os.path.exists(path):
+        # package.module:object
         sys.path.insert(0, os.getcwd())
         values = runpy.run_module(path, run_name="served")
     else:
@@ -14923,7 +14920,7 @@ def _run(options: Any, file: Any) -> None:
         each for each in map(values.get, names or values) if isinstance(each, Server)
     ]
     if not servers:
-        raise ValueError(f"there is no Server in {file}")
+        raise ValueError(f"there is no Server of this mcp_lite.py in {file}")
     server = servers[0]
     if options.trace:
         server._endpoint.trace = tracer(options.trace)

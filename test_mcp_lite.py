@@ -18245,6 +18245,25 @@ server.run()
         )
         assert "No module named" in why
 
+    def test_an_object_of_a_file(self, tmp_path):
+        """FILE:object is a target, as `run` takes it; so the second server of a file
+        can be tried."""
+        path = tmp_path / "two-servers.py"
+        path.write_text(
+            "from mcp_lite import Server\none, two = Server('1'), Server('2')\n"
+            "one.add_tool(lambda: 'first', name='word')\n"
+            "two.add_tool(lambda: 'second', name='word')\n"
+        )
+        for name, word in (("one", "first"), ("two", "second")):
+            assert self.run("call", f"{path}:{name}", "word")[:2] == (
+                0,
+                f"{word}\n".encode(),
+            )
+        code, _, why = self.run("call", f"{path}:three", "word")
+        assert code == 4 and "there is no Server of this mcp_lite.py in" in why
+        code, _, why = self.run("list", f"{tmp_path / 'none.py'}:one")
+        assert code == 4 and "none" in why
+
     def test_a_script_of_a_package(self, tmp_path):
         """A script with relative imports cannot be run by its path: the error says what
         can."""
