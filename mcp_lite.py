@@ -11532,7 +11532,10 @@ class HttpEndpoint:
         if self._verify is not None and not callable(self._verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
-            self._verify = dict(self._verify).get
+            claims = dict(self._verify)
+            if not all(claims.values()):
+                raise ValueError("verify: a token without claims admits nobody")
+            self._verify = claims.get
         hosts = _check_names("allowed_hosts", options.allowed_hosts, "[^*/]+")
         self.hosts = {"localhost", "127.0.0.1", "[::1]", *map(_host_name, hosts)}
         self._origins = _check_names(

@@ -13990,6 +13990,11 @@ class TestHttpServer:
             with pytest.raises(ValueError) as caught:
                 serve(verify="secret")
             assert "cret" not in str(caught.value)
+            with pytest.raises(
+                ValueError, match="^verify: .* admits nobody$"
+            ) as caught:
+                serve(verify={"secret": {"sub": "ada"}, "other": {}})
+            assert "cret" not in str(caught.value)
         with pytest.raises(ValueError, match="^path: /sse is reserved for HTTP"):
             server.start_http(path="sse/")
 
