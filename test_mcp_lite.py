@@ -582,13 +582,13 @@ def python_with_pytest():
     """The path of a Python in .venv that has pytest; it is made if need be."""
     folder = os.path.join(HERE, ".venv")
     python = os.path.join(folder, "Scripts" if os.name == "nt" else "bin", "python")
-    if not os.path.exists(python):
-        if subprocess.call([sys.executable, "-m", "venv", folder]):
-            import shutil
+    venv = [sys.executable, "-m", "venv", folder]
+    if not os.path.exists(python) and subprocess.call(venv):
+        import shutil
 
-            # Debian's own text has said what is missing.
-            shutil.rmtree(folder, ignore_errors=True)
-            sys.exit("the tests need pytest, or venv to install it (python3-venv)")
+        # Debian's own text has said what is missing.
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.exit("the tests need pytest, or venv to install it (python3-venv)")
     if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
         pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
         subprocess.check_call([*pip, "install", "pytest"])
