@@ -1,4 +1,4 @@
-# mcp_lite 0.3.0.dev0, for Python 3.8 or newer: the Model Context Protocol in one file.
+# mcp_lite 1.0.0, for Python 3.8 or newer: the Model Context Protocol in one file.
 # MIT License. Copyright (c) 2026 the authors of mcp_lite.
 #
 # Permission is hereby granted, free of charge, to any person obtaining a copy of this
@@ -217,10 +217,14 @@ between any two of its steps, where this file may hold a lock. Let a handler rai
 put an item into a queue.SimpleQueue for another thread.
 
 For those who keep a copy: the names in `__all__`, their public methods and attributes,
-and all options by name stay compatible, except for the changes listed here. Other
-names, the order of options, and the texts of errors and of the log may change at any
-time. A version that ends in .dev0 is between releases. `python3 mcp_lite.py --version`
-prints the version, the revisions, and the SHA-256 of the file.
+and all options by name stay compatible in every 1.x. A name that has to go warns for a
+year first. Other names, the order of options, and the texts of errors and of the log
+may change at any time. A version that ends in .dev0 is between releases. `python3
+mcp_lite.py --version` prints the version, the revisions, and the SHA-256 of the file.
+What each version has changed for its users:
+    1.0.0  Server(version=) must be a text. A state that another server's name has
+           signed is refused, even with the same key. Unknown arguments of a tool are
+           dropped, with a warning, unless they look like a misspelling.
     0.3.0  Gone                     Write instead
            Client(version=)         Client(protocol_version=); `version` is now what
            Client(client_version=)  `client_version` was
@@ -331,7 +335,7 @@ else:
         raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
-__version__ = "0.3.0.dev0"
+__version__ = "1.0.0"
 __all__ = [
     "Audio",
     "AuthorizationError",
