@@ -12938,16 +12938,21 @@ class TestHttpServer:
             found, _, body = session.post(message, **headers)
             assert (found, body.get("id"), "error" in body) == (status, known, True)
 
-    def test_sessions_are_capped(self, web, monkeypatch):
+    def test_sessions_are_capped(self, server, monkeypatch):
         """Of 1,000 sessions (here 100), which need no thread each, the one that was used
         longest ago makes room for one more; one that listens is in use."""
         assert mcp_lite.MAX_SESSIONS == 1_000
         monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 100)
-        first, second, third = (Web(web).open() for _ in range(3))
-        threads = threading.active_count()
         body = json.dumps(request("initialize", opening("2025-11-25"))).encode()
-        conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
-        with second.stream() as response, contextlib.closing(conn):
+        with contextlib.ExitStack() as stack:
+            web = stack.enter_context(server.start_http())
+            first, second, third = (Web(web).open() for _ in range(3))
+            threads = threading.active_count()
+            conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
+            stack.enter_context(contextlib.closing(conn))
+            # They were used last when their answers had gone.
+            eventually(lambda: not web.endpoint.serving, "three idle sessions")
+            response = stack.enter_context(second.stream())
             for number in range(98):
                 if number == 90:
                     assert first.post(request("ping"))[0] == 200
@@ -13459,6 +13464,7 @@ class TestHttpServer:
                 response = stack.enter_context(Web(http).stream("POST", listen))
                 acknowledged = next_message(response)["method"]
                 assert acknowledged == "notifications/subscriptions/acknowledged"
+                eventually(lambda: not http.endpoint.loads, "free memory")
 
     def test_a_flood_of_large_answers(self, monkeypatch):
         """Answers are delivered, however many wait for their clients; until then, new
