@@ -471,7 +471,8 @@ def draw(path):
         figures = MEASURED[row]
         add(f'<text font-weight="bold">{title}</text>', height=28)
         for name, value in figures.items():
-            width = 400 * value / max(figures.values())
+            # Not every system tells the CPU time of a process.
+            width = 400 * value / (max(figures.values()) or 1)
             add(
                 f'<text x="90" text-anchor="end">{NAMES.get(name, name)}</text>'
                 f'<rect x="100" y="-10" width="{width:.0f}" height="12" class="{name}"/>'

@@ -321,11 +321,9 @@ def memory():
 
 def descriptors():
     """Return how many files and sockets are open; 0 where the system does not tell."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), os.scandir("/proc/self/fd") as links:
         # PyPy leaves the libraries open that it has loaded.
-        return sum(
-            ".so." not in os.path.realpath(link) for link in os.scandir("/proc/self/fd")
-        )
+        return sum(".so." not in os.path.realpath(link) for link in links)
     return 0
 
 
