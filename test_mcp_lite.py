@@ -4909,6 +4909,36 @@ def a_request_is_cancelled_before_its_handler_sleeps(m):
     assert wire.sent == []
 
 
+@scenario(
+    30,
+    [
+        (
+            "Connection.close",
+            "self.lose(reason)\n        self.wind_down(seconds)",
+            "self.wind_down(seconds)\n        self.lose(reason)",
+        )
+    ],
+)
+def a_handler_is_cancelled_before_it_is_waited_for(m):
+    server = m.Server("s")
+    begun = SteppedEvent()
+    ends = []
+
+    @server.tool
+    def nap(ctx: m.Context) -> None:
+        begun.set()
+        try:
+            ctx.sleep(1000.0)
+        finally:
+            ends.append("cancelled")
+
+    connection = server.connect(kept_wire(m))
+    connection.feed(lines_of(call_tool("nap")))
+    begun.wait()
+    server.disconnect(connection, 100.0)
+    assert ends == ["cancelled"]
+
+
 @scenario(60, [("PendingRequest.cancel", "if self.sent and", "if")])
 def a_request_is_cancelled_while_its_handler_asks(m):
     wire = kept_wire(m)
