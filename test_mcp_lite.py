@@ -3581,6 +3581,7 @@ class TestLifetimes:
         """None from a read is not the end, and from a write it is not all."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
+            ours.settimeout(SECONDS)
             theirs.setblocking(False)
             raw = io.FileIO(os.dup(theirs.fileno()), "r+")
             with raw:
