@@ -3584,6 +3584,7 @@ class TestLifetimes:
         """None from a read is not the end, and from a write it is not all."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
+            ours.settimeout(SECONDS)
             theirs.setblocking(False)
             raw = io.FileIO(os.dup(theirs.fileno()), "r+")
             with raw:
@@ -4910,6 +4911,36 @@ def a_request_is_cancelled_before_its_handler_sleeps(m):
     connection.feed(lines_of(cancellation(1)))
     server.disconnect(connection, 100.0)
     assert wire.sent == []
+
+
+@scenario(
+    30,
+    [
+        (
+            "Connection.close",
+            "self.lose(reason)\n        self.wind_down(seconds)",
+            "self.wind_down(seconds)\n        self.lose(reason)",
+        )
+    ],
+)
+def a_handler_is_cancelled_before_it_is_waited_for(m):
+    server = m.Server("s")
+    begun = SteppedEvent()
+    ends = []
+
+    @server.tool
+    def nap(ctx: m.Context) -> None:
+        begun.set()
+        try:
+            ctx.sleep(1000.0)
+        finally:
+            ends.append("cancelled")
+
+    connection = server.connect(kept_wire(m))
+    connection.feed(lines_of(call_tool("nap")))
+    begun.wait()
+    server.disconnect(connection, 100.0)
+    assert ends == ["cancelled"]
 
 
 @scenario(60, [("PendingRequest.cancel", "if self.sent and", "if")])
