@@ -8373,8 +8373,9 @@ class ServerEndpoint(Endpoint):
         else:
             others = member_at(params, ["context", "arguments"]) or {}
             given = (text, others)[: len(read_parameters(completer).parameters)]
-            complete = partial(completer, *given)
-            values = list(map(str, run_job(ctx, complete, registration.run_on)))
+            values = list(
+                map(str, run_job(ctx, partial(completer, *given), registration.run_on))
+            )
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -9054,8 +9055,7 @@ class Server:
             public_routes, max_body: as start_http takes them
         """
         stateless = True
-        options = HttpOptions(locals())
-        return partial(answer_wsgi, HttpEndpoint(self._endpoint, options))
+        return partial(answer_wsgi, HttpEndpoint(self._endpoint, HttpOptions(locals())))
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
@@ -11080,9 +11080,9 @@ class MessageQueue(Outbox):
     def flush_soon(self) -> None:
         self.exchange.flush_soon()
 
-    def take(self) -> tuple[SseEvents, bool]:
-        """Remove the messages that wait. Returns them, and whether these are the last
-        ones."""
+    def take(self, exchange: Exchange) -> tuple[SseEvents, bool]:
+        """Remove the messages that wait, for its exchange. Returns them, and whether
+        these are the last ones."""
         with self._lock:
             events = list(self._messages)
             self._messages.clear()
@@ -11268,7 +11268,7 @@ class Exchange:
             self.connection.client_left(self)
 
     def _write_waiting(self, more: bytes) -> None:
-        events, is_last = self.queue.take()
+        events, is_last = self.queue.take(self)
         if not (events or more or is_last):
             return
         # Deliver messages even if too much memory is in use, since their work is done.
@@ -11310,8 +11310,9 @@ class Exchange:
     def _start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.status = status
         self.kind = headers.get("Content-Type", "")
-        line = f"HTTP {status} {self.kind}".strip()
-        self.endpoint.trace("<--", line.encode("utf-8", "replace"))
+        self.endpoint.trace(
+            "<--", f"HTTP {status} {self.kind}".strip().encode("utf-8", "replace")
+        )
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
@@ -11588,8 +11589,9 @@ class HttpEndpoint:
         try:
             if error is not None and _route_of(exchange.path) not in self._public:
                 raise error
-            line = f"{exchange.method} {exchange.path}"
-            self.trace("-->", line.encode("utf-8", "replace"))
+            self.trace(
+                "-->", f"{exchange.method} {exchange.path}".encode("utf-8", "replace")
+            )
             self._find(exchange)(exchange)
         except McpError as refusal:
             headers = {**_JSON, **getattr(refusal, "headers", {})}
@@ -11922,8 +11924,11 @@ class SessionStream(MessageQueue):
             self.exchange.extra["Mcp-Session-Id"] = str(self.connection.session_id)
         super().finish(request, answer)
 
-    def take(self) -> tuple[SseEvents, bool]:
+    def take(self, exchange: Exchange) -> tuple[SseEvents, bool]:
         with self._lock:
+            if self.exchange is not exchange:
+                # The stream has moved, and its messages with it.
+                return [], False
             events = list(self._messages)
             # The last `added - taken` of them have not been taken yet.
             first = len(events) - (self.added - self.taken)
@@ -11941,11 +11946,11 @@ class SessionStream(MessageQueue):
         with self._lock:
             before = self.exchange
             self.exchange = exchange
+            exchange.queue = self
             if after is not None:
                 self.taken = after
         before.detach()
         before.flush_soon()
-        exchange.queue = self
 
     def leave(self, retry_ms: int) -> None:
         """End the response, so that the client resumes the stream after `retry_ms`
@@ -13295,8 +13300,9 @@ class HttpCaller:
         while 100 < response.status < 200:
             response.headers = None
             response.begin()
-        line = f"HTTP {response.status} {content_type(response)}".strip()
-        trace("<--", line.encode())
+        trace(
+            "<--", f"HTTP {response.status} {content_type(response)}".strip().encode()
+        )
         return response
 
     # Connections

@@ -5807,7 +5807,7 @@ def a_response_ends_as_a_message_is_queued(m):
     sender = stepping(exchange.queue.send, notice("tools/list_changed"))
     exchange.queue.close()
     sender.join()
-    events, is_last = exchange.queue.take()
+    events, is_last = exchange.queue.take(exchange)
     assert is_last
     assert len(events) == 1
 
