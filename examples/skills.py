@@ -290,7 +290,8 @@ def serve_skills(server, folder):
             "frontmatter": parse_head(path.read_bytes().decode()),
             "resources": [
                 {"uri": about(file)["uri"], **sums(file.read_bytes())}
-                for file in sorted(path.parent.rglob("*"))
+                # By text, as Windows' paths compare without case.
+                for file in sorted(path.parent.rglob("*"), key=str)
                 if file.is_file() and is_served(file, folder)
             ],
         }
@@ -311,7 +312,7 @@ def serve_skills(server, folder):
     @server.method("skills/list")
     def list_skills(ctx, params):
         skills = []
-        for path in sorted(folder.rglob("SKILL.md")):
+        for path in sorted(folder.rglob("SKILL.md"), key=str):
             try:
                 check_served(path, folder)
                 skills.append(entry(path))
@@ -333,7 +334,7 @@ def serve_skills(server, folder):
             "resources": [
                 about(path)
                 for path in sorted(
-                    locate(params.get("uri"), pathlib.Path.is_dir).iterdir()
+                    locate(params.get("uri"), pathlib.Path.is_dir).iterdir(), key=str
                 )
                 if is_served(path, folder)
             ],
