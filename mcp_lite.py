@@ -420,7 +420,7 @@ MAX_BODY = 4 << 20  # bytes of an HTTP request: the official SDKs have the same 
 
 # Times, in seconds.
 INFINITY = float("inf")  # a wait without a deadline
-LONGEST_WAIT = 4_000_000.0  # 46 days: Windows cannot wait for much more at once
+LONGEST_WAIT = 2_000_000.0  # 23 days: Windows cannot wait for much more at once
 DRAIN_SECONDS = 5.0  # for work in flight when the input has ended
 # For cancelled handlers to clean up. It is shorter than DRAIN_SECONDS, since a client
 # that sends SIGTERM kills this process a moment later.
@@ -6648,8 +6648,10 @@ class Context:
                     asked[key] = pending
                     self._connection.request(pending, question["params"], self._request)
                 # If a helper thread of the handler asks, over HTTP, flush_soon() has
-                # left the questions in the queue.
-                self._request.outbox.flush()
+                # left the questions in the queue. On stdio, a write to a client that
+                # reads nothing could not be cancelled.
+                if self._connection.is_remote:
+                    self._request.outbox.flush()
                 return {
                     key: pending.result(until - time.monotonic())
                     for key, pending in asked.items()
@@ -9397,8 +9399,8 @@ class Listening:
 
     An iterator over {"method", "params"}, which blocks for the next notification, and a
     context manager. The iteration ends when this is closed, or the server ends the
-    subscription. It raises the reason when the connection ends, or a modern server's
-    HTTP stream breaks off.
+    subscription. It raises the reason when the connection ends, when a modern server's
+    HTTP stream breaks off, or a session's stream has failed MAX_FAILURES times.
 
     In the modern era a request opens the subscription, and its notifications carry the
     id of that request (basic/patterns/subscriptions.md). A legacy session has no such
@@ -10664,7 +10666,7 @@ class Client:
                 wanted = member_at(self._endpoint.tools, [tool, "outputSchema"])
                 # The program may change its list of tools.
                 schemas[tool] = Schema(to_plain(object_or_empty(wanted)))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 # An old draft, say. Log this once, not at each call.
                 log_line(WARNING, f"{tool}: results are not checked: {error}")
                 schemas[tool] = Schema({})
@@ -10680,8 +10682,9 @@ class Client:
 
         uri: the URI of the resource
 
-        If a modern server ends the subscription, a warning is logged; to renew it, call
-        subscribe() again. Raises the exceptions of listen().
+        If a modern server ends the subscription, or a session's stream fails for long,
+        a warning is logged; to renew it, call subscribe() again. Raises the exceptions
+        of listen().
         """
         if self._subscriptions.get(uri) not in self._listenings:
             # on_notification is called with every notification, so this Listening need
@@ -10807,8 +10810,7 @@ def origin_of(url: str) -> str:
 def well_known_url(url: str, name: str) -> str:
     """Return the URL of the metadata about a URL: RFC 8414 and 9728, section 3.1."""
     origin = origin_of(url)
-    path = url[len(origin) :].rstrip("/")
-    return f"{origin}/.well-known/{name}{path}"
+    return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
 
 
 class HttpError(InvalidRequest):
@@ -11537,10 +11539,7 @@ class HttpEndpoint:
         if self._verify is not None and not callable(self._verify):
             # The time of a look-up reveals nothing about a token: it depends on hashes
             # with a random key.
-            claims = dict(self._verify)
-            if not all(claims.values()):
-                raise ValueError("verify: a token without claims admits nobody")
-            self._verify = claims.get
+            self._verify = dict(self._verify).get
         hosts = _check_names("allowed_hosts", options.allowed_hosts, "[^*/]+")
         self.hosts = {"localhost", "127.0.0.1", "[::1]", *map(_host_name, hosts)}
         self._origins = _check_names(
@@ -11568,11 +11567,11 @@ class HttpEndpoint:
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
             for each in (root, f"{root}{mcp_path or ''}", named):
-                public[each] = self._answer_metadata
-        self._public = set(map(_route_of, public))
+                public[_route_of(each)] = self._answer_metadata
+        self._public = {"/" + each.strip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
-            path = _route_of(each)
+            path = "/" + each.strip("/")
             if path in self.routes:
                 raise ValueError(f"routes: {each} is served twice")
             self.routes[path] = {"GET": serve, "HEAD": serve}
@@ -11838,8 +11837,8 @@ class HttpEndpoint:
 
 
 def _route_of(path: str) -> str:
-    """Return a path with the one slash with which it begins."""
-    return "/" + path.strip("/")
+    """Return the path without a slash at its end, but for "/" itself."""
+    return path.rstrip("/") or "/"
 
 
 def _answer_route(fn: Route, exchange: Exchange) -> None:
@@ -12304,8 +12303,8 @@ class _SocketExchange(Exchange):
         self.is_last = head.last
         # Whether the whole request was read.
         self.is_read = head.size == 0
-        # Whether hung_up() has sent its probe.
-        self._is_probed = False
+        # How many probes hung_up() has sent.
+        self._probes = 0
 
     def read_body(self) -> bytes:
         self.check_size(self._size or 0)
@@ -12411,7 +12410,9 @@ class _SocketExchange(Exchange):
             return side == GONE
         if not self.awaits_answer:
             return True
-        if self._is_probed:
+        # The first one makes a system reset the connection; on some, only the second
+        # one shows that.
+        if self._probes > 1:
             return False
         return not self._probe()
 
@@ -12429,7 +12430,7 @@ class _SocketExchange(Exchange):
             # Before this thread had the lock, the response may have begun, or ended.
             if self.is_over or is_silent != (self.status == 0):
                 return True
-            self._is_probed = True
+            self._probes += 1
             if is_silent:
                 self._handler.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             else:
@@ -12466,9 +12467,6 @@ def peer_side(sock: Socket) -> str:
             return SHUT
         return GONE
     try:
-        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            # A probe has reset it. Not every system tells so when the next byte is read.
-            return GONE
         if is_ready(sock) and not socket.socket.recv(sock, 1, socket.MSG_PEEK):
             return SHUT
     except OSError:
@@ -13731,6 +13729,8 @@ class LegacyHttp(HttpTransport):
                 if is_established and is_session_lost(error):
                     with suppress(McpError, HttpFailure):
                         self._renew(session)
+                        # What was heard goes on in the new session.
+                        continue
                 elif (error.http_status or 500) < 500:
                     # The server does not have this stream.
                     return
@@ -13740,8 +13740,9 @@ class LegacyHttp(HttpTransport):
                     for key in list(self.connection.protocol.pending):
                         if not is_id(key):
                             self.connection.resolve(key, error)
-            delay = min(BACKOFF_SECONDS, stream.retry * failures**2)
-            self.caller.closed.wait(max(stream.retry, delay))
+            self.caller.closed.wait(
+                max(stream.retry, min(BACKOFF_SECONDS, stream.retry * failures**2))
+            )
 
     def _get(self, stream: EventStream, request_id: RequestId | None) -> None:
         """GET a stream and feed its events until it ends. Raises HttpFailure if there

@@ -3280,11 +3280,13 @@ class TestLifetimes:
 
     @staticmethod
     def is_probed(http):
-        return any(each._is_probed for each in list(http.endpoint.serving))
+        return any(each._probes for each in list(http.endpoint.serving))
 
+    @pytest.mark.parametrize("system", [sys.platform, "another"])
     @pytest.mark.parametrize("how", ["closed", "reset"])
-    def test_who_leaves_cancels_a_modern_call(self, how):
-        """The whole connection is gone, whichever way."""
+    def test_who_leaves_cancels_a_modern_call(self, monkeypatch, how, system):
+        """The whole connection is gone, whichever way, and whatever poll() tells."""
+        monkeypatch.setattr(sys, "platform", system)
         server = Server("s")
         begun = threading.Event()
         ended = threading.Event()
@@ -3351,10 +3353,8 @@ class TestLifetimes:
             with Client(http.url) as client:
                 assert client.call("nap") == "rested"
 
-    @pytest.mark.parametrize("system", [sys.platform, "another"])
-    def test_the_side_of_a_peer(self, monkeypatch, system):
+    def test_the_side_of_a_peer(self):
         """OPEN, SHUT or GONE, for each state of a socket."""
-        monkeypatch.setattr(sys, "platform", system)
         with socket.create_server(("127.0.0.1", 0)) as listener:
 
             def pair():
@@ -14027,6 +14027,31 @@ class TestHttpServer:
             finally:
                 release.set()
 
+    @pytest.mark.parametrize("path", ["", "/", "/mcp", "mcp/"])
+    def test_metadata_at_each_path(self, server, path):
+        """It is found at the root, and behind the path of the endpoint."""
+        resource = f"http://localhost/{path.strip('/')}"
+        metadata = {
+            "resource": resource,
+            "authorization_servers": ["https://x.example"],
+        }
+        options = {"verify": {"t": {"sub": "a"}}, "resource_metadata": metadata}
+        with server.start_http(path=path, **options) as http:
+            known = "/.well-known/oauth-protected-resource"
+            for place in {known, f"{known}/{path.strip('/')}".rstrip("/")}:
+                status, _, found = Web(http).send("GET", path=place)
+                assert (status, found["resource"]) == (200, resource)
+            with Client(http.url, headers={"Authorization": "Bearer t"}) as client:
+                client.ping()
+
+    def test_two_slashes_are_not_one(self, server):
+        """A proxy may have judged another path."""
+        options = {"routes": {"/admin": lambda request: (200, {}, b"admin")}}
+        with server.start_http(**options) as http:
+            assert Web(http).send("GET", path="/admin")[0] == 200
+            assert Web(http).send("GET", path="//admin")[0] == 404
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+
     def test_wrong_options_are_told_at_once(self, server):
         """By start_http and wsgi_app, before anything listens; no token is quoted."""
         for serve in (server.start_http, server.wsgi_app):
@@ -14034,11 +14059,6 @@ class TestHttpServer:
                 serve(allowed_hosts="vm")
             with pytest.raises(ValueError) as caught:
                 serve(verify="secret")
-            assert "cret" not in str(caught.value)
-            with pytest.raises(
-                ValueError, match="^verify: .* admits nobody$"
-            ) as caught:
-                serve(verify={"secret": {"sub": "ada"}, "other": {}})
             assert "cret" not in str(caught.value)
         with pytest.raises(ValueError, match="^path: /sse is reserved for HTTP"):
             server.start_http(path="sse/")
@@ -15580,6 +15600,22 @@ class TestHttpClient:
             with client.listen() as changes:
                 lost.set()
                 assert next(changes)["method"] == "notifications/tools/list_changed"
+
+    def test_a_session_that_is_lost_after_failures(self):
+        """A new one takes its place, and its Listening goes on."""
+        script = [(200, {}, b"retry: 1\n\n")] + [(503, {}, b"away")] * 2
+        script += [(404, {}, b"session not found")]
+
+        def get(seen, sock):
+            if script:
+                return script.pop(0)
+            begin_stream(sock, event_of(notice("tools/list_changed")))
+            return never(seen, sock)
+
+        options = {"protocol_version": "2025-11-25"}
+        with client_of(legacy_site(GET=get), **options) as (client, _):
+            changes = client.listen()
+            assert next(changes)["method"] == "notifications/tools/list_changed"
 
     def test_a_subscription_that_breaks_off(self, server, caplog):
         """A warning says so, and another subscribe() renews it."""
