@@ -6296,6 +6296,8 @@ class Context:
     # After detach(), these callbacks take the place of the client.
     _on_progress: Callback = None
     _on_ask: Callback = None
+    # What ends this run of the handler, at a question without an answer.
+    _pause: _InputRequired | None = None
 
     def __init__(self, connection: Connection, request: Request):
         self.request_id = None if request.is_notification else request.id
@@ -6690,7 +6692,8 @@ class Context:
         state = self._endpoint.signer.seal(
             {**self._record, "asked": fingerprints}, self._binding()
         )
-        raise _InputRequired({"inputRequests": missing, "requestState": state})
+        self._pause = _InputRequired({"inputRequests": missing, "requestState": state})
+        raise self._pause
 
     @cached_property
     def _record(self) -> Json:
@@ -8138,6 +8141,9 @@ class ServerEndpoint(Endpoint):
         ctx = Context(connection, request)
         try:
             result = self._call_layer(ctx, request.params, 0)
+            if ctx._pause is not None:
+                # The handler has swallowed it, or another thread of it has ended by it.
+                raise ctx._pause
             # A request to listen stays open, unless middleware has answered it without
             # calling its handler.
             is_open = request.cancelled or request in self._subscriptions

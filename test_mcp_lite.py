@@ -9615,6 +9615,47 @@ class TestServerInProcess:
             if sys.version_info >= (3, 11):
                 assert client.call("asks_in_a_group") == "who?"
 
+    def test_a_question_that_a_handler_swallows_is_asked(self, era):
+        """By whatever catches all, or on a thread of its own, for modern clients too."""
+        server = Server("s")
+
+        def name_of(ctx, fallback="nobody"):
+            try:
+                return ctx.elicit("who?", FORM)["content"]["name"]
+            except:  # noqa: E722
+                return fallback
+
+        @server.tool
+        def bare(ctx: Context) -> str:
+            return name_of(ctx)
+
+        @server.tool
+        def fails(ctx: Context) -> str:
+            if name_of(ctx) == "nobody":
+                raise ToolError("nobody answered")
+            return "who?"
+
+        @server.tool
+        def aside(ctx: Context) -> str:
+            names = []
+            thread = threading.Thread(target=lambda: names.append(name_of(ctx)))
+            thread.start()
+            thread.join()
+            return names[0]
+
+        @server.tool
+        async def gathered(ctx: Context) -> str:
+            question = asyncio.to_thread(name_of, ctx)
+            return (await asyncio.gather(question, return_exceptions=True))[0]
+
+        tools = ["bare", "fails", "aside"]
+        if sys.version_info >= (3, 9):
+            tools.append("gathered")
+        for over_http in (False, True):
+            options = {"protocol_version": era, "timeout": SECONDS, **CALLBACKS}
+            with client_at(server, over_http, **options) as client:
+                assert [client.call(each) for each in tools] == ["who?"] * len(tools)
+
     def test_an_async_handler_where_a_loop_runs_already(self):
         """It runs in the server's own; the caller waits."""
         import asyncio
