@@ -6288,9 +6288,10 @@ class Context:
     BEWARE: in the modern era a handler runs again from its top for every answer, so the
     code before a question runs again, too. Ask first and act afterwards, or wrap the
     act in `once`. Questions without a `key` are identified by their order, so the order
-    must be the same in each run. To ask the same question again, use another key. An
-    exception, which is no Exception, ends the run at a question without an answer: let
-    it pass, and on a thread of your own, pass it on, as `asyncio.to_thread` does.
+    must be the same in each run, and so must their texts and forms. To ask the same
+    question again, use another key; give a key to each of several questions that
+    threads ask at once. At a question without an answer, an exception ends the run,
+    even if the handler catches it.
     """
 
     # After detach(), these callbacks take the place of the client.
@@ -6841,7 +6842,8 @@ class MainThread:
         self.run_pending()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
-        """Run the waiting jobs on this thread, and return their number.
+        """Run the waiting jobs on this thread, and return their number. The thread that
+        calls this becomes the main thread: call it from the host's own one alone.
 
         max_seconds: the time after which no further job is started
         wait: seconds to block for the first job

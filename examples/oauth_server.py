@@ -67,7 +67,8 @@ def add_note(text: str, ctx: Context) -> str:
     "Add a note, in the name of the user who is logged in."
     # verify() admits callers that may read. Writing takes more.
     if "write" not in ctx.auth["scope"].split():
-        raise ToolError("this token may not write")
+        # A client that can log in does so, for this scope, and calls again.
+        raise PermissionError("write")
     if len(notes) >= MAX_NOTES or len(text) > MAX_LENGTH:
         raise ToolError(
             f"expected at most {MAX_NOTES} notes of {MAX_LENGTH} characters"
