@@ -3122,8 +3122,15 @@ class Schema:
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
                 )
             if row.apply is not None:
-                price = 1 + _size(argument)
-                rules.append((row.concerns, row.apply, row.expects, argument, price))
+                rules.append(
+                    (
+                        row.concerns,
+                        row.apply,
+                        row.expects,
+                        argument,
+                        1 + _size(argument),  # the price
+                    )
+                )
             self.tracks |= keyword in _UNEVALUATED
         if "pattern" in schema:
             self._compile(place, schema["pattern"])
@@ -3610,8 +3617,9 @@ def _parse(tokens: Iterator[str]) -> Way:
                 # `{2}` means exactly twice.
                 most = least
             # `{2,}` has no upper limit.
-            bounds = (int(least), int(most or 1 << 30))
-            sequence.append(partial(_repeat, sequence.pop(), *bounds))
+            sequence.append(
+                partial(_repeat, sequence.pop(), int(least), int(most or 1 << 30))
+            )
         elif token in ("(", "(?:"):
             sequence.append(_parse(tokens))
         elif token in ("(?=", "(?!"):
@@ -6684,6 +6692,12 @@ class Context:
             if asked in (None, digest):
                 known[key] = answer
             else:
+                if asked:
+                    log_line(
+                        WARNING,
+                        f"{self._request.about}: question {show(key)} was another one "
+                        "in the last run; keep its text, or give each question a key",
+                    )
                 missing[key] = question
                 fingerprints[key] = digest
         if not missing:
@@ -12402,8 +12416,9 @@ class _SocketExchange(Exchange):
 
     def may_wait(self) -> bool:
         # Another thread may be writing, and wait.
-        is_free = is_ready(self._handler.connection, writing=True)
-        return self._writing.locked() or not is_free
+        return self._writing.locked() or not is_ready(
+            self._handler.connection, writing=True
+        )
 
     def hung_up(self) -> bool:
         """See Exchange.
@@ -13187,8 +13202,9 @@ class HttpCaller:
         id. For a key that is not an id, return whether the client is open."""
         if self.closed.is_set():
             return False
-        is_request = isinstance(key, (int, str))
-        return not is_request or key in self.connection.protocol.pending
+        if not isinstance(key, (int, str)):
+            return True
+        return key in self.connection.protocol.pending
 
     @contextmanager
     def send(

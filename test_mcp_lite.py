@@ -9615,6 +9615,20 @@ class TestServerInProcess:
             if sys.version_info >= (3, 11):
                 assert client.call("asks_in_a_group") == "who?"
 
+    def test_a_question_that_changes_is_told(self, caplog):
+        """In the modern era, the same key with another text is another question."""
+        server = Server("s")
+        runs = itertools.count(1)
+
+        @server.tool
+        def confirm(ctx: Context) -> str:
+            return ctx.elicit(f"at {min(next(runs), 3)}?", FORM)["action"]
+
+        with Client(server, **CALLBACKS) as client:
+            assert client.call("confirm") == "accept"
+        warned = [each for each in caplog.messages if "was another one" in each]
+        assert len(warned) == 2 and warned[0].startswith('confirm: question "elicit-1"')
+
     def test_a_question_that_a_handler_swallows_is_asked(self, era):
         """By whatever catches all, or on a thread of its own, for modern clients too."""
         server = Server("s")
