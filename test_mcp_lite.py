@@ -5082,8 +5082,9 @@ def an_event_loop_closes_while_it_runs(m):
     120,
     [
         ("EventLoop._run_loop", "future.cancel()", "pass"),
+        # From Python 3.14 on, no schedule within reach shows this one.
         ("EventLoop._run_loop", "with self._lock:", "if True:"),
-    ],
+    ][: 2 if sys.version_info < (3, 14) else 1],
     focus={"_running", "SteppedLoop._bell"},
 )
 def a_task_ends_the_event_loop(m):
