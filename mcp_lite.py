@@ -6868,7 +6868,9 @@ class MainThread:
             return 0
         if not self._running.acquire(blocking=False):
             return 0
-        self._thread = threading.current_thread()
+        if not self.is_current():
+            log_line(WARNING, "run_pending() was called on another thread than before")
+            self._thread = threading.current_thread()
         count = 0
         try:
             job = get_within(self._jobs, wait)
@@ -7851,6 +7853,20 @@ LATE_SECONDS = 5.0  # wait for a worker before logging what keeps them busy
 # Marks a registration without a run_on of its own: the server's `run_on` applies.
 AS_SERVER: Any = object()
 
+# Member of a server's description of itself, or of an entry in a list -> its type:
+# server/tools.md#tool. Clients refuse a whole list for one wrong member.
+ENTRY_TYPES = {
+    "name": str,
+    "version?": str,
+    "title?": str,
+    "description?": str,
+    "mimeType?": str,
+    "size?": int,
+    "icons?": list,
+    "annotations?": dict,
+    "_meta?": dict,
+}
+
 # A registered function:
 #     wire: its entry in the list
 #     signature: the function, and the conversion of its arguments
@@ -7880,6 +7896,19 @@ REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
+
+
+def make_entry(**members: Any) -> Json:
+    """Make an entry of the members that are not None. Raises TypeError or ValueError
+    for a wrong type, and for what JSON cannot express: now, and not only when a client
+    asks for the list."""
+    entry = add_given({}, **members)
+    try:
+        check_members(ENTRY_TYPES, entry)
+    except InvalidParams as error:
+        raise TypeError(str(error)) from None
+    encode_message(entry)
+    return entry
 
 
 class Subscription(namedtuple("Subscription", "connection request granted")):
@@ -7970,11 +7999,12 @@ class ServerEndpoint(Endpoint):
 
     # Offers
     def put(self, kind: str, name: str, registration: Registration) -> None:
-        """Register a function. Raises TypeError or ValueError if JSON cannot express
-        its entry: now, and not only when a client asks for the list."""
-        encode_message(registration.wire)
+        """Register a function. Raises TypeError for a class where a callable is
+        expected, as MainThread without its parentheses."""
         if registration.run_on is AS_SERVER:
             registration = registration._replace(run_on=self.run_on)
+        if isinstance(registration.run_on, type):
+            raise TypeError(f"run_on: expected a function, got {registration.run_on}")
         if registration.visible is not None:
             self.may_block = True
         if name in self.registered[kind]:
@@ -8569,13 +8599,11 @@ class Server:
         """
         if min(page_size, max_workers) < 1:
             raise ValueError("page_size, max_workers: expected 1 or more")
-        # Clients refuse a number, which YAML makes of an unquoted 1.0.
-        if not isinstance(version, str):
-            raise TypeError("version: expected text")
         self.name = name
         self.version = version
-        info = add_given(
-            {"name": name, "version": version},
+        info = make_entry(
+            name=name,
+            version=version,
             title=title,
             description=description,
             websiteUrl=website_url,
@@ -8665,8 +8693,8 @@ class Server:
                 )
             output = Output(signature, output_schema, structured)
             headers = header_parameters(signature.schema)
-            wire = add_given(
-                {"name": tool_name},
+            wire = make_entry(
+                name=tool_name,
                 title=title,
                 description=description or signature.description,
                 inputSchema=signature.schema,
@@ -8745,8 +8773,9 @@ class Server:
             if template.names:
                 kind = "resourceTemplates"
                 member = "uriTemplate"
-            wire = add_given(
-                {member: uri, "name": name or signature.name.replace("<lambda>", uri)},
+            wire = make_entry(
+                **{member: uri},
+                name=name or signature.name.replace("<lambda>", uri),
                 title=title,
                 mimeType=mime_type,
                 description=description or signature.description,
@@ -8796,8 +8825,8 @@ class Server:
 
         def register(function: Any, given: str | None) -> None:
             signature = Signature(function, Context)
-            wire = add_given(
-                {"name": name or given or signature.name},
+            wire = make_entry(
+                name=name or given or signature.name,
                 title=title,
                 arguments=prompt_arguments(signature) or None,
                 description=description or signature.description,
@@ -10021,7 +10050,7 @@ class Client:
         """
         with self._connecting:
             if self._is_connected():
-                raise RuntimeError("the client is connected already")
+                raise RuntimeError("the client is connected already: go on calling")
             self._connect()
         return self
 
@@ -11341,6 +11370,8 @@ class Exchange:
 
     def client_left(self) -> None:
         """Write nothing more. Never blocks."""
+        if not self.is_over:
+            self.reason = "the client has hung up"
         self.is_last = True
         self.left_at = time.monotonic()
         self._end()
@@ -11712,7 +11743,10 @@ class HttpEndpoint:
             raise self.challenge(401)
         token = bearer[1]
         try:
-            claims = self._verify(token)
+            claims = self._verify(token) or {}
+            if not isinstance(claims, dict):
+                # The function is an `async def`, say.
+                raise TypeError(f"expected a dict of claims, got {show(claims)}")
         except Exception as error:
             # A PermissionError with an errno comes from the operating system, and does
             # not name a scope.
@@ -11728,7 +11762,7 @@ class HttpEndpoint:
                     503, "the token could not be checked", {"Retry-After": "5"}
                 ) from None
             raise self.challenge(401, "invalid_token") from None
-        if not isinstance(claims, dict) or not claims:
+        if not claims:
             raise self.challenge(401, "invalid_token")
         return dict(claims)
 

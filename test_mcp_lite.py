@@ -9966,6 +9966,43 @@ class TestServerInProcess:
                 lambda server: server.tool(name="x", meta={"y": {1}})(lambda: 0),
                 "Object of type set",
             ),
+            (
+                lambda server: server.tool("x", title=5)(lambda: 0),
+                "title: expected string",
+            ),
+            (
+                lambda server: server.tool(lambda: 0, name="x", icons="x.png"),
+                "icons: expec",
+            ),
+            (
+                lambda server: server.add_tool(lambda: 0, name="x", meta="m"),
+                "_meta: expec",
+            ),
+            (
+                lambda server: server.prompt("x", description=b"d")(lambda: ""),
+                "description: expected string",
+            ),
+            (
+                lambda server: server.resource("x://a", annotations=Context)(lambda: 0),
+                "annotations: expected object, got .*Context",
+            ),
+            (
+                lambda server: server.resource("x://a", size="9")(lambda: 0),
+                "size: expec",
+            ),
+            (
+                lambda server: server.tool(name="x", run_on=MainThread)(lambda: 0),
+                "run_on: expected a function, got .*MainThread",
+            ),
+            (
+                lambda server: Server("s", run_on=MainThread).tool("x")(lambda: 0),
+                "run_on: expected a function, got .*MainThread",
+            ),
+            (
+                lambda server: Server("s", "1", icons={"src": "x"}),
+                "icons: expected array",
+            ),
+            (lambda server: Server(5), "name: expected string"),
             (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
             (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
             (lambda server: server.resource("x://a{?b}")(lambda b: 0), "need defaults"),
@@ -9984,7 +10021,7 @@ class TestServerInProcess:
             (lambda server: server.method("rpc.x"), "method: expected a new one"),
             (lambda server: server.method("ü/x"), "method: expected a new one"),
         ],
-        ids=range(21),
+        ids=itertools.count(),
     )
     def test_misuse_is_told_at_once(self, misuse, said):
         """An error names what is wrong, and nothing is offered then."""
@@ -11456,6 +11493,17 @@ class TestInsideHosts:
         with Client(server) as client:
             # Nobody runs what waits for the main thread.
             assert client.call("here") == "mcp-worker"
+
+    def test_another_thread_calls_run_pending(self, main, caplog):
+        """The thread that calls it becomes the main thread; the log tells of that, once
+        a change."""
+        main.run_pending()
+        assert not caplog.records
+        for _ in range(2):
+            started(lambda: [main.run_pending(), main.run_pending()]).join(SECONDS)
+            main.run_pending()
+        told = [each.getMessage() for each in caplog.records]
+        assert told == ["run_pending() was called on another thread than before"] * 4
 
     def test_one_at_a_time(self, main):
         """A job that runs the host's loop again gets 0; so does a second thread."""
@@ -13872,6 +13920,38 @@ class TestHttpServer:
                 assert Web(http).post(message, Authorization=given)[0] == 401
         assert asked == ["x"]
 
+    @pytest.mark.filterwarnings("ignore:coroutine")
+    def test_a_verify_that_returns_no_claims_is_told(self, server, caplog):
+        """What is neither a dict nor false is a mistake of the program: an `async def`, a
+        name, True. It lets nobody in, and the log says what came. What is false says that
+        the token is wrong, which is nobody's mistake."""
+
+        async def late(token):
+            return {"sub": "ada"}
+
+        for verify, came in (
+            (late, '"<coroutine object'),
+            (lambda token: "ada", '"ada"'),
+            (lambda token: True, "true"),
+            ({"t-s3cret": "ada"}, '"ada"'),
+            (lambda token: None, None),
+            (lambda token: False, None),
+            (lambda token: {}, None),
+            ({"other": "ada"}, None),
+        ):
+            caplog.clear()
+            with server.start_http(verify=verify) as http:
+                web = Web(http, Authorization="Bearer t-s3cret")
+                assert web.post(call_tool("add", a=1))[0] == 401
+            told = [
+                each.getMessage() for each in caplog.records if each.name == "mcp_lite"
+            ]
+            if came is None:
+                assert told == []
+            else:
+                assert len(told) == 1 and f"a dict of claims, got {came}" in told[0]
+                assert "s3cret" not in told[0]
+
     @pytest.mark.parametrize(
         "error, status",
         [
@@ -14256,6 +14336,25 @@ class TestHttpServer:
         assert fits.getMessage().endswith(f" {times[0]} tools/call fits ada?b")
         assert fails.getMessage().endswith(" fail ada?b: the tool failed")
         assert fails.levelname == "INFO"
+
+    def test_the_access_log_tells_of_a_hang_up(self, server, caplog):
+        """A client that has left got no answer, whatever the status says."""
+        gate = threading.Event()
+
+        @server.tool
+        def work(ctx: Context) -> None:
+            ctx.progress(1)
+            gate.wait(SECONDS)
+
+        with self.access_log(server, caplog) as (http, read):
+            call = call_tool("work", meta={"progressToken": 1})
+            with Web(http).stream("POST", call) as response:
+                next_message(response)
+            eventually(lambda: not http.endpoint.serving)
+            gate.set()
+            assert read(1) == [
+                "127.0.0.1 POST /mcp 200 tools/call work -: the client has hung up"
+            ]
 
     def test_a_line_of_the_access_log_is_one(self, server, caplog):
         """Nothing that a peer says passes for other columns, or another line."""
@@ -25625,7 +25724,7 @@ class TestExamplesAreSafe:
         assert refused["error"]["code"] == -32602
         done = serve("a", "2").handle(request("tools/call", params))
         assert done["result"]["content"][0]["text"] == "Ada"
-        with pytest.raises(TypeError, match="version: expected text"):
+        with pytest.raises(TypeError, match="version: expected string, got 1.0"):
             Server("a", 1.0)
 
     def test_config_files_as_clients_write_them(self, tmp_path, monkeypatch):
