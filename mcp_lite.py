@@ -254,7 +254,7 @@ import re
 import sys
 import threading
 import time
-from collections import ChainMap, Counter, deque, namedtuple
+from collections import ChainMap, Counter, defaultdict, deque, namedtuple
 from collections.abc import (
     Callable,
     Collection,
@@ -6295,11 +6295,11 @@ class Context:
 
     BEWARE: in the modern era a handler runs again from its top for every answer, so the
     code before a question runs again, too. Ask first and act afterwards, or wrap the
-    act in `once`. Questions without a `key` are identified by their order, so the order
-    must be the same in each run, and so must their texts and forms. To ask the same
-    question again, use another key; give a key to each of several questions that
-    threads ask at once. At a question without an answer, an exception ends the run,
-    even if the handler catches it.
+    act in `once`. A question is identified by its `key`, text and form, so these must
+    be the same in each run. Equal questions without a key are told apart by their
+    order; any others may be asked in any order, by several threads at once, too. At a
+    question without an answer, an exception ends the run, even if the handler catches
+    it.
     """
 
     # After detach(), these callbacks take the place of the client.
@@ -6320,10 +6320,12 @@ class Context:
         self._connection = connection
         self._endpoint: Any = connection.endpoint
         self._request = request
-        # Numbers the questions without a key.
-        self._next_number = itertools.count(1).__next__
-        # The keys of the questions in this run of the handler.
+        # The keys of the questions in this run of the handler, and of those that were
+        # answered before it.
         self._keys: set[str] = set()
+        self._answered: set[str] = set()
+        # The fingerprint of a question without a key -> numbers those with this text.
+        self._numbers: Any = defaultdict(itertools.count)
 
     # Notifications
 
@@ -6614,7 +6616,9 @@ class Context:
 
     def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
         if key is None:
-            key = f"{kind}-{self._next_number()}"
+            # The same in each run, in whatever order threads ask.
+            digest = fingerprint([method, params])[:8]
+            key = f"{kind}-{digest}-{next(self._numbers[digest])}"
         return self.ask({key: (method, params)})[key]
 
     def _require_capability(self, method: str, params: Json) -> None:
@@ -6680,28 +6684,30 @@ class Context:
 
     def _ask_modern(self, questions: Json) -> Json:
         """Return the recorded answers. Raises _InputRequired if one is missing."""
+        answers = self._record["answers"]
         known = {}
         missing = {}
         # The fingerprints of the missing questions.
         fingerprints = {}
         for key, question in questions.items():
             digest = fingerprint(question)
-            asked, answer = self._record["answers"].get(key, ("", None))
+            asked, answer = answers.get(key, ("", None))
             # An answer that came before its question has the fingerprint None, and fits
             # any question.
             if asked in (None, digest):
                 known[key] = answer
             else:
-                if asked:
-                    log_line(
-                        WARNING,
-                        f"{self._request.about}: question {show(key)} was another one "
-                        "in the last run; keep its text, or give each question a key",
-                    )
                 missing[key] = question
                 fingerprints[key] = digest
+        self._answered.update(known)
         if not missing:
             return known
+        if answers.keys() - self._answered:
+            log_line(
+                WARNING,
+                f"{self._request.about}: a question of the last run was not asked again; "
+                "keep its text, or give it a key",
+            )
         if self._on_ask is not None:
             return {**known, **self._on_ask(missing)}
         state = self._endpoint.signer.seal(

@@ -9615,7 +9615,7 @@ class TestServerInProcess:
                 assert client.call("asks_in_a_group") == "who?"
 
     def test_a_question_that_changes_is_told(self, caplog):
-        """In the modern era, the same key with another text is another question."""
+        """In the modern era, another text is another question, and asked again."""
         server = Server("s")
         runs = itertools.count(1)
 
@@ -9625,8 +9625,38 @@ class TestServerInProcess:
 
         with Client(server, **CALLBACKS) as client:
             assert client.call("confirm") == "accept"
-        warned = [each for each in caplog.messages if "was another one" in each]
-        assert len(warned) == 2 and warned[0].startswith('confirm: question "elicit-1"')
+        told = (
+            "confirm: a question of the last run was not asked again; keep its text, "
+        )
+        assert caplog.messages == [f"{told}or give it a key"] * 2
+
+    @pytest.mark.parametrize("keys", [False, True])
+    def test_questions_that_threads_ask_at_once(self, era, keys):
+        """Each is asked once, whatever their order; equal ones are as many questions."""
+        server = Server("s")
+        asked = []
+        orders = itertools.cycle(itertools.permutations(range(4)))
+
+        @server.tool
+        def ask_all(ctx: Context) -> list:
+            texts = ["who?", "where?", "when?", "who?"]
+
+            def ask(n):
+                return ctx.elicit(texts[n], FORM, f"k{n}" if keys else None)["content"]
+
+            order = next(orders)
+            found = dict(zip(order, at_once(ask, [(n,) for n in order])))
+            return [found[n]["name"] for n in range(4)]
+
+        def answer(params):
+            asked.append(params["message"])
+            return {"action": "accept", "content": {"name": params["message"][:-1]}}
+
+        with Client(server, protocol_version=era, on_elicit=answer) as client:
+            for _ in range(6):
+                assert client.call("ask_all") == ["who", "where", "when", "who"]
+                assert sorted(asked) == ["when?", "where?", "who?", "who?"]
+                asked.clear()
 
     def test_a_question_that_a_handler_swallows_is_asked(self, era):
         """By whatever catches all, or on a thread of its own, for modern clients too."""
@@ -10992,8 +11022,8 @@ class TestServerOnTheWire:
 
         first = call(requestState=None)["result"]
         assert first["resultType"] == "input_required"
-        assert list(first["inputRequests"]) == ["elicit-1"]
-        good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
+        ((key, _),) = first["inputRequests"].items()
+        good = {key: {"action": "accept", "content": {"name": "A"}}}
         state = first["requestState"]
         tampered = [state + "x", "x" + state, state[:-1], state.replace(".", "")]
         for bad in [*tampered, "", "a.b", 5, "é"]:
@@ -11003,15 +11033,16 @@ class TestServerOnTheWire:
         assert moved["error"]["code"] == -32602
         wrong = {"action": "accept", "content": {"name": 1}}
         for forged in (5, {"action": "maybe"}, wrong):
-            answer = call(requestState=state, inputResponses={"elicit-1": forged})
+            answer = call(requestState=state, inputResponses={key: forged})
             assert answer["error"]["code"] == -32602
         ignored = call(requestState=state, inputResponses={"wrong": {}})["result"]
-        assert list(ignored["inputRequests"]) == ["elicit-1"]
+        assert list(ignored["inputRequests"]) == [key]
         second = call(requestState=state, inputResponses=good)["result"]
-        assert list(second["inputRequests"]) == ["elicit-2"]
+        ((other, _),) = second["inputRequests"].items()
+        assert other != key
         assert second["requestState"] != state
         # The first answer travels in the state; only the second is fresh.
-        fresh = {"elicit-2": {"action": "accept", "content": {"name": "B"}}}
+        fresh = {other: {"action": "accept", "content": {"name": "B"}}}
         last = call(requestState=second["requestState"], inputResponses=fresh)
         assert unwrap(last["result"]) == [1, "A", "B"]
 
@@ -19061,7 +19092,8 @@ class TestFaults:
         params = modern({"elicitation": {}}, name="form", arguments={})
         asked = server.handle(request("tools/call", params))["result"]
         params["requestState"] = asked["requestState"]
-        params["inputResponses"] = {"elicit-1": {"action": "decline"}}
+        (key,) = asked["inputRequests"]
+        params["inputResponses"] = {key: {"action": "decline"}}
         answer = server.handle(request("tools/call", params))
         assert answer["result"]["structuredContent"]["action"] == "decline"
         later = time.time() + 601
