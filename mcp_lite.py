@@ -1738,15 +1738,6 @@ class Protocol:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
 
-    def end(self, request: Request) -> bool:
-        """Remove a request from `in_flight`, and return whether it was there. Rule 1
-        (section Threads): only the caller that gets True may send anything about it."""
-        # By now, another request may have the same id.
-        is_open = self.in_flight.get(request.id) is request
-        if is_open:
-            del self.in_flight[request.id]
-        return is_open
-
 
 ###############################################################################
 # 6. Threads ##################################################################
@@ -2816,6 +2807,7 @@ class Connection:
     # The peer's requests
     def is_in_flight(self, request: Request) -> bool:
         """Return whether one of the peer's requests is still open."""
+        # By now, another request may have the same id.
         return self.protocol.in_flight.get(request.id) is request
 
     def respond(self, request: Request, answer: Json | None) -> bool:
@@ -2825,8 +2817,10 @@ class Connection:
             answer = None
         with self._lock:
             # basic/transports/stdio.md: "MUST NOT send any further messages for it"
-            if not self.protocol.end(request):
+            if not self.is_in_flight(request):
                 return False
+            # Rule 1 (section Threads): this thread alone may send anything about it.
+            del self.protocol.in_flight[request.id]
             request.outbox.finish(request, answer)
         return True
 
