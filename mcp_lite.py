@@ -5720,6 +5720,9 @@ class Output:
     the hint has no schema.
     """
 
+    # Whether results are wrapped.
+    _wraps = False
+
     def __init__(
         self, signature: Signature, schema: Json | None, structured: bool | None
     ):
@@ -5729,8 +5732,8 @@ class Output:
             schema = _describe_returned(signature, structured)
         self.structured = bool(schema) or structured
         self._is_text = signature.returns in (str, "str")
-        self._wraps = bool(schema and schema.get("type") != "object")
-        if schema and self._wraps:
+        if schema and schema.get("type") != "object":
+            self._wraps = True
             # These three keywords belong at the root.
             names = {"$schema", "$defs", "definitions"} & schema.keys()
             inner = dict(schema)
