@@ -2879,11 +2879,9 @@ class Connection:
             outbox.send(message)
         return outbox
 
-    def notify(
-        self, method: str, params: Json | None, about: Request | None = None
-    ) -> None:
+    def notify(self, method: str, params: Json | None) -> None:
         """Send a notification. Never blocks."""
-        self.send(call_message(method, params), about).flush_soon()
+        self.send(call_message(method, params)).flush_soon()
 
     # Our own requests
     def register(self, pending: PendingRequest, request_id: Any) -> None:

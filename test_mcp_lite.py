@@ -4503,6 +4503,12 @@ def kept_wire(m):
     return transport
 
 
+def notify_about(m, connection, request, n):
+    """Send a message about a request, as a handler does, but leave the write."""
+    message = m.call_message("notifications/message", {"n": n})
+    connection.send(message, request).flush_soon()
+
+
 def doing(m, **jobs):
     """An Endpoint whose tools do these jobs(connection, request), and are answered."""
     endpoint = m.Endpoint()
@@ -4816,7 +4822,7 @@ def another_thread_answers_while_a_handler_notifies(m):
 
         others.append(stepping(answer))
         for n in (1, 2):
-            connection.notify("notifications/message", {"n": n}, request)
+            notify_about(m, connection, request, n)
 
     connection = conversation(m, wire, doing(m, notify=notify))
     connection.feed(lines_of(call_tool("notify")))
@@ -5690,7 +5696,7 @@ class LeftToAnother:
 def another_thread_sends_all_of_a_response(m):
     def answer(connection, request):
         for n in (1, 2):
-            connection.notify("notifications/message", {"n": n}, request)
+            notify_about(m, connection, request, n)
             text = b'"n":%d' % n
             STEPS.step("seen", None, lambda text=text: text in left.exchange.out)
         connection.respond(request, m.result_message(request.id, {}))
@@ -5726,7 +5732,7 @@ def a_handler_and_another_thread_answer(m):
         connection.cancel_request(request, m.result_message(request.id, {"n": 1}))
 
     def then(connection, request):
-        connection.notify("notifications/message", {"n": 0}, request)
+        notify_about(m, connection, request, 0)
         connection.respond(request, m.result_message(request.id, {"n": 2}))
 
     left = LeftToAnother(m, answer, then)
@@ -5743,7 +5749,7 @@ def a_handler_and_another_thread_answer(m):
 )
 def a_client_leaves_while_another_thread_works(m):
     def answer(connection, request):
-        connection.notify("notifications/message", {"n": 1}, request)
+        notify_about(m, connection, request, 1)
         STEPS.step("working", None, lambda: request.cancelled)
 
     left = LeftToAnother(m, answer)
