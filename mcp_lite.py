@@ -715,7 +715,7 @@ class HttpFailure(ConnectionError):
         message: str,
         url: str = "",
         http_status: int | None = None,
-        challenge: dict[str, str] | None = None,
+        challenge: Headers | None = None,
         retry_after: float | None = None,
     ):
         super().__init__(message)
@@ -1449,7 +1449,7 @@ class Request:
     # Over HTTP: the claims of its bearer token, and its headers with names in lower
     # case.
     auth: Json | None = None
-    headers: dict[str, str] = {}
+    headers: Headers = {}
     # The thread that occupies a slot of the server for it: ServerEndpoint.lent_slot().
     thread: int | None = None
     # The name of the registered function that runs for it, for ServerEndpoint.load().
@@ -4587,7 +4587,7 @@ def _read_code(fn: Any, bound: int) -> Any:
     defaults = dict(zip(names[code.co_argcount - len(last) :], last))
     defaults.update(fn.__kwdefaults__ or {})
     hints = fn.__annotations__
-    parameters: list[Any] = [
+    parameters = [
         _Parameter(name, hints.get(name, object), defaults.get(name, REQUIRED))
         for name in names[bound:count]
     ]
@@ -4610,7 +4610,7 @@ def _read_signature(fn: Any, bound: int) -> Any:
     signature = inspect.signature(fn, follow_wrapped=not isinstance(fn, partial))
     # The keywords that a partial() has set are not arguments; one may be a secret.
     settled = getattr(fn, "keywords", {})
-    parameters: list[Any] = []
+    parameters = []
     kinds = set()
     for each in list(signature.parameters.values())[bound:]:
         if each.name in settled:
@@ -6355,7 +6355,7 @@ class Context:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted: Any = self._connection.protocol.log_level
+        wanted = self._connection.protocol.log_level
         if self._request.modern:
             wanted = self._request.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
