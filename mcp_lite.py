@@ -5948,7 +5948,7 @@ def needed_capability(
     first revision with this capability. `declared` is what the client has declared.
     Raises ValueError for a method that is not a question."""
     row = method_row(method)
-    if row.sender != "server" or row.kind != "request":
+    if row.name not in _ANSWERS:
         raise ValueError(f"{method} does not ask the client anything")
     if "tools" in params or "toolChoice" in params:
         return ("sampling", "tools"), "2025-11-25"
