@@ -2027,9 +2027,8 @@ class SameThread:
         job()
         return True
 
-    def close(self, seconds: float) -> bool:
+    def close(self, seconds: float) -> None:
         """A no-op: there are no threads to end."""
-        return True
 
 
 # The levels of Python's logging, which is slow to import.
