@@ -463,6 +463,11 @@ def is_integer(value: object) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
+def object_or_empty(value: object) -> Json:
+    """Return the value if it is a JSON object, else {}."""
+    return value if isinstance(value, dict) else {}
+
+
 class McpError(Exception):
     """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
 
@@ -506,7 +511,7 @@ class McpError(Exception):
                 f"an error with the code {show(code)}: {text}", error
             )
         kind = ERRORS.get(code, McpError)
-        has_uri = isinstance(data, dict) and "uri" in data
+        has_uri = "uri" in object_or_empty(data)
         if code in MAYBE_NOT_FOUND and (
             has_uri or re.search(NOT_FOUND_TEXT, text[:500])
         ):
@@ -937,11 +942,6 @@ def find_by_id(table: dict[Any, Any], key: object) -> Any:
     if is_id(key):
         return table.get(key)
     return None
-
-
-def object_or_empty(value: object) -> Json:
-    """Return the value if it is a JSON object, else {}."""
-    return value if isinstance(value, dict) else {}
 
 
 def _is_names(value: object) -> bool:
