@@ -3238,7 +3238,7 @@ class _Validator(Meter):
         super().__init__(value)
         self.schema = schema
         # The URIs of the documents that check() has entered, the outermost first.
-        self.scope: tuple[str, ...] = ("",)
+        self.scope = [""]
         # The members evaluated so far, as (id() of their owner, key); empty unless
         # Schema.tracks is true.
         self.evaluated: list[tuple[int, Any]] = []
@@ -3253,7 +3253,7 @@ class _Validator(Meter):
         scope = self.scope
         start = len(self.evaluated)
         if base not in scope:
-            self.scope = (*scope, base)
+            self.scope = [*scope, base]
         for concerns, apply, expects, argument, price in rules:
             if kind not in concerns:
                 continue
