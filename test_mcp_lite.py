@@ -2014,6 +2014,12 @@ class TestMethods:
             found -= {"roots/list", "sampling/createMessage", "elicitation/create"}
         assert ours == found
 
+    def test_each_trait_has_a_default(self):
+        """A trait that is misspelt in a row would be looked at by nobody."""
+        traits = vars(mcp_lite.Method).keys() | {"sender", "name"}
+        for row in mcp_lite.METHODS.values():
+            assert vars(row).keys() <= traits, row.name
+
 
 class TestTheNextRevision:
     """A revision of which nobody has heard."""
