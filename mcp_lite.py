@@ -6353,7 +6353,7 @@ class Context:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted = self._connection.protocol.log_level
+        wanted: Any = self._connection.protocol.log_level
         if self._request.modern:
             wanted = self._request.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
