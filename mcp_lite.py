@@ -568,7 +568,6 @@ class InvalidResponse(_CodedError):
     data: the whole result, if there is one; then the tool has run
     """
 
-    http_status = 200
     is_received = True
 
 
