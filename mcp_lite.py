@@ -7783,8 +7783,7 @@ class Child(StreamTransport):
         """
         seconds = EXIT_SECONDS if self._head else STARTING_SECONDS
         try:
-            with suppress(OSError, ValueError):
-                self._writer.close()
+            super().close()
             self._wait(seconds)
             if self._process.poll() is None:
                 self._signal_group(15)  # SIGTERM
