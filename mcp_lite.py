@@ -7748,7 +7748,7 @@ class Child(StreamTransport):
                     log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
-        return "\n".join(list(self._lines)).rstrip()
+        return "\n".join(self._lines).rstrip()
 
     # Ending
 
