@@ -8202,9 +8202,7 @@ class ServerEndpoint(Endpoint):
                 message = self._failure_message(ctx, error)
             except (TypeError, ValueError) as odd:
                 # The `content` that ToolError was given is not valid content.
-                message = error_message(
-                    request.id, InternalError(self._report(ctx, odd))
-                )
+                message = self._failure_message(ctx, odd)
             if request.row.handshake:
                 # A handshake that failed has opened no session.
                 connection.protocol.version = ""
