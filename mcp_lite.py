@@ -10436,19 +10436,18 @@ class Client:
     ) -> Call:
         """Send a request. Raises MethodNotFound if the server does not offer it."""
         version = self.protocol_version
-        row = METHODS.get(method)
-        # An extension's method has no row: the server decides.
-        if row is not None:
-            why = ""
-            # The first revision had no capability for completion.
-            is_exempt = version == OLDEST and row.capability == ("completions",)
-            is_declared = has_capability(self.server_capabilities, row.capability)
-            if not row.is_in(version):
-                why = f"{method} is not in {version}"
-            elif not is_declared and not is_exempt:
-                why = f"{method}: the server did not declare {'.'.join(row.capability)}"
-            if why:
-                raise received(MethodNotFound(why))
+        # UNKNOWN, for an extension's method, forbids nothing: the server decides.
+        row = METHODS.get(method, UNKNOWN)
+        why = ""
+        # The first revision had no capability for completion.
+        is_exempt = version == OLDEST and row.capability == ("completions",)
+        is_declared = has_capability(self.server_capabilities, row.capability)
+        if not row.is_in(version):
+            why = f"{method} is not in {version}"
+        elif not is_declared and not is_exempt:
+            why = f"{method}: the server did not declare {'.'.join(row.capability)}"
+        if why:
+            raise received(MethodNotFound(why))
         on_progress = on_progress or self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
