@@ -11074,12 +11074,13 @@ class MessageQueue(Outbox):
         """Queue an answer, which is the last message. If it is the only one, some
         errors set the HTTP status."""
         if answer is not None:
-            if request is not None and request.modern and "error" in answer:
-                self.answer_status = _ANSWER_STATUS.get(
-                    answer["error"]["code"], self.answer_status
-                )
-            if request is not None and answer.get("result", {}).get("isError"):
-                self.exchange.reason = "the tool failed"
+            if request is not None:
+                if request.modern and "error" in answer:
+                    self.answer_status = _ANSWER_STATUS.get(
+                        answer["error"]["code"], self.answer_status
+                    )
+                if answer.get("result", {}).get("isError"):
+                    self.exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()
