@@ -11115,11 +11115,11 @@ class MessageQueue(Outbox):
         self.flush_soon()
 
     def may_wait(self) -> bool:
-        with self._lock:
-            waiting = list(self._messages)
-        # The exchange only knows whether 4 KiB can be written at once.
-        if waiting and len(waiting[-1][1]) > 4_000:
-            return True
+        # IndexError: no message waits.
+        with suppress(IndexError):
+            # The exchange only knows whether 4 KiB can be written at once.
+            if len(self._messages[-1][1]) > 4_000:
+                return True
         return self.exchange.may_wait()
 
     def flush(self) -> None:
