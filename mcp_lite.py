@@ -11566,6 +11566,8 @@ class HttpEndpoint:
 
     # The time between the comments that keep a silent stream open.
     comment_seconds = 15.0
+    # Where clients read `resource_metadata`, if that is given.
+    _metadata_url = ""
 
     def __init__(self, server: ServerEndpoint, options: HttpOptions):
         self.server = server
@@ -11764,12 +11766,13 @@ class HttpEndpoint:
     def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
         """Return a refusal with a challenge, which tells the client what token it
         needs, and where to get one."""
-        parameters = {"error": problem}
-        if self._metadata:
-            parameters["resource_metadata"] = self._metadata_url
-            scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
-        # RFC 6749, section 3.3, defines the characters of a scope.
-        parameters["scope"] = " ".join(re.findall(r"[!#-\[\]-~]+", scope))
+        scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
+        parameters = {
+            "error": problem,
+            "resource_metadata": self._metadata_url,
+            # RFC 6749, section 3.3, defines the characters of a scope.
+            "scope": " ".join(re.findall(r"[!#-\[\]-~]+", scope)),
+        }
         parts = [f'{name}="{value}"' for name, value in parameters.items() if value]
         challenge = f"Bearer {', '.join(parts)}".strip()
         return HttpError(
