@@ -11616,8 +11616,13 @@ class HttpEndpoint:
             self._metadata_url = url
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
+            headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
             for each in (root, f"{root}{mcp_path or ''}", named):
-                public[_route_of(each)] = self._answer_metadata
+                public[_route_of(each)] = lambda _: (
+                    200,
+                    headers,
+                    encode_message(self._metadata),
+                )
         self._public = {"/" + each.strip("/") for each in public}
         for each, fn in {**(options.routes or {}), **public}.items():
             serve = partial(_answer_route, fn)
@@ -11625,10 +11630,6 @@ class HttpEndpoint:
             if path in self.routes:
                 raise ValueError(f"routes: {each} is served twice")
             self.routes[path] = {"GET": serve, "HEAD": serve}
-
-    def _answer_metadata(self, request: object) -> tuple[int, Headers, bytes]:
-        headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
-        return 200, headers, encode_message(self._metadata)
 
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request. Returns when the response is over. Never raises.
