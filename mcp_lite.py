@@ -13253,10 +13253,7 @@ class HttpCaller:
         becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, headers, body, key)
         try:
-            while True:
-                verdict = self._attempt(http_request)
-                if verdict == FINAL:
-                    break
+            while self._attempt(http_request) == RETRY:
                 http_request.refused.append(http_request.response.status)
                 self._give_back(http_request)
             yield http_request
