@@ -13467,7 +13467,6 @@ class HttpTransport(Transport, Outbox):
 
     # The Transport
     def start(self, connection: Connection) -> None:
-        self.connection = connection
         self.caller.connection = connection
 
     def details(self) -> str:
