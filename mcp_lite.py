@@ -14540,10 +14540,11 @@ class OAuth:
 
 def _error_words(said: Json) -> str:
     """Return how a server describes an error, in one line: RFC 6749, section 5.2."""
-    words = []
-    for name in ("error", "error_description"):
-        if said.get(name):
-            words.append(str(said[name])[:300])
+    words = [
+        str(said[name])[:300]
+        for name in ("error", "error_description")
+        if said.get(name)
+    ]
     return printable(": ".join(words))
 
 
