@@ -15001,11 +15001,8 @@ def _run(options: Any, file: Any) -> None:
 
 def _tokens(options: Any, url: str) -> None:
     """Log in at a server, or out."""
-    oauth = OAuth(store=_TOKENS)
-    if options.command == "login":
-        oauth.login(url)
-    else:
-        oauth.logout(url)
+    # OAuth has a method of this name.
+    getattr(OAuth(store=_TOKENS), options.command)(url)
     _say(f"{options.command}: done; tokens are kept in {_TOKENS}")
 
 
