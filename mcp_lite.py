@@ -9682,11 +9682,12 @@ class ClientEndpoint(Endpoint):
             self.notifier.submit(self._call_next)
 
     def _call_next(self) -> None:
-        job = do_nothing
-        # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
-        with suppress(Empty):
-            job = self._queued_calls.get(0.0)
-        job()
+        try:
+            call = self._queued_calls.get(0.0)
+        except Empty:
+            # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
+            return
+        call()
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
