@@ -10939,7 +10939,6 @@ _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 # These fields must not repeat: a proxy might use the other value. The values of other
 # fields are joined to a list.
 _SINGLE = "host|origin|authorization|content-.*|transfer-encoding|mcp-.*"
-_LENGTH = "[0-9]{1,18}"
 
 
 # Most clients send the same head again and again. Nothing changes what is cached.
@@ -10982,7 +10981,7 @@ def _body_size(fields: Headers, version: str) -> int | None:
     coding = fields.get("transfer-encoding")
     if coding is None:
         length = fields.get("content-length", "0")
-        if not re.fullmatch(_LENGTH, length):
+        if not re.fullmatch("[0-9]{1,18}", length):
             raise HttpError(
                 400, f"Content-Length: expected a number, got {show(length)}"
             )
