@@ -11371,7 +11371,7 @@ class Exchange:
         self.left_at = time.monotonic()
         self._end()
 
-    def wait_until_over(self, comment_seconds: float) -> None:
+    def wait_until_over(self) -> None:
         """Write what other threads queue, until the response is over. Comments keep a
         silent stream open."""
         # From now on, threads that queue messages ring this bell. Write what was queued
@@ -11381,7 +11381,7 @@ class Exchange:
         while not self.is_over:
             comment = b""
             try:
-                get_within(self.bell, comment_seconds)
+                get_within(self.bell, self.endpoint.comment_seconds)
             except Empty:
                 # Before the response begins, a comment would turn it into a stream.
                 if self.status:
@@ -11858,7 +11858,7 @@ class HttpEndpoint:
                 exchange.flush(opening)
             else:
                 connection.serve_post(exchange)
-            exchange.wait_until_over(self.comment_seconds)
+            exchange.wait_until_over()
         finally:
             del self.serving[exchange]
             connection.used = time.monotonic()
