@@ -11644,8 +11644,9 @@ class HttpEndpoint:
             )
             self._find(exchange)(exchange)
         except McpError as refusal:
-            headers = {**_JSON, **getattr(refusal, "headers", {})}
+            headers = _JSON
             if isinstance(refusal, HttpError):
+                headers = {**_JSON, **refusal.headers}
                 exchange.reason = str(refusal)
             body = encode_message(error_message(exchange.request_id, refusal))
             exchange.reply(refusal.http_status, headers, body)
