@@ -9594,7 +9594,7 @@ class ClientEndpoint(Endpoint):
         self._callbacks = callbacks
         # Roots as on the wire, or a function; None for none.
         self.roots = roots if callable(roots) else encode_roots(roots)
-        self.extensions = extensions or {}
+        self.extensions = extensions or None
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
         # Name -> tool; None until the list is read, and after it has changed.
@@ -9633,9 +9633,7 @@ class ClientEndpoint(Endpoint):
             )
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        if self.extensions:
-            declared["extensions"] = self.extensions
-        return declared
+        return add_given(declared, extensions=self.extensions)
 
     def add_meta(self, params: Json, version: str) -> Json:
         """Add the `_meta` that every modern message carries: basic/index.md#meta."""
