@@ -7372,10 +7372,9 @@ class Deputy:
     TICK = 0.005
 
     def __init__(self, connection: Connection, signals: Signals, serves: bool = True):
-        assert isinstance(connection.workers, Workers)
         self._connection = connection
         self._signals = signals
-        self._pool = connection.workers
+        self._pool: Workers = connection.begin
         # The jobs that the connection has submitted. Only the reading thread uses this.
         self._jobs: deque[Job] = deque()
         # The burst: the jobs that the reading thread serves itself. The deputy may take
