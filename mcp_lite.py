@@ -10828,7 +10828,7 @@ def is_mirrored(text: str, value: object) -> bool:
     """Return whether the text of a mirroring header stands for this value."""
     if text.startswith("=?base64?") and text.endswith("?="):
         try:
-            text = _parse_base64(text[9:-2]).decode("utf-8")
+            text = _parse_base64(text[9:-2]).decode()
         except ValueError:
             return False
     # "Header field values must consist of visible ASCII characters".
@@ -11356,7 +11356,7 @@ class Exchange:
         self.status = status
         self.kind = headers.get("Content-Type", "")
         self.endpoint.trace(
-            "<--", f"HTTP {status} {self.kind}".strip().encode("utf-8", "replace")
+            "<--", f"HTTP {status} {self.kind}".strip().encode()
         )
         self.start(status, {**headers, **self.extra}, body)
 
@@ -11966,7 +11966,7 @@ class SessionStream(MessageQueue):
             exchange.primer = self.event_id(0) + b"data: \n\n"
 
     def event_id(self, number: int) -> bytes:
-        return f"id: {self.name}-{number}\n".encode("ascii")
+        return f"id: {self.name}-{number}\n".encode()
 
     def finish(self, request: Request | None, answer: Any) -> None:
         """Queue an answer, which is the last message. The response to a handshake has
