@@ -9682,7 +9682,7 @@ class ClientEndpoint(Endpoint):
         try:
             call = self._queued_calls.get(0.0)
         except Empty:
-            # A full Inbox drops its oldest calls, so there may be fewer calls than jobs.
+            # A full Inbox drops its oldest calls, leaving more jobs than calls.
             return
         call()
 
