@@ -11355,9 +11355,7 @@ class Exchange:
     def _start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.status = status
         self.kind = headers.get("Content-Type", "")
-        self.endpoint.trace(
-            "<--", f"HTTP {status} {self.kind}".strip().encode()
-        )
+        self.endpoint.trace("<--", f"HTTP {status} {self.kind}".strip().encode())
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
