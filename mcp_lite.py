@@ -7894,6 +7894,15 @@ REFERENCES = {
 }
 
 
+class Options(SimpleNamespace):
+    """The parameters of Server.start_http(), Server.wsgi_app() or Client(), which
+    describe them: Options(locals()), before there are other variables."""
+
+    def __init__(self, given: Json):
+        # PyPy's own method takes no parameter called `self`.
+        vars(self).update(given)
+
+
 def make_entry(**members: Any) -> Json:
     """Make an entry of the members that are not None. Raises TypeError or ValueError
     for a wrong type, and for what JSON cannot express: now, and not only when a client
@@ -9075,7 +9084,7 @@ class Server:
         ssl_context: an ssl.SSLContext, to serve https
         """
         path = "/" + path.lstrip("/")
-        options = HttpOptions(locals())
+        options = Options(locals())
         return listen_http(HttpEndpoint(self._endpoint, options), options)
 
     def wsgi_app(
@@ -9102,7 +9111,7 @@ class Server:
             public_routes, max_body: as start_http takes them
         """
         stateless = True
-        return partial(answer_wsgi, HttpEndpoint(self._endpoint, HttpOptions(locals())))
+        return partial(answer_wsgi, HttpEndpoint(self._endpoint, Options(locals())))
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
@@ -9585,15 +9594,12 @@ class ClientEndpoint(Endpoint):
     of their own.
     """
 
-    def __init__(
-        self, client: Client, roots: Any, extensions: Json | None, **callbacks: Any
-    ):
+    def __init__(self, client: Client, options: Options):
         self._client = client
-        # The options of Client, under their names.
-        self._callbacks = callbacks
+        self._options = options
+        roots = options.roots
         # Roots as on the wire, or a function; None for none.
         self.roots = roots if callable(roots) else encode_roots(roots)
-        self.extensions = extensions or None
         # The level given to set_log_level(); modern requests carry it.
         self.log_level = ""
         # Name -> tool; None until the list is read, and after it has changed.
@@ -9622,17 +9628,15 @@ class ClientEndpoint(Endpoint):
         Old servers ignore members that their revision does not have. To see what a
         question needs, both sides call needed_capability(), in Questions."""
         declared: Json = {}
-        if self._callbacks["on_elicit"]:
+        if self._options.on_elicit:
             declared["elicitation"] = {"form": {}}
-        if self._callbacks["on_elicit_url"]:
+        if self._options.on_elicit_url:
             declared.setdefault("elicitation", {})["url"] = {}
-        if self._callbacks["on_sample"]:
-            declared["sampling"] = (
-                {"tools": {}} if self._callbacks["sampling_tools"] else {}
-            )
+        if self._options.on_sample:
+            declared["sampling"] = {"tools": {}} if self._options.sampling_tools else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        return add_given(declared, extensions=self.extensions)
+        return add_given(declared, extensions=self._options.extensions or None)
 
     def add_meta(self, params: Json, version: str) -> Json:
         """Add the `_meta` that every modern message carries: basic/index.md#meta."""
@@ -9665,12 +9669,12 @@ class ClientEndpoint(Endpoint):
         for listening in list(self._client._listenings):
             listening.receive(subscription, notification)
 
-        if row.logs and self._callbacks["on_log"]:
+        if row.logs and self._options.on_log:
             call = partial(
-                self._callbacks["on_log"], *map(params.get, ("level", "data", "logger"))
+                self._options.on_log, *map(params.get, ("level", "data", "logger"))
             )
-        elif self._callbacks["on_notification"] and not row.acknowledges:
-            call = partial(self._callbacks["on_notification"], method, params)
+        elif self._options.on_notification and not row.acknowledges:
+            call = partial(self._options.on_notification, method, params)
         else:
             return
         # Queue the call for the thread of callbacks.
@@ -9739,7 +9743,7 @@ class ClientEndpoint(Endpoint):
         return {"roots": roots}
 
     def _sampling_create_message(self, params: Json) -> Json:
-        answer = self._callbacks["on_sample"](params)
+        answer = self._options.on_sample(params)
         if isinstance(answer, str):
             answer = {
                 "role": "assistant",
@@ -9750,7 +9754,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer: Json = self._callbacks[name](params) or {"action": "cancel"}
+        answer: Json = getattr(self._options, name)(params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
@@ -9985,35 +9989,18 @@ class Client:
         on_notification share a thread of their own, and run in order; on_progress runs
         in the thread that waits for the result.
         """
+        # The options, as documented above.
+        self._options = Options(locals())
         # Waiting functions reject infinity.
         limit = INFINITY if timeout is None else timeout
         self.timeout = min(limit, LONGEST_WAIT)
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        # The options, as documented above.
-        self._headers = headers
-        self._auth = auth
-        self._env = env or {}
-        self._cwd = cwd
-        self._stderr = stderr
-        self._on_progress = on_progress
-        self._ssl_context = ssl_context
-        self._validate = validate
         self._wanted_version = check_wanted_version(protocol_version)
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
-        self._endpoint = ClientEndpoint(
-            self,
-            roots,
-            extensions,
-            on_elicit=on_elicit,
-            on_elicit_url=on_elicit_url,
-            on_sample=on_sample,
-            sampling_tools=sampling_tools,
-            on_log=on_log,
-            on_notification=on_notification,
-        )
+        self._endpoint = ClientEndpoint(self, self._options)
         # The open subscriptions. Each operation on this dict is atomic.
         self._listenings: dict[Listening, bool] = {}
         # Those that subscribe() has opened, by URI.
@@ -10149,9 +10136,12 @@ class Client:
         if "command" in target:
             env = inherited_environment()
             env.update(target.get("env") or {})
-            env.update(self._env)
+            env.update(self._options.env or {})
             return Child(
-                target["command"], env, self._cwd or target.get("cwd"), self._stderr
+                target["command"],
+                env,
+                self._options.cwd or target.get("cwd"),
+                self._options.stderr,
             )
         return self._open_url(target)
 
@@ -10161,8 +10151,8 @@ class Client:
         caller = HttpCaller(
             target["url"],
             partial(self._all_headers, target.get("headers") or {}),
-            authorizer_for(self._auth),
-            self._ssl_context,
+            authorizer_for(self._options.auth),
+            self._options.ssl_context,
             self.timeout,
         )
         # Cookies last as long as this client.
@@ -10170,9 +10160,9 @@ class Client:
         return LegacyHttp(caller, self._set_server_info, self._renew_session)
 
     def _all_headers(self, headers: Headers) -> Headers:
-        more = self._headers
+        more = self._options.headers
         if callable(more):
-            more = more()
+            more = self._options.headers()
         return {**headers, **(more or {})}
 
     def _renew_session(self) -> None:
@@ -10446,7 +10436,7 @@ class Client:
             why = f"{method}: the server did not declare {'.'.join(row.capability)}"
         if why:
             raise received(MethodNotFound(why))
-        on_progress = on_progress or self._on_progress
+        on_progress = on_progress or self._options.on_progress
         params = self._endpoint.add_meta(params or {}, version)
         return Call(self, method, params, on_progress, check)
 
@@ -10678,7 +10668,7 @@ class Client:
             # Some servers leave `content` out then.
             result = {"content": None, **result}
         result = _with_objects(result, "content")
-        if not self._validate or result.get("isError"):
+        if not self._options.validate or result.get("isError"):
             return result
         try:
             if self._endpoint.tools is None and "structuredContent" in result:
@@ -11547,15 +11537,6 @@ _PREFLIGHT = {
 }
 
 
-class HttpOptions(SimpleNamespace):
-    """The parameters of Server.start_http(), or of Server.wsgi_app(), which describe
-    them."""
-
-    def __init__(self, given: Json):
-        # PyPy's own method takes no parameter called `self`.
-        vars(self).update(given)
-
-
 class HttpEndpoint:
     """The HTTP side of a server: it answers exchanges."""
 
@@ -11564,7 +11545,7 @@ class HttpEndpoint:
     # Where clients read `resource_metadata`, if that is given.
     _metadata_url = ""
 
-    def __init__(self, server: ServerEndpoint, options: HttpOptions):
+    def __init__(self, server: ServerEndpoint, options: Options):
         self.server = server
         # Called with each message, and with a line for each request and response.
         self.trace = server.trace or do_nothing
@@ -12756,7 +12737,7 @@ class HttpServer(ThreadingTCPServer):
             log_line(ERROR, f"HTTP: {error_text(error)}", error)
 
 
-def listen_http(endpoint: HttpEndpoint, options: HttpOptions) -> HttpServer:
+def listen_http(endpoint: HttpEndpoint, options: Options) -> HttpServer:
     """Start a server on a port, or a socket, in the background. Raises OSError."""
     import socket
     from http.server import BaseHTTPRequestHandler

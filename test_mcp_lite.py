@@ -5656,7 +5656,7 @@ def modern_exchange(m, endpoint, message):
 def endpoint_of(m, server, stateless=True):
     options = dict(inspect.getfullargspec(m.Server.start_http).kwonlydefaults)
     options["stateless"] = stateless
-    endpoint = m.HttpEndpoint(server._endpoint, m.HttpOptions(options))
+    endpoint = m.HttpEndpoint(server._endpoint, m.Options(options))
     endpoint.comment_seconds = math.inf
     return endpoint
 
