@@ -9854,17 +9854,6 @@ def split_command(text: str) -> list[str]:
     return _words(shlex.split(text))
 
 
-def check_wanted_version(version: str) -> str:
-    """Return the value of protocol_version=. Raises ValueError unless it is "auto", or
-    a revision in SPOKEN."""
-    if version not in ("auto", *SPOKEN):
-        raise ValueError(
-            f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
-            f"got {show(version)}"
-        )
-    return version
-
-
 def _python() -> str:
     """Return the path of this Python, or "python3" if it is unknown. Inside a host
     program, sys.executable may name the host, or a file that does not exist."""
@@ -9997,7 +9986,12 @@ class Client:
         self.total_timeout = total_timeout
         self.result_types = result_types or {}
         self._target = read_target(target)
-        self._wanted_version = check_wanted_version(protocol_version)
+        if protocol_version not in ("auto", *SPOKEN):
+            raise ValueError(
+                f"protocol_version: expected auto or one of {', '.join(SPOKEN)}, "
+                f"got {show(protocol_version)}"
+            )
+        self._wanted_version = protocol_version
         self._info = {"name": name, "version": version}
         self._trace = tracer(trace)
         self._endpoint = ClientEndpoint(self, self._options)
