@@ -6864,7 +6864,8 @@ class MainThread:
         """
         if self._closed:
             return 0
-        if not self._running.acquire(blocking=False):
+        is_entered = self._running.acquire(blocking=False)
+        if not is_entered:
             return 0
         if not self.is_current():
             log_line(WARNING, "run_pending() was called on another thread than before")
@@ -11339,7 +11340,8 @@ class Exchange:
     def _start(self, status: int, headers: Headers, body: bytes | None) -> None:
         self.status = status
         self.kind = headers.get("Content-Type", "")
-        self.endpoint.trace("<--", f"HTTP {status} {self.kind}".strip().encode())
+        line = f"HTTP {status} {self.kind}".strip()
+        self.endpoint.trace("<--", line.encode())
         self.start(status, {**headers, **self.extra}, body)
 
     def client_left(self) -> None:
@@ -13323,9 +13325,8 @@ class HttpCaller:
         while 100 < response.status < 200:
             response.headers = None
             response.begin()
-        trace(
-            "<--", f"HTTP {response.status} {content_type(response)}".strip().encode()
-        )
+        line = f"HTTP {response.status} {content_type(response)}".strip()
+        trace("<--", line.encode())
         return response
 
     # Connections
@@ -14760,12 +14761,19 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
     """Read the value of an argument as JSON if the schema accepts that, otherwise as
     text. 012 is always text, as it is not JSON; 5 is text if the schema wants a
     string."""
+    from decimal import Decimal
+
     value = parse_text(text)
+    choices = [value]
+    if isinstance(value, float) and Decimal(text) != Decimal(repr(value)):
+        # The float has lost digits. An amount of money, say, may be a text, too.
+        choices = [text, value]
     # ValueError: the schema is faulty.
     with suppress(ValueError):
-        wrong = validate({name: value}, {**schema, "required": []})
-        if not wrong and not isinstance(value, str):
-            return value
+        for each in choices:
+            wrong = validate({name: each}, {**schema, "required": []})
+            if not wrong and not isinstance(value, str):
+                return each
     return text
 
 
@@ -14800,9 +14808,8 @@ def _show_offer(item: Json) -> str:
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
-    first, *_ = (
-        str(item.get("description") or item.get("title") or "").strip().split("\n")
-    )
+    about = str(item.get("description") or item.get("title") or "")
+    first = about.strip().partition("\n")[0]
     return printable(f"  {called}  {first}".rstrip())
 
 

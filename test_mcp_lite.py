@@ -18265,6 +18265,14 @@ server.run()
                 ({"text": "a=b", "anything": "a b"}, "text=a=b", "anything=a b"),
                 ({"text": "x", "n": 8}, "--input", '{"n": 7, "text": "x"}', "n=8"),
                 ({"text": "y", "n": None}, "--input", "-", "n=null"),
+                ({"anything": 0.5, "text": "0.50"}, "anything=0.50", "text=0.50"),
+                # No float has so many digits.
+                (
+                    {"anything": "9007199254740993.01"},
+                    "text=x",
+                    "anything=9007199254740993.01",
+                ),
+                ({"n": 3}, "text=x", "n=3.0"),
             ],
         )
 
