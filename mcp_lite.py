@@ -2430,11 +2430,6 @@ class Batch(Outbox):
         if answer is not None:
             self.answers.append(encode_answer(answer, request)[0])
 
-    def send_answers(self) -> None:
-        """Queue the answers as one message."""
-        if self.answers:
-            self.outbox.finish(None, self.answers)
-
 
 class PendingRequest:
     """The future of one of our requests, from the call that sends it to its end.
@@ -2719,7 +2714,8 @@ class Connection:
         """Serve the requests of a batch, one after the other; then send the answers."""
         for request in requests:
             self.serve(request)
-        batch.send_answers()
+        if batch.answers:
+            batch.outbox.finish(None, batch.answers)
         batch.flush()
 
     def act(self, event: Event, outbox: Outbox | None = None) -> None:
