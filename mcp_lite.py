@@ -451,6 +451,15 @@ def add_given(wire: Json, **members: object) -> Json:
     return wire
 
 
+class Options(SimpleNamespace):
+    """The parameters of Server.start_http(), Server.wsgi_app() or Client(), which
+    describe them: Options(locals()), before there are other variables."""
+
+    def __init__(self, given: Json):
+        # PyPy's own method takes no parameter called `self`.
+        vars(self).update(given)
+
+
 def _pickled(self: BaseException) -> tuple[Any, ...]:
     """Serve as __reduce__(): pickle copies the exception without calling __init__(),
     which takes other arguments than `self.args`."""
@@ -7889,15 +7898,6 @@ REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
 }
-
-
-class Options(SimpleNamespace):
-    """The parameters of Server.start_http(), Server.wsgi_app() or Client(), which
-    describe them: Options(locals()), before there are other variables."""
-
-    def __init__(self, given: Json):
-        # PyPy's own method takes no parameter called `self`.
-        vars(self).update(given)
 
 
 def make_entry(**members: Any) -> Json:
