@@ -16854,6 +16854,103 @@ class TestOtherServers:
         return client.complete("x", "y", "z")
 
 
+JSON = {"Content-Type": "application/json"}
+
+
+class LoginByHand:
+    """A program that logs in at an authorization server, request by request: at that of
+    examples/oauth_server.py --demo."""
+
+    uri = "http://127.0.0.1:4711/back"
+    verifier = "v" * 43
+
+    def __init__(self, url, issuer):
+        self.url = url
+        self.issuer = issuer
+        self.client_id = self.register()
+
+    def ask(self, path, form=None, headers=None):
+        """GET, or POST a form, as JSON if the headers say so. Returns the status, the
+        document or page, and the headers."""
+        body = None
+        if headers == JSON:
+            body = json.dumps(form)
+        elif form is not None:
+            body = urllib.parse.urlencode(form)
+        netloc = urllib.parse.urlsplit(self.issuer).netloc
+        web = http.client.HTTPConnection(netloc, timeout=SECONDS)
+        with contextlib.closing(web):
+            web.request("GET" if body is None else "POST", path, body, headers or {})
+            answer = web.getresponse()
+            told = answer.read().decode()
+        if answer.headers.get_content_type() == "application/json":
+            told = json.loads(told)
+        return answer.status, told, answer.headers
+
+    def register(self):
+        """Return a new client_id."""
+        form = {"redirect_uris": [self.uri], "client_name": "<b>me</b>"}
+        status, told, _ = self.ask("/register", form, JSON)
+        assert status == 201 and told["token_endpoint_auth_method"] == "none"
+        return told["client_id"]
+
+    def page(self, **others):
+        """GET the page on which the user agrees."""
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        form = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": self.uri,
+            "state": "x y",
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": self.url,
+            "scope": "read",
+        }
+        form.update(others)
+        return self.ask(f"/authorize?{urllib.parse.urlencode(form)}")
+
+    def arrival(self, answer):
+        """Return what the browser takes to the program, beside state and issuer."""
+        status, told, headers = answer
+        assert status == 303, told
+        where, _, query = headers["Location"].partition("?")
+        said = dict(urllib.parse.parse_qsl(query))
+        assert where == self.uri and said.pop("state") == "x y"
+        assert said.pop("iss") == self.issuer
+        return said
+
+    def press(self, answer="allow"):
+        """Press a button of the page, which works once."""
+        (ticket,) = re.findall('name="ticket" value="(.+?)"', self.page()[1])
+        form = {"ticket": ticket, "answer": answer}
+        said = self.arrival(self.ask("/authorize", form))
+        assert self.ask("/authorize", form)[0] == 400
+        return said
+
+    def exchange(self, **others):
+        """Ask for tokens. Returns the answer, or the name of the error."""
+        form = {
+            "grant_type": "authorization_code",
+            "client_id": self.client_id,
+            "redirect_uri": self.uri,
+            "code_verifier": self.verifier,
+            "resource": self.url,
+        }
+        status, told, headers = self.ask("/token", {**form, **others})
+        assert headers["Cache-Control"] == "no-store"
+        return told if status == 200 else told["error"]
+
+    def is_let_in(self, token):
+        """Whether the server accepts a token."""
+        headers = {"Authorization": f"Bearer {token}"}
+        try:
+            with Client(self.url, headers=headers, protocol_version=MODERN) as client:
+                return client.call("read_notes") == []
+        except AuthorizationError:
+            return False
+
+
 class TestAuthorization:
     """The room Authorization, against an authorization server of the tests' own."""
 
@@ -17433,6 +17530,143 @@ class TestAuthorization:
                 assert client.call("add_note", text="x") == "added"
                 assert client.call("read_notes") == ["ann: x"]
 
+    @contextlib.contextmanager
+    def demo(self, **env):
+        """Run examples/oauth_server.py --demo; yields its URL, and its issuer's."""
+        script = os.path.join(HERE, "examples", "oauth_server.py")
+        command = [*PYTHON, script, "--demo", "--http", "127.0.0.1:0"]
+        pipe = {"stderr": PIPE, "encoding": "utf-8", "env": {**os.environ, **env}}
+        with subprocess.Popen(command, **pipe) as program:
+            try:
+                told = "".join(program.stderr.readline() for _ in range(4))
+                assert "not for production" in told, told
+                url = re.search(r"^notes: (\S+)", told, re.M)[1]
+                assert f"mcp_lite login {url}\n" in told
+                place = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+                with urllib.request.urlopen(place, timeout=SECONDS) as answer:
+                    (issuer,) = json.load(answer)["authorization_servers"]
+                yield url, issuer
+                program.send_signal(signal.SIGTERM)
+                assert program.wait(SECONDS) == (0 if os.name == "posix" else 1)
+                assert program.stderr.read() == ""
+            finally:
+                program.kill()
+
+    # A browser whose user presses the button, as a program.
+    BROWSER = """
+        import re, sys, urllib.parse, urllib.request
+        with urllib.request.urlopen(sys.argv[1]) as page:
+            ticket = re.search('name="ticket" value="(.+?)"', page.read().decode())[1]
+        form = urllib.parse.urlencode({"ticket": ticket, "answer": "allow"}).encode()
+        url = urllib.parse.urljoin(sys.argv[1], "/authorize")
+        with urllib.request.urlopen(url, form) as page:
+            assert b"Thank you" in page.read(), page.url
+    """
+
+    def test_the_demo(self, tmp_path):
+        """examples/oauth_server.py --demo has an authorization server of its own: the
+        command line logs in there, by the browser, and then calls; a proxy of the
+        environment is left out."""
+        browser = tmp_path / "browser.py"
+        browser.write_text(textwrap.dedent(self.BROWSER))
+        folder = dict.fromkeys(["HOME", "USERPROFILE"], str(tmp_path))
+        env = {**os.environ, **folder}
+        env["BROWSER"] = f"{shlex.join([*PYTHON, browser.as_posix()])} %s"
+        cli = [*PYTHON, os.path.join(HERE, "mcp_lite.py")]
+        with self.demo(http_proxy="http://127.0.0.1:1") as (url, _):
+            _, why = run(*cli, "call", url, "read_notes", env=env, code=3)
+            assert f"login {url}" in why
+            _, why = run(*cli, "login", url, env=env)
+            assert "login: done" in why
+            told, _ = run(*cli, "call", url, "add_note", "text=hello", env=env)
+            assert told == "added\n"
+            told, _ = run(*cli, "call", url, "read_notes", env=env)
+            assert json.loads(told) == ["ada: hello"]
+
+    @pytest.fixture
+    def by_hand(self):
+        """A LoginByHand at the demo."""
+        with self.demo() as (url, issuer):
+            yield LoginByHand(url, issuer)
+
+    def test_the_demo_lets_only_this_machine_in(self, by_hand):
+        """Only a program on this machine is registered; the browser comes back to it
+        alone, with a code if the user has pressed the button."""
+        uri = by_hand.uri
+        for wrong in (
+            "https://example.com/",
+            "http://127.0.0.1.example.com/",
+            "http://127.0.0.1:80@example.com/",
+            "http://127.0.0.1/#x",
+            "http://127.0.0.1/\r\nx",
+        ):
+            told = by_hand.ask("/register", {"redirect_uris": [uri, wrong]}, JSON)
+            assert told[:2] == (400, {"error": "invalid_redirect_uri"})
+        # A page of another site could send these.
+        assert by_hand.ask("/register", {"redirect_uris": uri})[0] == 400
+        assert by_hand.ask("/register", {"redirect_uris": uri}, JSON)[0] == 400
+        assert by_hand.ask("/register")[0] == 404
+        place = "/.well-known/oauth-authorization-server"
+        assert by_hand.ask(place)[1]["issuer"] == by_hand.issuer
+        assert by_hand.ask(place, None, {"Host": "example.com"})[0] == 404
+        for others in (
+            {"client_id": "x"},
+            {"redirect_uri": uri + "/"},
+            {"redirect_uri": uri.replace("4711", "4712")},
+        ):
+            status, told, headers = by_hand.page(**others)
+            assert (status, told) == (400, {"error": "invalid_client"})
+            assert "Location" not in headers
+        for others, error in (
+            ({"response_type": "token"}, "unsupported_response_type"),
+            ({"code_challenge_method": "plain"}, "invalid_request"),
+            ({"code_challenge": ""}, "invalid_request"),
+            ({"resource": "https://other.example/mcp"}, "invalid_target"),
+            ({"scope": "read admin"}, "invalid_scope"),
+        ):
+            assert by_hand.arrival(by_hand.page(**others)) == {"error": error}
+        form = {"ticket": "x", "answer": "allow"}
+        assert by_hand.ask("/authorize", form)[0] == 400
+        assert by_hand.press("deny") == {"error": "access_denied"}
+        status, text, headers = by_hand.page()
+        assert status == 200 and "frame-ancestors 'none'" in str(headers)
+        assert "&lt;b&gt;me&lt;/b&gt;" in text and "<b>me" not in text
+
+    def test_the_codes_of_the_demo_work_once(self, by_hand):
+        """So do refresh tokens; both for the program that began the login, and for the
+        server that it named."""
+        exchange = by_hand.exchange
+        for others in (
+            {"code_verifier": "w" * 43},
+            {"redirect_uri": by_hand.uri.replace("4711", "4712")},
+            {"client_id": by_hand.register()},
+        ):
+            code = by_hand.press()["code"]
+            assert exchange(code=code, **others) == "invalid_grant"
+            # What has been tried does not work any more.
+            assert exchange(code=code) == "invalid_grant"
+        other = {"resource": "https://other.example/mcp"}
+        assert exchange(**by_hand.press(), **other) == "invalid_target"
+        assert exchange(grant_type="password") == "unsupported_grant_type"
+        assert exchange(code="x") == "invalid_grant"
+        first = by_hand.press()
+        tokens = exchange(**first)
+        assert tokens["scope"] == "read" and tokens["token_type"] == "Bearer"
+        assert exchange(**first) == "invalid_grant"
+        assert by_hand.is_let_in(tokens["access_token"])
+        again = {"grant_type": "refresh_token"}
+        again["refresh_token"] = tokens["refresh_token"]
+        assert not by_hand.is_let_in(tokens["refresh_token"])
+        newer = exchange(**again)
+        assert by_hand.is_let_in(newer["access_token"])
+        assert exchange(**again) == "invalid_grant"
+        again["refresh_token"] = newer["refresh_token"]
+        assert exchange(**again, client_id="x") == "invalid_grant"
+        form = {"token": newer["access_token"]}
+        assert by_hand.ask("/introspect", form)[0] == 401
+        basic = {"Authorization": "Basic eDp5"}
+        assert by_hand.ask("/introspect", form, basic)[0] == 401
+
     # Without an OAuth, or before a client
     def test_a_function(self, site):
         """auth=fn(challenge) returns headers, or None for no."""
@@ -17911,6 +18145,21 @@ class TestInProduction:
         claims.update(aud=[names["URL"]], scope="write")
         with pytest.raises(PermissionError, match="^read$"):
             names["verify"]("a")
+
+    def test_what_is_kept_for_a_login(self):
+        """examples/oauth_server.py: a value is kept for its time, and taken once; many
+        values drop the oldest one."""
+        path = os.path.join(HERE, "examples", "oauth_server.py")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [path, "--demo"])
+            names = runpy.run_path(path)
+        late = names["Kept"](0.0)
+        assert late.get(late.put("x")) is None
+        kept = names["Kept"](SECONDS)
+        first, second, *_ = [kept.put(n) for n in range(names["MAX_KEPT"] + 1)]
+        assert kept.get(first) is None
+        assert kept.get(second) == kept.take(second) == 1
+        assert kept.get(second) is kept.take(second) is None
 
     @pytest.mark.parametrize("name", ["wsgi_app", "lambda_app"])
     def test_listening_where_threads_are_counted(self, name, monkeypatch):
@@ -26189,7 +26438,7 @@ class TestExamplesAreAlike:
     NAMES = sorted(
         {path.name for path in EXAMPLES.glob("*.py")} - PLAIN | {"lessons/check.py"}
     )
-    # Those that serve at a URL; oauth_server.py asks its issuer first.
+    # Those that serve at a URL.
     SERVERS = sorted(
         path.name
         for path in EXAMPLES.glob("*.py")
@@ -26229,6 +26478,9 @@ class TestExamplesAreAlike:
             ("inspector.py", [""], "target: expected a URL"),
             ("inspector.py", ["x", "--header", "s3cret"], "--header: expected K:V"),
             ("lessons/check.py", ["3", "none.py"], "none.py: no such file"),
+            ("oauth_server.py", [], "the URL of an issuer, or --demo"),
+            ("oauth_server.py", ["https://x", "--demo"], "the URL of an issuer, or"),
+            ("oauth_server.py", ["--demo", "--http", "0.0.0.0:0"], "127.0.0.1 only"),
             ("openapi.py", ["x", "--header", "s3cret"], "expected NAME:VALUE"),
             ("replay.py", ["none.jsonl"], "No such file"),
             ("stubs.py", [""], "target: expected a URL"),
@@ -26252,12 +26504,13 @@ class TestExamplesAreAlike:
             )
 
     @pytest.mark.skipif(os.name == "nt", reason="two may listen at a port there")
-    @pytest.mark.parametrize("name", sorted({*SERVERS} - {"oauth_server.py"}))
+    @pytest.mark.parametrize("name", SERVERS)
     def test_a_place_that_is_taken(self, name, tmp_path):
         """Is one line, without a traceback."""
         trace = tmp_path / "trace.jsonl"
         trace.write_text("")
         words = {"replay.py": [trace], "skills.py": [self.EXAMPLES]}
+        words["oauth_server.py"] = ["--demo"]
         words["openapi.py"] = [tmp_path / "api.json", "--base", "http://127.0.0.1:1"]
         words["openapi.py"][0].write_text('{"openapi": "3.0.0"}')
         script = self.EXAMPLES / "raw_server.py"
