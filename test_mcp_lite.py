@@ -24745,6 +24745,24 @@ class TestInstall:
         assert [pathlib.Path(each).read_text("utf-8") for each in kept] == texts[:2]
         assert path.read_text("utf-8") == texts[2]
 
+    def test_nothing_is_written_twice(self, tmp_path):
+        """A server that is there already changes nothing: the file and its folder stay
+        as they are, however the program has laid out the file."""
+        path = tmp_path / "mcp.json"
+        words = ["--env", "KEY=\u00e9", "--", sys.executable, "-m", "x"]
+        self.install(path, *words)
+        for indent in (2, None):
+            text = json.dumps(json.loads(path.read_text("utf-8-sig")), indent=indent)
+            path.write_text("\ufeff" + text.replace("\\u00e9", "\u00e9"), "utf-8")
+            before = path.read_bytes(), path.stat().st_mtime_ns
+            told, _ = self.install(path, *words)
+            assert told == f"x: {path} has it already\n"
+            assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+            assert list(tmp_path.iterdir()) == [path]
+        told, _ = self.install(path, *words, "--more")
+        assert told.startswith(f"x: written to {path}; the old file: ")
+        assert len(list(tmp_path.glob("*.bak"))) == 1
+
     def test_nothing_wrong_is_written(self, tmp_path):
         """A file that is no such config is left alone; the error is one line."""
         path = tmp_path / "mcp.json"

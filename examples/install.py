@@ -23,6 +23,7 @@ import shutil
 import sys
 import time
 from collections import namedtuple
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 HOME = os.path.expanduser("~")
@@ -111,7 +112,8 @@ def members_of(text, at):
 
 
 def with_member(text, at, name, value, depth):
-    """Return the text with a member set in the object that begins here."""
+    """Return the text with a member set in the object that begins here. If the member
+    has this value, the text stays as it is."""
     members, _ = members_of(text, at)
     # Indent as the file does.
     indented = re.search(r'\n([ \t]+)"', text)
@@ -119,6 +121,10 @@ def with_member(text, at, name, value, depth):
     shown = json.dumps(value, indent=unit).replace("\n", "\n" + unit * depth)
     for each in members:
         if each.name == name:
+            # A value with comments cannot be compared.
+            with suppress(ValueError):
+                if json.loads(text[each.value : each.end]) == value:
+                    return text
             return text[: each.value] + shown + text[each.end :]
     added = f"\n{unit * depth}{json.dumps(name)}: {shown}"
     if not members:
@@ -265,15 +271,18 @@ def main():
     except ValueError as error:
         parser.error(str(error))
     try:
-        text = ""
+        old = ""
         if os.path.exists(path):
             with open(path, encoding="utf-8-sig", newline="") as file:
-                text = file.read()
-        text = changed(text, program, name, entry)
+                old = file.read()
+        text = changed(old, program, name, entry)
         # Nothing is written that could not be read again.
         members_of(text, skip(text, 0))
         if options.print:
             print(text, end="")
+            return
+        if text == old:
+            print(f"{name}: {path} has it already")
             return
         backup = write(path, text)
     except (OSError, ValueError, RecursionError) as error:
