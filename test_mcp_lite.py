@@ -26504,12 +26504,14 @@ class TestExamplesAreAlike:
             ("stubs.py", [""], "target: expected a URL"),
             ("vendor.py", ["--check", "none.py"], "No such file"),
             ("vendor.py", ["client", "-o", HERE], "Is a directory"),
+            ("vendor.py", ["clien"], "no feature: 'clien'; expected some of tools, "),
         ],
     )
     def test_wrong_usage(self, name, words, why):
         """Is told in one line, which shows no secret."""
         told = self.fail(name, *words)
         assert (why in told or os.name == "nt") and "s3cret" not in told
+        assert "[]" not in told
 
     @pytest.mark.parametrize("name", SERVERS)
     def test_a_place_that_is_none(self, name):
@@ -26646,6 +26648,56 @@ class TestExamplesAreAlike:
                 assert process.wait(SECONDS) == 130
             finally:
                 process.kill()
+
+    @pytest.mark.skipif(os.name == "nt", reason="a pipe ends with other errors there")
+    @pytest.mark.parametrize(
+        "name, words",
+        [
+            ("agent", ["x", "{folder}/mcp.json"]),
+            ("check", ["record", "{examples}/raw_server.py"]),
+            ("check", ["diff", "{folder}/old.json", "{folder}/new.json"]),
+            ("explain", ["--sheet"]),
+            ("explain", ["{examples}/raw_server.py"]),
+            ("group", ["{folder}/mcp.json"]),
+            ("install", ["--print", "--file", "{folder}/mcp.json", "https://x"]),
+            ("skills", ["{folder}"]),
+            ("stubs", ["{examples}/raw_server.py"]),
+            ("vendor", ["tools"]),
+        ],
+    )
+    def test_a_reader_that_has_enough(self, name, words, tmp_path):
+        """`| head -1` ends what prints much without a word, and changes no exit code."""
+        raw = str(self.EXAMPLES / "raw_server.py")
+        servers = {"raw": {"command": sys.executable, "args": [raw]}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        old = {"tools": {"x": {"inputSchema": {"type": "object"}}}}
+        (tmp_path / "old.json").write_text(json.dumps(old))
+        (tmp_path / "new.json").write_text("{}")
+        (tmp_path / "one").mkdir()
+        skill = "---\nname: one\ndescription: The first.\n---\nRead this.\n"
+        (tmp_path / "one" / "SKILL.md").write_text(skill)
+        places = {"examples": self.EXAMPLES, "folder": tmp_path}
+        words = [word.format_map(places) for word in words]
+        if name == "install":
+            words += ["--into", "cursor"]
+        # The reader has gone before the first line.
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [*PYTHON, self.EXAMPLES / f"{name}.py", *words]
+        code = int("diff" in words)
+        with open(writer, "wb") as file:
+            # The user of skills.py agrees.
+            told = run(*command, input="y\n", stdout=file, code=code)
+        assert told == ["", ""]
+
+    def test_a_question_without_a_terminal(self, tmp_path):
+        """Of skills.py: the answer is no, without a traceback."""
+        (tmp_path / "one").mkdir()
+        skill = "---\nname: one\ndescription: The first.\n---\nRead this.\n"
+        (tmp_path / "one" / "SKILL.md").write_text(skill)
+        told, why = run(*PYTHON, self.EXAMPLES / "skills.py", tmp_path)
+        assert "Load skill://one/SKILL.md" in told and "Read this." not in told
+        assert why.endswith(": the user does not agree\n")
 
     @pytest.mark.parametrize("name", ["check", "explain", "install", "stubs", "bridge"])
     def test_a_command_behind_dashes(self, name, tmp_path):

@@ -30,7 +30,7 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from group import ClientGroup  # noqa: E402
+from group import ClientGroup, print_out  # noqa: E402
 
 from mcp_lite import McpError, Server, printable  # noqa: E402
 
@@ -425,7 +425,7 @@ def run_agent(model, toolbox, question, max_rounds=8):
         answers = []
         for id, name, arguments in calls:
             answers.append(answer_of(id, name, toolbox.run(name, arguments)))
-            print(f"  {printable(name)}: {json.dumps(answers[-1].text)[:100]}")
+            print_out(f"  {printable(name)}: {json.dumps(answers[-1].text)[:100]}")
         rounds.append([message, *model.report(answers)])
         # Drop whole rounds, as providers reject a result without its call. Keep the
         # question and the latest round.
@@ -436,7 +436,7 @@ def run_agent(model, toolbox, question, max_rounds=8):
 
 def ask_user(name, arguments):
     """Return whether the user agrees. Without a terminal, the answer is no."""
-    print(f"  Run {printable(name)} {json.dumps(arguments)}? [y/N]")
+    print_out(f"  Run {printable(name)} {json.dumps(arguments)}? [y/N]")
     return sys.stdin.readline().strip().lower() == "y"
 
 
@@ -457,9 +457,9 @@ def main():
     known = (api for api in (OpenAI, Anthropic, Gemini) if os.environ.get(api.KEY))
     model = next(known, Script)()
     with several as group:
-        print(printable(f"servers: {', '.join(group.clients)}"))
+        print_out(printable(f"servers: {', '.join(group.clients)}"))
         for name, error in group.errors.items():
-            print(printable(f"without {name}: {error}"))
+            print_out(printable(f"without {name}: {error}"))
         try:
             answer = run_agent(model, Toolbox(group, ask_user), options.question)
         except urllib.error.HTTPError as error:
@@ -473,7 +473,7 @@ def main():
             parser.exit(code, f"{text}\n")
         if answer is None:
             sys.exit("agent: stopped: too many rounds")
-        print(printable(answer, keep_lines=True))
+        print_out(printable(answer, keep_lines=True))
 
 
 if __name__ == "__main__":

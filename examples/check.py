@@ -242,6 +242,15 @@ def load(target):
     return record(target if target[1:] else target[0])
 
 
+def print_out(text):
+    """Print a text. It is no error if a reader such as `head` has had enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Nobody reads the rest. Python will flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -266,9 +275,9 @@ def main():
     for warning in warnings:
         print("warning ", printable(warning), file=sys.stderr)
     if not is_diff:
-        print(json.dumps(new, indent=2, sort_keys=True))
+        print_out(json.dumps(new, indent=2, sort_keys=True))
     for is_breaking, text in changes:
-        print("BREAKING" if is_breaking else "harmless", printable(text))
+        print_out(f"{'BREAKING' if is_breaking else 'harmless'} {printable(text)}")
     sys.exit(any(is_breaking for is_breaking, _ in changes))
 
 

@@ -21,6 +21,7 @@ import textwrap
 import threading
 import time
 from collections import namedtuple
+from functools import partial
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -499,6 +500,15 @@ def sheet_row(words, text):
     return textwrap.wrap(first, 116, **margins)
 
 
+def print_out(text, end="\n"):
+    """Print a text. It is no error if a reader such as `head` has had enough."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        # Nobody reads the rest. Python will flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -514,9 +524,9 @@ def main():
     command = sys.argv[cut + 1 :]
     options = parser.parse_args([""] * bool(command) + sys.argv[1:cut])
     if options.sheet or options.target is None:
-        print("\n".join(sheet()))
+        print_out("\n".join(sheet()))
         return
-    explainer = Explainer(sys.stdout.write)
+    explainer = Explainer(partial(print_out, end=""))
     try:
         arguments = json.loads(options.arguments)
         with Client(

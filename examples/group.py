@@ -391,6 +391,15 @@ def run(future, action, client):
         future.set_exception(error)
 
 
+def print_out(text):
+    """Print a text. It is no error if a reader such as `head` has had enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Nobody reads the rest. Python will flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -403,7 +412,7 @@ def main():
         sys.exit(printable(f"group: {error}"))
     with group:
         for tool in group.list_tools():
-            print(printable(f"{tool['name']}  {tool.get('description', '')}"))
+            print_out(printable(f"{tool['name']}  {tool.get('description', '')}"))
         for name, error in group.errors.items():
             print(printable(f"without {name}: {error}"), file=sys.stderr)
         if group.errors and not group.clients:

@@ -234,6 +234,15 @@ def write(path, text):
     return backup
 
 
+def print_out(text, end="\n"):
+    """Print a text. It is no error if a reader such as `head` has had enough."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        # Nobody reads the rest. Python will flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -279,7 +288,7 @@ def main():
         # Nothing is written that could not be read again.
         members_of(text, skip(text, 0))
         if options.print:
-            print(text, end="")
+            print_out(text, end="")
             return
         if text == old:
             print(f"{name}: {path} has it already")

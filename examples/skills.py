@@ -21,6 +21,7 @@ import argparse
 import hashlib
 import json
 import mimetypes
+import os
 import pathlib
 import posixpath
 import re
@@ -471,9 +472,9 @@ def address(text):
 
 
 def ask_user(label, entry):
-    """Return whether the user says yes."""
-    question = f"Load {entry['uri']} of {label}? [y/N] "
-    return input(printable(question)) == "y"
+    """Return whether the user agrees. Without a terminal, the answer is no."""
+    print_out(printable(f"Load {entry['uri']} of {label}? [y/N]"))
+    return sys.stdin.readline().strip().lower() == "y"
 
 
 def main():
@@ -498,6 +499,15 @@ def main():
         show_skills(server, options.folder)
 
 
+def print_out(text):
+    """Print a text. It is no error if a reader such as `head` has had enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Nobody reads the rest. Python will flush stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def show_skills(server, folder):
     """Act as a host: show the skills, and load those that the user agrees to."""
     with Client(server, extensions={SKILLS: {}}) as client:
@@ -508,9 +518,9 @@ def show_skills(server, folder):
         for entry in skills:
             # Somebody else's text must not steer the terminal.
             about = f"{entry['uri']} {entry['frontmatter']['description']}"
-            print(printable(about))
+            print_out(printable(about))
             try:
-                print(printable(host.load(entry["uri"]), keep_lines=True))
+                print_out(printable(host.load(entry["uri"]), keep_lines=True))
             except (PermissionError, ValueError, McpError) as error:
                 print(printable(str(error)), file=sys.stderr)
 

@@ -39,6 +39,7 @@ import sys
 import textwrap
 import tokenize
 from collections import namedtuple
+from contextlib import suppress
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
@@ -724,9 +725,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.error = lambda why: sys.exit(f"vendor: {why}; see --help")
-    parser.add_argument(
-        "features", nargs="*", choices=[*FEATURES, []], metavar="FEATURE"
-    )
+    parser.add_argument("features", nargs="*", metavar="FEATURE")
     parser.add_argument(
         "-o", dest="file", type=Path, help="the copy; by default, stdout"
     )
@@ -750,7 +749,8 @@ def run(parser, options):
         sys.exit(state != "as cut")
     unknown = set(options.features).difference(FEATURES)
     if unknown:
-        parser.error(f"no feature: {', '.join(map(repr, sorted(unknown)))}")
+        names = ", ".join(map(repr, sorted(unknown)))
+        parser.error(f"no feature: {names}; expected some of {', '.join(FEATURES)}")
     if set(options.features) <= {"stdio", "http", "legacy"}:
         parser.error("name tools, server or client, or two of them")
     if options.file and options.file.exists() and not options.force:
@@ -760,7 +760,10 @@ def run(parser, options):
     text = cut(SOURCE.read_text("utf-8"), options.features, not options.no_comments)
     if options.file:
         options.file.parent.mkdir(parents=True, exist_ok=True)
-    with open(options.file or 1, "w", encoding="utf-8", newline="\n") as file:
+    # A reader such as `head` may have had enough.
+    with suppress(BrokenPipeError), open(
+        options.file or 1, "w", encoding="utf-8", newline="\n"
+    ) as file:
         file.write(text)
 
 
