@@ -26649,6 +26649,79 @@ class TestExamplesAreAlike:
             finally:
                 process.kill()
 
+    @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C cannot be sent to one there")
+    @pytest.mark.parametrize(
+        "name, words, begun",
+        [
+            ("agent", ["x", "{config}"], "begun"),
+            ("agent", ["x"], ""),
+            ("agent", [], "[y/N]"),
+            ("benchmark", ["0.1", "--rounds", "1"], "one call at a time"),
+            ("conformance_client", ["{url}"], ""),
+            ("group", ["{config}"], "begun"),
+            ("host_app", ["--http", "0"], "http://"),
+            ("lessons/check", ["10", "{lesson}"], ""),
+            ("oauth_server", ["{url}"], ""),
+            ("openapi", ["{url}/openapi.json"], ""),
+            ("replay", ["{trace}"], "-32700"),
+            ("skills", ["{folder}"], "[y/N]"),
+            ("small_server", [], "-32700"),
+        ],
+    )
+    def test_ctrl_c_elsewhere(self, name, words, begun, tmp_path):
+        """Ends what waits, for whatever it does, with exit code 130; a server on stdio
+        with 0, as run() does. There is no traceback."""
+        (tmp_path / "one").mkdir()
+        skill = "---\nname: one\ndescription: The first.\n---\nRead this.\n"
+        (tmp_path / "one" / "SKILL.md").write_text(skill)
+        (tmp_path / "trace.jsonl").write_text("")
+        script = 'print("begun", file=sys.stderr, flush=True); sys.stdin.read()'
+        python, *args = program(tmp_path, script)
+        servers = {"silent": {"command": python, "args": args}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        with contextlib.ExitStack() as stack:
+            silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            silent.settimeout(SECONDS)
+            port = silent.getsockname()[1]
+            lesson = f"""
+                import socket
+                with socket.create_connection(("127.0.0.1", {port})) as sock:
+                    sock.recv(1)
+            """
+            (tmp_path / "lesson.py").write_text(textwrap.dedent(lesson))
+            places = {
+                "config": tmp_path / "mcp.json",
+                "folder": tmp_path,
+                "lesson": tmp_path / "lesson.py",
+                "trace": tmp_path / "trace.jsonl",
+                "url": f"http://127.0.0.1:{port}",
+            }
+            env = {**os.environ, "OPENAI_BASE_URL": places["url"]}
+            # The second agent has a provider that does not answer.
+            if (name, begun) == ("agent", ""):
+                env["OPENAI_API_KEY"] = "x"
+            command = [*PYTHON, "-u", str(self.EXAMPLES / f"{name}.py")]
+            command += [word.format_map(places) for word in words]
+            process = stack.enter_context(
+                subprocess.Popen(
+                    command, stdin=PIPE, stdout=PIPE, stderr=subprocess.STDOUT, env=env
+                )
+            )
+            stack.callback(process.kill)
+            is_server = begun == "-32700"
+            if is_server:
+                process.stdin.write(b"no message\n")
+                process.stdin.flush()
+            if begun:
+                iter_lines = iter(process.stdout.readline, b"")
+                assert any(begun.encode() in line for line in iter_lines)
+            else:
+                stack.enter_context(silent.accept()[0])
+            process.send_signal(signal.SIGINT)
+            told = process.stdout.read()
+            assert b"Traceback" not in told and b"KeyboardInterrupt" not in told
+            assert process.wait(SECONDS) == (0 if is_server else 130)
+
     @pytest.mark.skipif(os.name == "nt", reason="a pipe ends with other errors there")
     @pytest.mark.parametrize(
         "name, words",

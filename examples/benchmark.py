@@ -396,14 +396,16 @@ def one_round(measure, peer, seconds):
 def compare(name, kind, measure, options, servers):
     """Measure all servers in turns, and print a row for each."""
     each = options.seconds / options.rounds / len(servers)
-    peers = {server[0]: kind(*server) for server in servers}
-    rounds = {server: [] for server in peers}
-    # The first round warms up.
-    for _ in range(1 + options.rounds):
-        for server in rounds:
-            rounds[server].append(one_round(measure, peers[server], each))
-    for peer in peers.values():
-        peer.close()
+    peers = {}
+    rounds = {server[0]: [] for server in servers}
+    with contextlib.ExitStack() as stack:
+        for server in servers:
+            peers[server[0]] = kind(*server)
+            stack.callback(peers[server[0]].close)
+        # The first round warms up.
+        for _ in range(1 + options.rounds):
+            for server in rounds:
+                rounds[server].append(one_round(measure, peers[server], each))
     bare_rates, bare_cpu = zip(*rounds["bare"][1:])
     for server, measured in rounds.items():
         rates, cpu = zip(*measured[1:])
@@ -602,4 +604,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -328,6 +328,8 @@ def main():
 if __name__ == "__main__":
     try:
         main()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (McpError, OSError) as error:
         text = f"conformance_client: {SCENARIO}: {error}"
         print(printable(text), file=sys.stderr)

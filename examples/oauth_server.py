@@ -421,6 +421,8 @@ if __name__ == "__main__":
         place = "/.well-known/oauth-authorization-server" + parts.path.rstrip("/")
         try:
             METADATA = fetch(parts._replace(path=place).geturl())
+        except KeyboardInterrupt:
+            sys.exit(130)
         except (OSError, ValueError) as error:
             print(printable(f"oauth_server: {ISSUER}: {error}"), file=sys.stderr)
             sys.exit(4 if isinstance(error, OSError) else 1)

@@ -277,7 +277,8 @@ def main():
     except (OSError, ValueError) as error:
         sys.exit(f"replay: {ascii(str(error))[1:-1]}")
     if options.http is None:
-        play_on_stdio(player)
+        with contextlib.suppress(KeyboardInterrupt):
+            play_on_stdio(player)
     else:
         try:
             play_over_http(player, *options.http)

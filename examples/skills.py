@@ -526,4 +526,7 @@ def show_skills(server, folder):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -603,17 +603,17 @@ def main(about=__doc__):
     options = parser.parse_args()
     place = options.http or options.port
     if place is None:
-        serve_stdio()
+        with suppress(KeyboardInterrupt):
+            serve_stdio()
         return
     try:
         server = http.server.ThreadingHTTPServer(place, Handler)
     except OSError as error:
         sys.exit(f"{parser.prog}: {error}")
-    with server:
+    with server, suppress(KeyboardInterrupt):
         url = f"http://{place[0]}:{server.server_port}/mcp"
         print(url, file=sys.stderr, flush=True)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -363,7 +363,8 @@ def main():
     soak = Soak(minutes * 60, seed)
     jobs = [befriend] * FRIENDS + [attack] * 2 + [restart]
     load = [
-        threading.Thread(target=keep_doing, args=(soak, job, number))
+        # After Ctrl-C, they do not hold up the end.
+        threading.Thread(target=keep_doing, args=(soak, job, number), daemon=True)
         for number, job in enumerate(jobs)
     ]
     for each in load:
@@ -396,4 +397,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
