@@ -26882,6 +26882,30 @@ class TestHandbook:
         assert numbers[-1] == (0, 1, 0)
         assert re.match(r"\d+\.\d+\.\d+", mcp_lite.__version__)[0] in versions
 
+    def test_where_functions_run(self, tmp_path):
+        """Both pages say "background threads", as those are of several kinds."""
+        where = """
+            server = Server("threads")
+
+            @server.tool
+            def where() -> str:
+                return threading.current_thread().name
+
+            if __name__ == "__main__":
+                server.run()
+        """
+        command = program(tmp_path, where)
+        server = runpy.run_path(command[-1])["server"]
+        names = set()
+        with server.start_http() as http:
+            for target in (server, command, http.url):
+                with Client(target) as client:
+                    names.add(client.call("where"))
+        assert len(names) == 3 and "MainThread" not in names
+        for page in (self.TEXT, pathlib.Path(HERE, "README.md").read_text("utf-8")):
+            threads = re.findall(r"functions run\s+on (\w+) threads", page, re.I)
+            assert set(threads) == {"background"} and "worker thread" not in page
+
     def test_the_index_of_examples(self):
         """Each file and folder of examples/ has a row, and so has each host program."""
         folder = pathlib.Path(HERE, "examples")
