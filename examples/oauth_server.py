@@ -435,8 +435,8 @@ if __name__ == "__main__":
             resource_metadata={
                 "resource": URL,
                 "authorization_servers": [ISSUER],
-                # A client asks for "write" when a tool wants it. The command line does
-                # not, so that it asks for both in the demo.
+                # An OAuth() asks for "write" when a tool refuses it. The command line
+                # asks for no more than what is listed here.
                 "scopes_supported": SCOPES if options.demo else ["read"],
             },
         )
