@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import sys
 import urllib.request
 from urllib.parse import urlsplit
@@ -191,14 +192,16 @@ def main():
     server = Server("weather", version="1.0")
     server.add_tool(lambda: "sun", name="forecast")
     host, port = options.http
-    # The card has it, so it must be known before the server serves.
-    site = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    routes = card_routes(server, site, "org.acme/weather", "Forecasts.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        http = server.start_http(host=host, port=port, public_routes=routes)
+        sock = socket.create_server((host, port), family=family)
     except OSError as error:
         sys.exit(f"server_card: {error}")
-    with http:
+    # The card has the port, so it must be known before the server serves.
+    port = sock.getsockname()[1]
+    site = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    routes = card_routes(server, site, "org.acme/weather", "Forecasts.")
+    with server.start_http(sock=sock, public_routes=routes):
         (card,) = find_servers(site)
         with connect(card) as client:
             print(client.call("forecast"))
