@@ -341,33 +341,44 @@ Piece = namedtuple("Piece", "node names needs banner parts")
 Part = namedtuple("Part", "name node needs text")
 
 
+def walk(node, without=(), without_fields=()):
+    """Yield a node and all nodes inside it, except these nodes and fields."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        for field in node._fields:
+            if field in without_fields:
+                continue
+            value = getattr(node, field, None)
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, ast.AST) and part not in without:
+                    left.append(part)
+
+
 def words_in(node, without=()):
     """Return the words in a piece of code: names, and ".name" for an attribute or a text
     that may name one. Annotations do not count, as they are not evaluated."""
     words = set()
-    if isinstance(node, ast.Name):
-        words = {node.id}
-    elif isinstance(node, ast.Attribute):
-        words = {"." + node.attr}
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        words = {"." + node.value}
-    for field, value in ast.iter_fields(node):
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, ast.AST) and field not in ("annotation", "returns"):
-                words |= words_in(part, without) if part not in without else set()
+    for each in walk(node, without, ("annotation", "returns")):
+        if isinstance(each, ast.Name):
+            words.add(each.id)
+        elif isinstance(each, ast.Attribute):
+            words.add("." + each.attr)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            words.add("." + each.value)
     return words
 
 
 def hints_in(node, without=()):
     """Return the names in a piece of code, those in its annotations included."""
-    if node in without:
-        return set()
-    hints = {node.id} if isinstance(node, ast.Name) else set()
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        hints = {node.value}
-    return hints.union(
-        *(hints_in(each, without) for each in ast.iter_child_nodes(node))
-    )
+    hints = set()
+    for each in walk(node, without):
+        if isinstance(each, ast.Name):
+            hints.add(each.id)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            hints.add(each.value)
+    return hints
 
 
 def names_made_by(node):
@@ -531,9 +542,9 @@ class Reach:
     def stand_in(self, name, needs):
         """Note a name that the copy lacks."""
         self.absent[name] = needs
-        text = textwrap.dedent(STAND_INS.get(name, ""))
-        self.words |= words_in(ast.parse(text))
-        self.hints |= hints_in(ast.parse(text))
+        code = ast.parse(textwrap.dedent(STAND_INS.get(name, "")))
+        self.words |= words_in(code)
+        self.hints |= hints_in(code)
 
     def is_reached(self, cls, method):
         """Return whether something may call this method of a class that is kept."""
@@ -589,7 +600,8 @@ def cut(source, features, with_comments=True):
             text += banner + "".join(part_text(part, reach) for part in piece.parts)
             banner = ""
             titles.add(title)
-    doc = ast.get_docstring(ast.parse(source), clean=False)
+    module = ast.Module([piece.node for piece in pieces], [])
+    doc = ast.get_docstring(module, clean=False)
     text = text.replace(doc, describe(doc, with_implied(shown), titles), 1)
     version = values["__version__"].value.value
     text = text if with_comments else without_comments(text)
