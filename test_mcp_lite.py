@@ -1883,36 +1883,31 @@ def without_gc():
         gc.enable()
 
 
-# A text that was parsed is not parsed again, as that takes a third of a second.
-parsed = functools.lru_cache(2)(ast.parse)
-
-
 def count_tokens(text):
     """Return how many tokens of code there are: no comments, docstrings or layout."""
-    quiet = {"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"}
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {
-        node.body[0].lineno
-        for node in ast.walk(parsed(text))
-        if isinstance(node, documented) and ast.get_docstring(node, False) is not None
-    }
+    layout = {"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"}
+    layout = {getattr(tokenize, name) for name in layout}
+    count = 0
+    is_first = True
     with io.StringIO(text) as lines:
-        return sum(
-            tokenize.tok_name[each.type] not in quiet and each.start[0] not in docs
-            for each in tokenize.generate_tokens(lines.readline)
-        )
+        for kind, *_ in tokenize.generate_tokens(lines.readline):
+            if kind in layout:
+                is_first |= kind == tokenize.NEWLINE
+            elif not is_first or kind != tokenize.STRING:
+                # A string at the beginning of a statement is a docstring.
+                count += 1
+                is_first = False
+    return count
 
 
 def vendored(*words):
-    """Return a copy that vendor.py cuts, its docstring, and its count of tokens."""
+    """Return a copy that vendor.py cuts, and its docstring."""
     features = [word for word in words if not word.startswith("--")]
     source = pathlib.Path(HERE, "mcp_lite.py").read_text("utf-8")
-    with without_gc(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ast, "parse", parsed)
+    with without_gc():
         text = example("vendor").cut(source, features, "--no-comments" not in words)
         # What older Pythons would refuse; `-W error` is what any would warn of.
-        tree = ast.parse(text, feature_version=(3, 8))
-        return text, ast.get_docstring(tree), count_tokens(text)
+        return text, ast.get_docstring(ast.parse(text, feature_version=(3, 8)))
 
 
 def say(**members):
@@ -24024,28 +24019,29 @@ class TestVendor:
             print(client.call("anything"))
     """
 
+    @pytest.fixture(scope="class")
+    def copies(self, tmp_path_factory):
+        """copies(*words) -> the folder of such a copy, its text and its docstring. Each
+        is cut, and compiled by its programs, once; and mcp_lite.py is parsed once."""
+        vendor = example("vendor")
+
+        @functools.lru_cache(None)
+        def copies(*words):
+            folder = tmp_path_factory.mktemp("copy")
+            text, doc = vendored(*words)
+            (folder / "mcp_lite.py").write_bytes(text.encode())
+            return folder, text, doc
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(vendor, "split", functools.lru_cache(2)(vendor.split))
+            yield copies
+
     @pytest.fixture
-    def cut(self, tmp_path):
-        """cut(*words): make a copy, beside which programs are run."""
-        self.folder = tmp_path / "vendor"
-
-        def cut(*words):
-            argv = ["vendor.py", *words, "-o", str(self.folder / "mcp_lite.py")]
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sys, "argv", argv)
-                example("vendor").main()
-
-        return cut
-
-    @pytest.fixture
-    def make(self, tmp_path):
-        """make(*words) -> the text of such a copy, which was cut for any test."""
-        self.folder = tmp_path / "vendor"
-        self.folder.mkdir()
+    def make(self, copies):
+        """make(*words) -> the text of such a copy, beside which programs are run."""
 
         def make(*words):
-            text, self.doc, self.count = vendored(*words)
-            (self.folder / "mcp_lite.py").write_bytes(text.encode())
+            self.folder, text, self.doc = copies(*words)
             return text
 
         return make
@@ -24061,7 +24057,7 @@ class TestVendor:
         """Print a row of the table. The handbook is not off by more than a tenth.
         Returns how many tokens there are."""
         size = len(text.encode()) // 1000
-        count = self.count
+        count = count_tokens(text)
         lines = len(text.splitlines())
         print(f"| {words} | {count:,} | {lines:,} | {size} |")
         handbook = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
@@ -24132,13 +24128,13 @@ class TestVendor:
         told, _ = run(*self.program(self.CALL, **values))
         assert told.splitlines() == [f"{each} 2 Ada note" for each in versions]
 
-    def test_sizes(self):
+    def test_sizes(self, copies):
         """Copies have as many lines and bytes as the table says, or about so many; so
         have the file, and its smallest copy, as README.md has it."""
         handbook = pathlib.Path(HERE, "examples", "README.md").read_text("utf-8")
         shown = {}
         for features in ("tools", "server client", "client http legacy oauth"):
-            text, _, _ = vendored(*features.split())
+            _, text, _ = copies(*features.split())
             shown[features] = len(text.splitlines())
             row = re.search(
                 rf"^\| {features} \| [\d,]+ \| ([\d,]+) \| (\d+) \|", handbook, re.M
@@ -24331,10 +24327,10 @@ class TestVendor:
             works(url, [MODERN])
         assert sizes[0] < 0.9 * self.show("server", make("server"))
 
-    def test_what_a_copy_is(self, make, cut):
+    def test_what_a_copy_is(self, make, monkeypatch, tmp_path):
         """--check tells copies as cut from changed, old and foreign files; none but the
         first and the old are overwritten without --force."""
-        path = self.folder / "mcp_lite.py"
+        path = tmp_path / "mcp_lite.py"
         vendor = os.path.join(HERE, "examples", "vendor.py")
 
         def check(state, code):
@@ -24342,6 +24338,7 @@ class TestVendor:
             assert told == f"{path}: {state}\n"
 
         text = make("client", "--no-comments")
+        path.write_bytes(text.encode())
         check("as cut", 0)
         # Git may change line ends.
         path.write_bytes(text.replace("\n", "\r\n").encode())
@@ -24349,7 +24346,10 @@ class TestVendor:
         head, _, rest = text.partition("\n")
         path.write_text(head[:-64] + "0" * 64 + "\n" + rest, "utf-8")
         check(f"old: cut from another mcp_lite.py, {mcp_lite.__version__}", 1)
-        cut("client", "http")
+        words = ["client", "http", "-o", str(path)]
+        monkeypatch.setattr(sys, "argv", [vendor, *words])
+        with without_gc():
+            example("vendor").main()
         check("as cut", 0)
         for state, changed in (
             ("changed by hand", text.replace("MAX_MESSAGE", "MAX_LINE")),
