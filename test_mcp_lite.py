@@ -3806,11 +3806,22 @@ class Scheduler:
 
     def hand_over(self, thread):
         """Choose who runs next. Returns False if no thread can."""
-        order = sorted(self.threads, key=lambda t: (t.number - thread.number) % 10_000)
-        able = [t for t in order if t.ready is None or t.ready()]
-        late = [t for t in order if t not in able and t.until < math.inf]
-        late.sort(key=lambda t: t.until)
-        choices = able + [t for t in late if t.until <= self.now + self.eager]
+        # This is called most: the tests have two million such points.
+        order = self.threads
+        if len(order) > 1:
+            number = thread.number
+            order = sorted(order, key=lambda t: (t.number - number) % 10_000)
+        able = []
+        late = []
+        for each in order:
+            if each.ready is None or each.ready():
+                able.append(each)
+            elif each.until < math.inf:
+                late.append(each)
+        choices = able
+        if late:
+            late.sort(key=lambda t: t.until)
+            choices = able + [t for t in late if t.until <= self.now + self.eager]
         if not choices:
             what = "only a time-out made progress" if late else "nothing can run"
             where = [f"{t.name} at {t.place}" for t in late or order]
@@ -3859,17 +3870,24 @@ class Scheduler:
 STEPS = Scheduler()
 
 
+@functools.lru_cache(None)
+def name_made_at(path, number):
+    """Return what a line of code assigns to: whether that is an attribute of `self`, and
+    its name, or the line's number."""
+    name = re.match(r"\s*(self\.)?(\w+)[^=(]*=", linecache.getline(path, number))
+    return (bool(name[1]), name[2]) if name else (False, number)
+
+
 class Stepped:
     """A thing with points. Its place is the name that it got where it was made."""
 
     def __init__(self):
         frame = sys._getframe(1)
-        while frame.f_locals.get("self") is self:
+        while frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is self:
             frame = frame.f_back
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        name = re.match(r"\s*(self\.)?(\w+)[^=(]*=", line)
-        owner = type(frame.f_locals["self"] if name and name[1] else self)
-        self.place = f"{owner.__name__}.{name[2] if name else frame.f_lineno}"
+        is_owned, name = name_made_at(frame.f_code.co_filename, frame.f_lineno)
+        owner = type(frame.f_locals["self"] if is_owned else self)
+        self.place = f"{owner.__name__}.{name}"
 
     def step(self, ready=None, seconds=None):
         STEPS.step(self.place, self, ready, math.inf if seconds is None else seconds)
@@ -4290,7 +4308,8 @@ class Priorities:
                 thread.priority = self.random.random()
         if next(self.calls) in self.changes:
             choices[0].priority = next(self.low)
-        best = max(range(len(choices)), key=lambda n: choices[n].priority)
+        priorities = [thread.priority for thread in choices]
+        best = priorities.index(max(priorities))
         if best >= able:
             # A tick that always wins would leave no time for others.
             choices[best].priority = next(self.low)
