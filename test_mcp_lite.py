@@ -18439,6 +18439,27 @@ server.run()
         assert exit_code == 0, rest
         return told.decode()
 
+    def run_here(self, command, *words, input=""):
+        """The same of main() in this process, where a server's script is a command
+        without `site`: that takes a third of the time."""
+        if words and words[0].endswith(".py"):
+            words = [*words[1:], "--", *PYTHON, words[0]]
+        told = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        rest = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["mcp_lite", command, *words])
+            patch.setattr(sys, "stdin", io.StringIO(input))
+            patch.setattr(sys, "stdout", told)
+            patch.setattr(sys, "stderr", rest)
+            exit_code = mcp_lite.main()
+        return exit_code, told.buffer.getvalue(), rest.getvalue()
+
+    def prints_here(self, *arguments, **options):
+        """The stdout of such a command that does well."""
+        exit_code, told, rest = self.run_here(*arguments, **options)
+        assert exit_code == 0, rest
+        return told.decode()
+
     def test_list(self, script):
         """It shows what a server is, and all that it offers, a line each."""
         lines = self.prints("list", script, "--schema").splitlines()
@@ -18469,7 +18490,7 @@ server.run()
 
         def listed(target, form):
             words = ["list", target, "--schema", "--format", form]
-            return json.loads(self.prints(*words))
+            return json.loads(self.prints_here(*words))
 
         (openai, *others) = listed(script, "openai")
         assert openai["type"] == "function" and len(others) == 7
@@ -18513,31 +18534,26 @@ server.run()
     def test_call(self, script):
         """Each value is read as the tool's schema wants it."""
 
-        def call(wanted, *words):
-            told = self.prints("call", script, "echo", *words, input='{"text": "y"}')
-            result = json.loads(told)
-            assert result == {**result, **wanted}
-
         nothing = {"n": None, "xs": [], "anything": None}
-        at_once(
-            call,
-            [
-                ({"text": "012", **nothing}, "text=012"),
-                ({"text": "5", "n": 5, "anything": 5}, "text=5", "n=5", "anything=5"),
-                ({"text": '"x"', "xs": [1, 2]}, 'text="x"', "xs=[1,2]"),
-                ({"text": "a=b", "anything": "a b"}, "text=a=b", "anything=a b"),
-                ({"text": "x", "n": 8}, "--input", '{"n": 7, "text": "x"}', "n=8"),
-                ({"text": "y", "n": None}, "--input", "-", "n=null"),
-                ({"anything": 0.5, "text": "0.50"}, "anything=0.50", "text=0.50"),
-                # No float has so many digits.
-                (
-                    {"anything": "9007199254740993.01"},
-                    "text=x",
-                    "anything=9007199254740993.01",
-                ),
-                ({"n": 3}, "text=x", "n=3.0"),
-            ],
-        )
+        for wanted, *words in [
+            ({"text": "012", **nothing}, "text=012"),
+            ({"text": "5", "n": 5, "anything": 5}, "text=5", "n=5", "anything=5"),
+            ({"text": '"x"', "xs": [1, 2]}, 'text="x"', "xs=[1,2]"),
+            ({"text": "a=b", "anything": "a b"}, "text=a=b", "anything=a b"),
+            ({"text": "x", "n": 8}, "--input", '{"n": 7, "text": "x"}', "n=8"),
+            ({"text": "y", "n": None}, "--input", "-", "n=null"),
+            ({"anything": 0.5, "text": "0.50"}, "anything=0.50", "text=0.50"),
+            # No float has so many digits.
+            (
+                {"anything": "9007199254740993.01"},
+                "text=x",
+                "anything=9007199254740993.01",
+            ),
+            ({"n": 3}, "text=x", "n=3.0"),
+        ]:
+            words = ["call", script, "echo", *words]
+            result = json.loads(self.prints_here(*words, input='{"text": "y"}'))
+            assert result == {**result, **wanted}
 
     def test_results(self, script):
         """A text or bytes come as they are, all else as JSON; --json is the result."""
@@ -18551,7 +18567,8 @@ server.run()
             ("read", script, "config://app"),
             tuple(review),
         ]
-        *objects, work, config, prompt = at_once(self.prints, shown)
+        told = [self.prints_here(*each) for each in shown]
+        *objects, work, config, prompt = told
         painted, read, reviewed, asked = map(json.loads, objects)
         assert painted["content"][0]["mimeType"] == "image/png"
         assert "blob" in read["contents"][0]
@@ -18559,6 +18576,7 @@ server.run()
         assert asked["action"] == "decline"
         assert (work, config) == ("done\n", "a text\nof two lines\n")
         assert prompt == "user: review x, be kind\n"
+        assert self.prints(*review) == prompt
         assert self.run("read", script, "blob://x")[1] == bytes(range(256))
 
     @pytest.mark.skipif(os.name == "nt", reason="there, that is another error")
@@ -18579,39 +18597,42 @@ server.run()
         stays = ["call", script, "stay", "--timeout", "1"]
         died = "the end of its stderr: ZeroDivisionError: division by zero"
 
-        def run(exit_code, told, *arguments):
-            code, out, rest = self.run(*arguments)
+        def fails(run, exit_code, told, *arguments):
+            code, out, rest = run(*arguments)
             assert (code, out) == (exit_code, b""), arguments
             lines = rest.splitlines()
             (line,) = (each for each in lines if each.startswith("mcp_lite: "))
             assert told in line
 
+        for row in [
+            (1, "missing a required argument: 'target'", "list"),
+            (1, "missing a required argument: 'tool'", "call", script),
+            (1, "too many positional", "read", script, "config://app", "x"),
+            (1, 'expected NAME=VALUE, got "text"', "call", script, "echo", "text"),
+            (1, "--input: expected", "call", script, "echo", "--input", "{bad"),
+            (1, "--input: expected", "call", script, "echo", "--input", "[1]"),
+            (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
+            (1, "version: expected", "list", script, "--protocol", "2024-11-06"),
+            (4, f"this client {MODERN}", *modern, self.OLD),
+            (4, "127.0.0.1:9", "list", "http://127.0.0.1:9/mcp"),
+            (4, "is run() missing?", *python, "1"),
+            (5, r"no \x1bway", "call", script, "fail", "why=no \x1bway"),
+        ]:
+            fails(self.run_here, *row)
         at_once(
-            run,
+            functools.partial(fails, self.run),
             [
                 (4, "no answer within 1 ", *stays),
                 (1, "invalid choice: 'nosuch'", "nosuch"),
-                (1, "missing a required argument: 'target'", "list"),
-                (1, "missing a required argument: 'tool'", "call", script),
-                (1, "too many positional", "read", script, "config://app", "x"),
-                (1, 'expected NAME=VALUE, got "text"', "call", script, "echo", "text"),
-                (1, "--input: expected", "call", script, "echo", "--input", "{bad"),
-                (1, "--input: expected", "call", script, "echo", "--input", "[1]"),
-                (1, "expected NAME:VALUE", "list", script, "--header", "Secret"),
-                (1, "version: expected", "list", script, "--protocol", "2024-11-06"),
                 (1, "No such file or directory: ", "run", "nofile.py"),
                 (1, "invalid syntax", "run", "setup.cfg"),
                 (4, "nobody", "list", "nobody"),
-                (4, f"this client {MODERN}", *modern, self.OLD),
-                (4, "127.0.0.1:9", "list", "http://127.0.0.1:9/mcp"),
                 (4, died, *python, "1/0"),
-                (4, "is run() missing?", *python, "1"),
                 (5, "Unknown tool: nosuch", "call", script, "nosuch"),
-                (5, r"no \x1bway", "call", script, "fail", "why=no \x1bway"),
             ],
         )
         # A tool's own words may be lines.
-        code, _, rest = self.run("call", script, "fail", "why=one\ntwo")
+        code, _, rest = self.run_here("call", script, "fail", "why=one\ntwo")
         assert (code, rest.splitlines()[-2:]) == (5, ["mcp_lite: one", "two"])
 
     def test_what_a_server_shows_is_escaped(self, tmp_path):
@@ -18625,8 +18646,8 @@ server.run()
             server.run()
             """,
         )[-1]
-        assert r"  t()  red \x1b[31m" in self.prints("list", script).splitlines()
-        assert self.prints("prompt", script, "p") == "user: bell \\x07\n"
+        assert r"  t()  red \x1b[31m" in self.prints_here("list", script).splitlines()
+        assert self.prints_here("prompt", script, "p") == "user: bell \\x07\n"
 
     def test_a_failure_in_json(self, script):
         """With --json it is an object with the message, its code and the exit code."""
@@ -18809,10 +18830,8 @@ server.run()
             "two.add_tool(lambda: 'second', name='word')\n"
         )
         for name, word in (("one", "first"), ("two", "second")):
-            assert self.run("call", f"{path}:{name}", "word")[:2] == (
-                0,
-                f"{word}\n".encode(),
-            )
+            words = ["call", f"{path}:{name}", "word"]
+            assert self.run_here(*words)[:2] == (0, f"{word}\n".encode())
         code, _, why = self.run("call", f"{path}:three", "word")
         assert code == 4 and "there is no Server of this mcp_lite.py in" in why
         code, _, why = self.run("list", f"{tmp_path / 'none.py'}:one")
@@ -18865,7 +18884,7 @@ server.run()
         )[-1]
         folder = tmp_path / "a" / "b"
         output = ["--output", str(folder)]
-        shown = json.loads(self.prints("call", script, "media", *output))
+        shown = json.loads(self.prints_here("call", script, "media", *output))
         assert [each["type"] for each in shown][:3] == ["text", "image", "audio"]
         files = [each.get("resource", each).get("file") for each in shown]
         assert files[0] is files[4] is None
@@ -18881,11 +18900,11 @@ server.run()
         assert shown[4]["resource"]["text"] == "inside"
         lone = json.loads(self.prints("call", script, "lone", *output))
         assert pathlib.Path(lone["file"]).read_bytes() == b"lone" and "data" not in lone
-        result = json.loads(self.prints("read", script, "x://bytes", *output))
+        result = json.loads(self.prints_here("read", script, "x://bytes", *output))
         (read,) = result["contents"]
         assert read["file"].endswith(".pdf")
         assert pathlib.Path(read["file"]).read_bytes() == b"%PDF"
-        whole = json.loads(self.prints("call", script, "lone", "--json", *output))
+        whole = json.loads(self.prints_here("call", script, "lone", "--json", *output))
         assert pathlib.Path(whole["content"][0]["file"]).read_bytes() == b"lone"
         assert len(list(folder.iterdir())) == 7
 
@@ -18907,9 +18926,9 @@ server.run()
     def test_errors_name_things(self, script):
         """A module after -m is named, and so is an argument without a value; `logout`
         says what it has done."""
-        code, _, why = self.run("list", "python3 -m nosuch password=x")
+        code, _, why = self.run_here("list", "python3 -m nosuch password=x")
         assert code == 4 and "python3 -m nosuch ..." in why
-        code, _, why = self.run("call", script, "echo", "novalue")
+        code, _, why = self.run_here("call", script, "echo", "novalue")
         assert code == 1 and 'got "novalue"' in why
         with pytest.raises(ImportError, match="for FastMCP write Server"):
             from mcp_lite import FastMCP  # noqa: F401
@@ -21280,7 +21299,9 @@ class TestBesideTheSdk:
         script.write_text(ORACLE.format(here=HERE))
         asked = Questions(version)
         assert len(asked) > 100
-        commands = [[str(SDK), script], [*PYTHON, script, "--ours"]]
+        # The SDK was compiled where it was installed.
+        theirs = [str(SDK), "-B", "-X", "pycache_prefix", script]
+        commands = [theirs, [*PYTHON, script, "--ours"]]
 
         def ask(command):
             with Asked(command, version) as server:
@@ -25462,7 +25483,7 @@ class TestExamplesAreSafe:
     @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
     def test_a_bridge_under_load(self, tmp_path, theirs, way, ours):
         """examples/bridge.py: 64 calls at once, each with a question of its own, are
-        answered; so are results of 10 MB. When the server dies, every call that it was
+        answered; so are results of 5 MB. When the server dies, every call that it was
         working on fails, and the next call has a new server."""
         bridge = example("bridge").Bridge(
             program(tmp_path, self.FAR), protocol_version=theirs, stderr=None
@@ -25478,7 +25499,7 @@ class TestExamplesAreSafe:
             with concurrent.futures.ThreadPoolExecutor(64) as pool:
                 values = pool.map(lambda call: call.value(timeout=8 * SECONDS), calls)
                 assert list(values) == [f"{n} {n}" for n in range(64)]
-            size = 10_000_000
+            size = 5_000_000
             calls = [
                 client.start_call("large", {"n": n, "size": size}) for n in range(2)
             ]
@@ -26421,7 +26442,7 @@ class TestExamplesAreSafe:
         agent = example("agent")
         server = Server("art")
         pictures = [Image(PNG)] * 20
-        server.add_tool(lambda: ["x" * 10_000_000, *pictures], name="paint")
+        server.add_tool(lambda: ["x" * 1_000_000, *pictures], name="paint")
         asked = []
 
         class Model(agent.Script):
@@ -26446,7 +26467,7 @@ class TestExamplesAreSafe:
             assert roles == ["user", *["assistant", "tool", "user"] * (len(roles) // 3)]
         assert len(asked[-1]) < 1 + 3 * 11
         *_, report, shown = asked[-1]
-        assert "[cut: 10,000,000 characters in all]" in report["content"]
+        assert "[cut: 1,000,000 characters in all]" in report["content"]
         assert len(shown["content"]) == agent.MAX_IMAGES
 
     def test_arguments_have_bounds(self):
