@@ -654,12 +654,14 @@ import zipfile  # noqa: E402
 
 import pytest  # noqa: E402
 
-# An import has a cache of what was compiled, a script has none.
-IMPORT = f"import sys; sys.path.insert(0, {HERE!r}); import test_mcp_lite"
+# An import has a cache of what was compiled, a script has none. The cache is a folder,
+# where `everything` is this file up to here.
+COMPILED = "PYTHONPYCACHEPREFIX"
+IMPORT = f"import os, sys; sys.path[:0] = [{HERE!r}, os.environ[{COMPILED!r}]]"
 # Without `site`, which loads much where much is installed, a child starts in half the
 # time.
 PYTHON = [sys.executable, "-S"]
-SERVE = [*PYTHON, "-c", IMPORT, "--serve"]
+SERVE = [*PYTHON, "-c", f"{IMPORT}; import everything", "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
 SPEC = pathlib.Path(HERE, "..", "shared", "spec")
@@ -793,7 +795,11 @@ def equal_environments(tmp_path_factory):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        compiled = tmp_path_factory.mktemp("compiled")
+        text = pathlib.Path(HERE, "test_mcp_lite.py").read_text("utf-8")
+        served, _, _ = text.partition("\n# What the server above does without.\n")
+        (compiled / "everything.py").write_text(served, "utf-8")
+        patch.setenv(COMPILED, str(compiled))
         # What was collected stays: no collection of garbage looks at it again.
         if hasattr(gc, "freeze"):
             gc.freeze()
