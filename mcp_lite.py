@@ -11342,7 +11342,7 @@ class Exchange:
 
     def client_left(self) -> None:
         """Write nothing more. Never blocks."""
-        if not self.is_over:
+        if not self.queue.is_closed:
             self.reason = "the client has hung up"
         self.is_last = True
         self.left_at = time.monotonic()
@@ -14804,8 +14804,8 @@ def _show_offer(item: Json) -> str:
         or item.get("uriTemplate")
         or f"{item['name']}({', '.join(parameters)})"
     )
-    about = str(item.get("description") or item.get("title") or "")
-    first = about.strip().partition("\n")[0]
+    text = str(item.get("description") or item.get("title") or "")
+    first = text.strip().partition("\n")[0]
     return printable(f"  {called}  {first}".rstrip())
 
 

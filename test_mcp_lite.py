@@ -14413,7 +14413,8 @@ class TestHttpServer:
             call = call_tool("work", meta={"progressToken": 1})
             with Web(http).stream("POST", call) as response:
                 next_message(response)
-            eventually(lambda: not http.endpoint.serving)
+                (exchange,) = http.endpoint.serving
+            eventually(lambda: exchange.is_over)
             gate.set()
             assert read(1) == [
                 "127.0.0.1 POST /mcp 200 tools/call work -: the client has hung up"
