@@ -12020,6 +12020,7 @@ class Session(HttpConnection):
             super().serve_post(exchange)
             return
         queue = exchange.queue
+        exchange.awaits_answer = True
         self.receive_batch(exchange.message, queue, partial(self.prepare, exchange))
         if exchange.status == 0:
             exchange.reply(202)

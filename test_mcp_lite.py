@@ -3245,16 +3245,20 @@ class TestLifetimes:
                         "Content-Type: application/json",
                         f"Mcp-Session-Id: {session.session}",
                     ]
-                    body = json.dumps(call_legacy("nap")).encode()
+                    message = call_legacy("nap")
+                    if era == "2025-03-26":
+                        message = [message]
+                    body = json.dumps(message).encode()
                     lines += [f"Content-Length: {len(body)}", "", ""]
                     call = "\r\n".join(lines).encode() + body
                 sock.sendall(call)
                 assert server.begun.wait(SECONDS)
                 yield server, http, sock
 
-    @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("era", ["2025-03-26", "2025-11-25", MODERN])
     def test_who_half_closes_gets_the_answer(self, era):
-        """A client may shut its side behind its request, and wait for the answer."""
+        """A client may shut its side behind its request, or its batch, and wait for the
+        answer."""
         with self.asked_over_http(era) as (_, http, sock):
             sock.shutdown(socket.SHUT_WR)
             eventually(lambda: self.is_probed(http), "the probe")
