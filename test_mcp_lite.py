@@ -3769,6 +3769,7 @@ class Scheduler:
         self.births = itertools.count()
         self.now = 1000.0
         self.count = 0
+        # By their numbers.
         self.threads = []
         self.fault = None
         # Where the schedule deviated, and where it might have: (step, choices).
@@ -3800,7 +3801,9 @@ class Scheduler:
             visit[0].add(thread.number)
             visit[1] |= is_change
         is_point = self.places is None or place in self.places or thing is None
-        if is_point or not (ready is None or ready()):
+        must_wait = not (ready is None or ready())
+        # Where there is no other thread, this one goes on.
+        if must_wait or (is_point and len(self.threads) > 1):
             thread.place = place
             thread.ready = ready
             thread.until = self.now + seconds
@@ -3809,21 +3812,23 @@ class Scheduler:
                 raise Stop
             thread.ready = None
             thread.until = math.inf
-            if self.log is not None:
-                self.log.append((thread.name, place, self.line()))
+        if self.log is not None and (must_wait or is_point):
+            self.log.append((thread.name, place, self.line()))
         if self.shared is None or place in self.shared:
             self.orders[place] = hash((self.orders.get(place), thread.number))
 
     def hand_over(self, thread):
         """Choose who runs next. Returns False if no thread can."""
-        # This is called most: the tests have two million such points.
-        order = self.threads
-        if len(order) > 1:
+        # The tests come here a million times.
+        threads = self.threads
+        if len(threads) > 1:
             number = thread.number
-            order = sorted(order, key=lambda t: (t.number - number) % 10_000)
+            order = [t for t in threads if t.number >= number]
+            order += [t for t in threads if t.number < number]
+            threads = order
         able = []
         late = []
-        for each in order:
+        for each in threads:
             if each.ready is None or each.ready():
                 able.append(each)
             elif each.until < math.inf:
@@ -3834,7 +3839,7 @@ class Scheduler:
             choices = able + [t for t in late if t.until <= self.now + self.eager]
         if not choices:
             what = "only a time-out made progress" if late else "nothing can run"
-            where = [f"{t.name} at {t.place}" for t in late or order]
+            where = [f"{t.name} at {t.place}" for t in late or threads]
             self.end(f"{what}: {', '.join(where)}")
             return False
         index = 0
@@ -4030,6 +4035,7 @@ class SteppedThread(Stepped):
 
     def begin(self):
         STEPS.threads.append(self)
+        STEPS.threads.sort(key=lambda thread: thread.number)
         _thread.start_new_thread(self.main, ())
 
     def start(self):
