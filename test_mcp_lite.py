@@ -23029,9 +23029,12 @@ class TestLessons:
             assert done == ([exercise] if exercise else []), (told, why)
             assert len(re.findall(r"^\d+\.\d ", told, re.M)) == 2
 
+        # Some wait a while: they are processes of their own.
+        waiting = [row for row in rows if row[0] in ("5", "8")]
         for row in rows:
-            check(run_here, *row)
-        check(functools.partial(run, *PYTHON), "7", "7.1")
+            if row not in waiting:
+                check(run_here, *row)
+        at_once(functools.partial(check, functools.partial(run, *PYTHON)), waiting)
         told, _ = run(*PYTHON, copy / "check.py", "10")
         assert told.count("think about it") == 2
         text = (self.FOLDER / "README.md").read_text("utf-8")
