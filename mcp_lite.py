@@ -2515,7 +2515,7 @@ class PendingRequest:
         while True:
             with suppress(Empty):
                 return self._inbox.get(min(seconds, deadline - time.monotonic()))
-            why = f"no answer within {self.limit or seconds:g} seconds"
+            why = f"no answer within {max(self.limit or seconds, 0):g} seconds"
             if time.monotonic() >= deadline:
                 why = "no answer by the deadline of total_timeout"
             elif self._connection.is_answering(self):
@@ -6633,7 +6633,7 @@ class Context:
         kind, *features = needed
         raise MissingCapability(
             f"{method} needs the client capability {'.'.join(needed)}, "
-            "which was not declared",
+            f"which was not declared, or is not in {self.protocol_version}",
             {"requiredCapabilities": {kind: {name: {} for name in features}}},
         )
 
@@ -9325,7 +9325,9 @@ class Call:
         left = min(seconds, self._deadline - time.monotonic(), LONGEST_WAIT)
         is_alone = self._waiting.acquire(timeout=max(0.0, left))
         if not is_alone:
-            raise Timeout(f"{self._about}: no answer within {seconds:g} seconds")
+            raise Timeout(
+                f"{self._about}: no answer within {max(seconds, 0):g} seconds"
+            )
         try:
             if self._outcome is None:
                 self._outcome = self._check(self._run(seconds))
@@ -9752,6 +9754,8 @@ class ClientEndpoint(Endpoint):
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
         answer: Json = getattr(self._options, name)(params) or {"action": "cancel"}
+        if not isinstance(answer, dict):
+            raise TypeError(f"{name}: expected a dict, got {show(answer)}")
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}

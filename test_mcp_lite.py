@@ -12635,16 +12635,20 @@ class TestClient:
         assert member(told[0], "error", "code") == code
         assert bool(asked) == ("result" in told[0]) == (code is None)
 
-    NO_ANSWERS = [5, {"content": {}}, {"action": "maybe"}]
+    NO_ANSWERS = [5, True, "yes", {"content": {}}, {"action": "maybe"}]
     NO_ANSWERS += [{"action": "accept", "content": {"name": 1}}]
 
     @pytest.mark.parametrize("given", NO_ANSWERS)
-    def test_what_a_callback_answers_is_checked(self, given, era):
-        """A wrong answer is the callback's failure, and not sent."""
+    def test_what_a_callback_answers_is_checked(self, given, era, caplog):
+        """A wrong answer is the callback's failure, and not sent; the log says what came
+        in place of a dict."""
         options = {"protocol_version": era, "on_elicit": lambda params: given}
         failure = pytest.raises(McpError, match="callback")
         with Client(build_server(), **options) as client, failure:
             client.call("form")
+        if not isinstance(given, dict):
+            told = f"on_elicit: expected a dict, got {json.dumps(given)}"
+            assert told in caplog.messages[0]
 
     def test_roots(self):
         """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
