@@ -8586,7 +8586,7 @@ class Server:
         website_url: a page about the server
         icons: as on the wire: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) has job() called on the thread where functions must run: a
-            MainThread, say, or an executor's submit; the default is a worker thread
+            MainThread, say, or an executor's submit; the default is a background thread
         max_workers: maximum number of functions running at once, for all clients
             together; one that waits for its client, for an answer or to read, does not
             count. But 1 is a lock: one function at a time, whatever it waits for
@@ -8676,7 +8676,7 @@ class Server:
         visible: visible(ctx) returns whether the caller may see the tool; for others
             the tool does not exist. visible() is called for lists and for calls, where
             run_on says. If it raises, the request is answered with that error
-        run_on: replaces the server's run_on; None is a worker thread, for a tool that
+        run_on: replaces the server's run_on; None is a background thread, for a tool that
             itself waits for the main thread
 
         Raises TypeError for hints without a JSON Schema, and ValueError for an invalid
