@@ -5101,6 +5101,8 @@ class HintReader:
         for attribute, describe in _KNOWN_BY.items():
             if hasattr(origin, attribute):
                 return describe(self, origin)
+        if not hasattr(origin, "__name__"):
+            raise TypeError(f"expected a type, got {show(hint)}")
         return self._class_or_alias(hint, origin)
 
     def noted(self, hint: Any, notes: list[Any]) -> WireType:
@@ -5664,16 +5666,16 @@ class Signature:
 
     def _without_unknown(self, arguments: Json) -> Json:
         """Drop unknown arguments: some hosts, such as n8n, add a few of their own to
-        each call. An argument whose name resembles that of a missing parameter is
-        probably a misspelling, so it is kept, and refused later. So are all unknown
-        ones after the first MAX_KNOWN."""
+        each call. An argument whose name resembles that of a missing parameter, in
+        capitals or not, is probably a misspelling, so it is kept, and refused later. So
+        are all unknown ones after the first MAX_KNOWN."""
         from difflib import get_close_matches
 
-        missing = self._known - arguments.keys()
+        missing = [each.lower() for each in self._known - arguments.keys()]
         dropped = [
             name
             for name in itertools.islice(arguments.keys() - self._known, MAX_KNOWN)
-            if not get_close_matches(name[:60], missing, 1)
+            if not get_close_matches(name[:60].lower(), missing, 1)
         ]
         if dropped:
             self._dropped.add(
@@ -6598,7 +6600,8 @@ class Context:
         """Return the value of fn(), which is called only once even if the handler runs
         again.
 
-        key: identifies the value; each use needs its own
+        key: identifies the value; each value needs its own, as a second use of a key
+            returns the value of the first
         fn: returns a value that JSON can express; once() returns it as JSON decodes it
 
         In the modern era the value travels through the client, signed but readable, so
@@ -6642,7 +6645,10 @@ class Context:
         if not self._connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
-            raise InvalidRequest("cannot ask before notifications/initialized")
+            raise InvalidRequest(
+                "cannot ask before notifications/initialized; several processes need "
+                "stateless=True, or a proxy that keeps a client at one of them"
+            )
         until = time.monotonic() + STATE_SECONDS
         asked: dict[str, PendingRequest] = {}
 
@@ -7684,7 +7690,7 @@ class Child(StreamTransport):
     """A server in a child process. The child has its own process group: close() ends
     the programs that it has started, and Ctrl-C in a terminal does not reach it."""
 
-    # The first bytes that it has written.
+    # The first bytes that it has written, or the last that may be a message.
     _head = b""
 
     def __init__(self, command: list[str], env: dict[str, str], cwd: Any, stderr: Any):
@@ -7732,7 +7738,8 @@ class Child(StreamTransport):
 
     def read(self) -> bytes:
         data = super().read()
-        self._head = self._head or data[:MAX_TRACE]
+        if not self._head or b"{" in data:
+            self._head = data[:MAX_TRACE]
         if not data:
             # close() leaves this to the reading thread, which may still be in read().
             self._reader.close()
@@ -9731,7 +9738,7 @@ class ClientEndpoint(Endpoint):
         except (Exception, SystemExit) as error:
             log_line(ERROR, f"answering {method}: {error_text(error)}", error)
             raise InternalError(
-                f"{method}: the client's callback raised {type(error).__name__}"
+                f"{method}: the client's callback failed: {type(error).__name__}"
             ) from error
 
     # METHODS names these handlers. Each takes parameters and returns a result.
@@ -9749,6 +9756,8 @@ class ClientEndpoint(Endpoint):
                 "content": {"type": "text", "text": answer},
                 "stopReason": "endTurn",
             }
+        if not isinstance(answer, dict):
+            raise TypeError(f"on_sample: expected text or a dict, got {show(answer)}")
         return {"model": "unknown", **answer}
 
     def _elicitation_create(self, params: Json) -> Json:
@@ -11056,13 +11065,13 @@ class MessageQueue(Outbox):
         """Queue an answer, which is the last message. If it is the only one, some
         errors set the HTTP status."""
         if answer is not None:
-            if request is not None:
-                if request.modern and "error" in answer:
-                    self.answer_status = _ANSWER_STATUS.get(
-                        answer["error"]["code"], self.answer_status
-                    )
-                if answer.get("result", {}).get("isError"):
-                    self.exchange.reason = "the tool failed"
+            if request is not None and "error" in answer:
+                code = answer["error"]["code"]
+                self.exchange.reason = f"error {code}"
+                if request.modern:
+                    self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
+            elif request is not None and answer["result"].get("isError"):
+                self.exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
             self.close()

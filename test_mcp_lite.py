@@ -6988,6 +6988,13 @@ class TestSignatures:
             def method(self):
                 """"""
 
+        def hinted(hint):
+            def t(x):
+                """"""
+
+            t.__annotations__["x"] = hint
+            return t
+
         names = {}
         exec("def positional(a, /, b): ''", names)
         for fn, text in [
@@ -7000,6 +7007,12 @@ class TestSignatures:
             (lambda ctx: "", "ctx: .*`ctx: Context` for the request"),
             (Thing.method, "self: .*register its method"),
             (len, "len: .*positional-only"),
+            (hinted([int]), "t: x: expected a type, got ..<class 'int'>"),
+            (hinted((int, str)), "t: x: expected a type"),
+            (hinted({"type": "string"}), "t: x: expected a type"),
+            (hinted(5), "t: x: expected a type, got 5"),
+            (hinted(typing.List[Thing()]), "t: x: expected a type"),
+            (hinted(socket.socket()), "t: x: expected a type"),
         ]:
             with pytest.raises(TypeError, match=text):
                 Server("s").add_tool(fn, name=None if fn is len else "t")
@@ -8031,6 +8044,23 @@ class TestEveryday:
             warned += [each for each in caplog.messages if "not a message" in each]
             assert len(warned) == 1
             caplog.clear()
+
+    def test_a_banner_is_not_blamed_later(self, tmp_path):
+        """Of a server that has served calls, it says nothing that it printed before."""
+        text = """
+            import os
+            from mcp_lite import Server
+            print("Loading ...", flush=True)
+            server = Server("s")
+            server.add_tool(lambda: 1, name="works")
+            server.add_tool(lambda: os._exit(3), name="dies")
+            server.run()
+            """
+        with Client(program(tmp_path, text), stderr=None) as client:
+            assert client.call("works") == 1
+            with pytest.raises(ConnectionClosed) as caught:
+                client.call("dies")
+        assert caught.value.exit_code == 3 and "Loading" not in str(caught.value)
 
     @pytest.mark.parametrize("over_http", [False, True])
     def test_generators(self, over_http):
@@ -9217,6 +9247,9 @@ class TestHints:
         for wrong, near in (({"nme": "x"}, "name"), ({"flags": True}, "flag")):
             with pytest.raises(ToolError, match=f'unknown; did you mean "{near}"'):
                 call({"toolCallId": "x", **wrong})
+        for wrong in ({"FLAG": True}, {"N": 1}, {"Name": "x"}):
+            with pytest.raises(ToolError, match="unknown; "):
+                call(wrong)
 
         @dataclasses.dataclass
         class Place:
@@ -11754,11 +11787,15 @@ class TestInsideHosts:
                     return client.call("where")
 
             if module == "bpy":
-                # Its loop runs timers.
+                # Its loop runs timers. The add-on is switched on, off and on again.
                 main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
+                program["register"]()
+                assert hosted(main, visit) == threading.current_thread().name
+                program["unregister"]()
+                program["register"]()
             assert hosted(main, visit) == threading.current_thread().name
         finally:
-            program.get("unregister", program["http"].close)()
+            program.get("unregister", lambda: program["http"].close())()
         assert timers == []
 
     def test_the_example(self):
@@ -14360,9 +14397,9 @@ class TestHttpServer:
                 "127.0.0.1 DELETE /mcp 200 - - ada",
                 "127.0.0.1 POST /mcp 200 - - ada",
                 "127.0.0.1 POST /mcp 200 initialize - ada",
-                "127.0.0.1 POST /mcp 200 resources/read x://note ada",
+                "127.0.0.1 POST /mcp 200 resources/read x://note ada: error -32602",
                 "127.0.0.1 POST /mcp 200 tools/call greet ada",
-                "127.0.0.1 POST /mcp 200 tools/call no?such ada",
+                "127.0.0.1 POST /mcp 200 tools/call no?such ada: error -32602",
                 "127.0.0.1 POST /mcp 202 notifications/initialized - ada",
             ]
             caplog.clear()
