@@ -434,9 +434,14 @@ class Shares:
     which counts and shows them as its own.
     """
 
-    # As much as half of the time, a test waits: two cores have work for three.
-    PROCESSES = 3
+    # As much as half of the time, a test waits: two cores have work for four.
+    PROCESSES = 4
     BLOCK = 40
+    # These take longest, and come first, so that no process has one alone at the end.
+    LONGEST = set(
+        """TestSchedules TestBadLines TestLessons TestVendor TestExamplesAreSafe
+        TestCommandLine TestHttpServer""".split()
+    )
     # In all processes but the first: their reports, which can be pickled.
     reports = None
 
@@ -445,6 +450,9 @@ class Shares:
 
     def pytest_runtestloop(self, session):
         """Run the tests in place of pytest's own loop."""
+        import shutil
+        import tempfile
+
         if session.testsfailed or session.config.option.collectonly:
             return None
         blocks = self.blocks(session.items)
@@ -452,6 +460,8 @@ class Shares:
         numbers, writer = os.pipe()
         os.write(writer, bytes(range(len(blocks))))
         os.close(writer)
+        compiled = tempfile.mkdtemp()
+        os.environ["MCP_LITE_COMPILED"] = compiled
         readers = []
         sys.stdout.flush()
         for _ in range(self.PROCESSES - 1):
@@ -464,10 +474,13 @@ class Shares:
                 return True
             os.close(writer)
             readers.append(os.fdopen(reader, "rb"))
-        self.run(session, blocks, numbers)
-        for reader in readers:
-            with reader:
-                self.take_reports(reader)
+        try:
+            self.run(session, blocks, numbers)
+            for reader in readers:
+                with reader:
+                    self.take_reports(reader)
+        finally:
+            shutil.rmtree(compiled, ignore_errors=True)
         return True
 
     def blocks(self, items):
@@ -479,7 +492,9 @@ class Shares:
                 block = []
                 blocks.append(block)
             block.append(item)
-        return blocks
+        return sorted(
+            blocks, key=lambda block: block[0].parent.name not in self.LONGEST
+        )
 
     @staticmethod
     def fork():
@@ -795,10 +810,14 @@ def equal_environments(tmp_path_factory):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        compiled = tmp_path_factory.mktemp("compiled")
+        # Processes that share the tests have one folder.
+        compiled = os.environ.get("MCP_LITE_COMPILED")
+        compiled = pathlib.Path(compiled or tmp_path_factory.mktemp("compiled"))
         text = pathlib.Path(HERE, "test_mcp_lite.py").read_text("utf-8")
         served, _, _ = text.partition("\n# What the server above does without.\n")
-        (compiled / "everything.py").write_text(served, "utf-8")
+        path = compiled / f"everything-{os.getpid()}.py"
+        path.write_text(served, "utf-8")
+        os.replace(path, compiled / "everything.py")
         patch.setenv(COMPILED, str(compiled))
         patch.setattr(sys, "pycache_prefix", str(compiled))
         # What was collected stays: no collection of garbage looks at it again.
