@@ -25580,7 +25580,7 @@ class TestExamplesAreSafe:
     @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
     def test_a_bridge_under_load(self, tmp_path, theirs, way, ours):
         """examples/bridge.py: 64 calls at once, each with a question of its own, are
-        answered; so are results of 5 MB. When the server dies, every call that it was
+        answered; so are results of 10 MB. When the server dies, every call that it was
         working on fails, and the next call has a new server."""
         bridge = example("bridge").Bridge(
             program(tmp_path, self.FAR), protocol_version=theirs, stderr=None
@@ -25596,7 +25596,7 @@ class TestExamplesAreSafe:
             with concurrent.futures.ThreadPoolExecutor(64) as pool:
                 values = pool.map(lambda call: call.value(timeout=8 * SECONDS), calls)
                 assert list(values) == [f"{n} {n}" for n in range(64)]
-            size = 5_000_000
+            size = 10_000_000 if ours == theirs else 5_000_000
             calls = [
                 client.start_call("large", {"n": n, "size": size}) for n in range(2)
             ]
