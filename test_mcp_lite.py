@@ -460,6 +460,7 @@ class Shares:
         numbers, writer = os.pipe()
         os.write(writer, bytes(range(len(blocks))))
         os.close(writer)
+        # What one process has compiled for its children, the others need not compile.
         compiled = tempfile.mkdtemp()
         os.environ["MCP_LITE_COMPILED"] = compiled
         readers = []
