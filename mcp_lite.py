@@ -284,7 +284,8 @@ if TYPE_CHECKING:
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, str]  # of HTTP, or the parameters of a challenge
     RequestId = Union[str, int]
-    Callback = Union[Callable[..., Any], None]
+    AnyFunction = Callable[..., Any]
+    Callback = Union[AnyFunction, None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
     # Messages of a stream of events, each with the line of its id.
@@ -301,7 +302,7 @@ if TYPE_CHECKING:
     # Protocol.receive() makes one of these of a message.
     Event = Union["Request", "Notification", "Answer", "Refusal"]
     # What a decorator takes and returns.
-    Function = TypeVar("Function", bound=Callable[..., Any])
+    Function = TypeVar("Function", bound=AnyFunction)
 
     class Decorator(TypingProtocol):
         def __call__(self, fn: Function, /) -> Function: ...  # Python 3.8 or newer
@@ -310,7 +311,7 @@ if TYPE_CHECKING:
     # accept `default` for every Python, though typing itself has it only since 3.13.
     Registered = TypeVar(
         "Registered",
-        bound=Callable[..., Any],
+        bound=AnyFunction,
         default=Decorator,  # pyright: ignore[reportGeneralTypeIssues]
     )
 
@@ -327,7 +328,7 @@ else:
     Any = _Trace = Event = RequestId = Callback = Function = Registered = object
     Lambda = Socket = SSLContext = TextIO = Verify = Route = object
     Json = Headers = dict
-    Job = Write = Callable
+    AnyFunction = Job = Write = Callable
 
     def __getattr__(name: str) -> object:
         if name in ("FastMCP", "MCPServer"):
@@ -1867,9 +1868,7 @@ def get_within(inbox: SimpleQueue[Any], seconds: float = INFINITY) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
-def start_thread(
-    name: str, job: Callable[..., object], *arguments: Any
-) -> threading.Thread:
+def start_thread(name: str, job: AnyFunction, *arguments: Any) -> threading.Thread:
     """Call job(*arguments) on a new thread, which does not keep Python alive. Raises
     RuntimeError if the system cannot start a thread."""
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
@@ -3009,7 +3008,7 @@ STEPS_EACH = 4  # further steps for each character of a large value
 STEPS_OF_ATTEMPT = 16  # price of trying one alternative of a hint
 MAX_ERRORS = 20  # errors reported for one value: as many as a model can act on
 MAX_SUGGESTED = 3  # unknown names that get a suggestion
-MAX_KNOWN = 20  # names that a suggestion is chosen from
+MAX_KNOWN = 100  # names that a suggestion is chosen from
 MAX_PLACE = 500  # characters of an error's path, and of its alternatives
 MAX_PATTERNS = 20_000  # characters of all patterns in a schema; each "[" costs 100 more
 MAX_URI_TEXT = 2_000  # characters of an "$id" or "$ref"
@@ -5263,7 +5262,8 @@ class HintReader:
                 f"{show(notes)}: needs pydantic 2, or a check in the function"
             )
         if notes:
-            hint = sys.modules["typing_extensions"].Annotated[(hint, *notes)]
+            parts = hint, *notes
+            hint = sys.modules["typing_extensions"].Annotated[parts]
         adapter = pydantic.TypeAdapter(hint)
         return self._model(adapter.json_schema, adapter.validate_python)
 
@@ -5577,14 +5577,12 @@ class Signature:
     represent, and ValueError for a schema that cannot be used.
     """
 
-    def __init__(
-        self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
-    ):
+    def __init__(self, fn: AnyFunction, context_type: type, schema: Json | None = None):
         # A classmethod cannot be called, nor, before Python 3.10, a staticmethod.
         if isinstance(fn, (staticmethod, classmethod)):
             fn = fn.__func__
         self.fn = fn
-        self.completers: dict[str, Callable[..., Any]] = {}
+        self.completers: dict[str, AnyFunction] = {}
         self.name = getattr(fn, "__name__", type(fn).__name__)
         try:
             read = read_parameters(fn, allows_kwargs=schema is not None)
@@ -5629,6 +5627,7 @@ class Signature:
         schema = to_plain(schema)
         check = Schema(schema)
         taken = schema.get("properties", members.types).keys() - {self.context}
+        takes_any = has_kwargs and schema.get("additionalProperties")
         if not has_kwargs:
             taken &= members.types.keys()
 
@@ -5639,7 +5638,7 @@ class Signature:
                 for each in failures:
                     _mend(wire, each.path)
                 run.failures += check.failures(wire)
-            values = {name: wire[name] for name in wire if name in taken}
+            values = {name: wire[name] for name in wire if takes_any or name in taken}
             members.add_defaults(values)
             return values
 
@@ -6762,7 +6761,7 @@ class Context:
 
 
 def run_there(
-    run_on: Callable[..., Any], call: Job, outcome: SimpleQueue[Any], name: str
+    run_on: AnyFunction, call: Job, outcome: SimpleQueue[Any], name: str
 ) -> Any:
     """Have run_on() run call() on another thread. Block until it ends, and return its
     value or raise its exception.
@@ -6824,7 +6823,7 @@ class MainThread:
         # The thread that created this object, or the one that ran jobs last.
         self._thread = threading.current_thread()
 
-    def __call__(self, job: Callable[..., Any]) -> None:
+    def __call__(self, job: AnyFunction) -> None:
         """Have the main thread call job(). On the main thread, call it at once.
 
         job: called once, without arguments; after close(), as job(error)
@@ -6852,7 +6851,7 @@ class MainThread:
         """Return whether the calling thread is the main thread."""
         return self._thread is threading.current_thread()
 
-    def post_by(self, post: Callable[..., Any]) -> None:
+    def post_by(self, post: AnyFunction) -> None:
         """Use `post` to wake the main thread from now on, unless this object was made
         with a `post` of its own."""
         if self._post is do_nothing:
@@ -7026,9 +7025,7 @@ def at_exit(fn: Job) -> ExitStack:
     return stack
 
 
-def time_limit(
-    seconds: float, job: Callable[..., object], *arguments: Any
-) -> ExitStack:
+def time_limit(seconds: float, job: AnyFunction, *arguments: Any) -> ExitStack:
     """Limit the time of a `with` block: after `seconds`, another thread calls
     job(*arguments). Raises RuntimeError if the system cannot start a thread."""
     timer = threading.Timer(seconds, job, arguments)
@@ -8530,7 +8527,7 @@ class ServerEndpoint(Endpoint):
                 raise
             raise unwrapped(error) from error
 
-    def post_jobs(self, post: Callable[..., Any]) -> bool:
+    def post_jobs(self, post: AnyFunction) -> bool:
         """Have every MainThread that belongs to the calling thread use `post` to wake
         that thread. Returns whether there is one."""
         places = {self.run_on}
@@ -8625,7 +8622,7 @@ class Server:
             mask_errors=mask_errors,
             page_size=page_size,
             cache_ttl_ms=cache_ttl_ms,
-            extensions=extensions or None,
+            extensions=dict(extensions or {}) or None,
             trace=tracer(trace),
         )
 
@@ -8672,8 +8669,9 @@ class Server:
         annotations: hints about the tool's effects: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
         input_schema: replaces the schema made from hints; its type is "object". The
-            function gets, unconverted, the arguments that `properties` names; without
-            **kwargs, only those for which it has a parameter
+            function gets, unconverted, the arguments that `properties` names, and
+            others only if it has **kwargs and the schema `additionalProperties`;
+            without **kwargs, only those for which it has a parameter
         output_schema: replaces the schema made from the return hint
         meta: the wire's `_meta`
         structured: whether results have structured content. By default, the return hint
@@ -9032,7 +9030,7 @@ class Server:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 is_public = options.get("host") in ("", "0.0.0.0", "::")
                 if is_public and not options.get("verify"):
-                    notice += "; without verify=, any host on the network may call it"
+                    notice += "; without verify=, any program on the network may call it"
                 print_to_stderr(printable(notice))
                 self._endpoint.post_jobs(signals.put)
                 http.serve_until(signals, grace)
@@ -11355,7 +11353,8 @@ class Exchange:
 
     def client_left(self) -> None:
         """Write nothing more. Never blocks."""
-        if not self.queue.is_closed:
+        # Another status than these stands for a complete answer.
+        if not self.queue.is_closed and self.status in (0, 200):
             self.reason = "the client has hung up"
         self.is_last = True
         self.left_at = time.monotonic()
@@ -13113,7 +13112,7 @@ class Authorizer:
     calls the program's function auth(challenge).
     """
 
-    def __init__(self, ask: Callable[..., Any]):
+    def __init__(self, ask: AnyFunction):
         self._ask = ask
         self._headers: Headers = {}
         # Held while the program's function runs.
@@ -14313,7 +14312,9 @@ class OAuth:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
-            raise AuthorizationError(f"{url}: no usable token; log in", url, 401)
+            raise AuthorizationError(
+                f"{url}: no usable token; log in", url, 401, challenge
+            )
         try:
             resource = self._find_resource(url, challenge)
             server = self._find_server(url, resource)
@@ -14468,7 +14469,10 @@ class OAuth:
         import webbrowser
 
         if not webbrowser.open(url):
-            raise AuthorizationError("cannot open a browser; give OAuth redirect=fn")
+            raise AuthorizationError(
+                "cannot open a browser; BROWSER='echo %s' shows the URL, and a program "
+                "gives OAuth redirect=fn"
+            )
         with suppress(Empty):
             return str(get_within(arrived, self._timeout))
         raise AuthorizationError("no answer came from the browser")
@@ -14553,7 +14557,7 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
   prompt TARGET NAME [key=value ...]   get a prompt, filled in
   run FILE[:object]                    serve the Server that a file makes;
       package.module:object            or a module
-  login URL, logout URL                keep, or forget, tokens for a server
+  login URL [SCOPE ...], logout URL    keep, or forget, tokens for a server
   --version                            show version, revisions, the file's SHA-256
 
 TARGET is a URL, a script, FILE:object or package.module:object as above, or a command
@@ -14629,7 +14633,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         # they came. Repeat only the last one.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
-        text += f" (give a token by --header, or {_PROGRAM} login {error.url})"
+        login = f"login {error.url} {error.challenge.get('scope', '')}".strip()
+        text += f" (give a token by --header, or {_PROGRAM} {login})"
     if "attempted relative import" in text:
         text += "; write package.module:object for a file of a package"
     shown = f"mcp_lite: {text}"
@@ -14978,6 +14983,8 @@ def _run(options: Any, file: Any) -> None:
     if not servers:
         raise ValueError(f"there is no Server of this mcp_lite.py in {file}")
     server = servers[0]
+    if len(set(servers)) > 1:
+        _say(f"{file}: serves the first of its Servers; FILE:NAME names another")
     if options.trace:
         server._endpoint.trace = tracer(options.trace)
     if not options.http:
@@ -14987,14 +14994,14 @@ def _run(options: Any, file: Any) -> None:
         run(server, "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
 
 
-def _tokens(options: Any, url: str) -> None:
+def _tokens(options: Any, url: str, *scopes: str) -> None:
     """Log in at a server, or out."""
     # OAuth has a method of this name.
-    getattr(OAuth(store=_TOKENS), options.command)(url)
+    getattr(OAuth(store=_TOKENS, scopes=scopes or None), options.command)(url)
     _say(f"{options.command}: done; tokens are kept in {_TOKENS}")
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
+_COMMANDS: dict[str, AnyFunction] = {
     "list": _list,
     "call": _call,
     "read": _read,

@@ -7256,6 +7256,15 @@ class TestSignatures:
         assert listed["inputSchema"] == schema
         given = {"X-Id": 1, "class": [2], "ctx": 3, "more": 4}
         assert call(given)["structuredContent"] == {"X-Id": 1, "class": [2]}
+        # Others are meant where the schema has a word about them.
+        for others in (True, {"type": "integer"}):
+            open_schema = {**schema, "additionalProperties": others}
+            _, call = offered(anything, input_schema=open_schema)
+            assert call(given)["structuredContent"] == {
+                "X-Id": 1,
+                "class": [2],
+                "more": 4,
+            }
         with pytest.raises(TypeError, match="with an input_schema"):
             Server("s").add_tool(anything)
         with pytest.raises(TypeError, match=r"\*args"):
@@ -17393,6 +17402,47 @@ class TestAuthorization:
             let_in(site, auth)
         assert not isinstance(caught.value, AuthorizationError)
 
+    def test_the_command_line_steps_up(self, site, tmp_path, monkeypatch, capsys):
+        """It says which scope is missing, and how to log in for it; then the call does
+        well."""
+
+        offer = {"name": "x", "inputSchema": {"type": "object"}}
+        served = modern_site(
+            tools_call=called("let in"),
+            tools_list=lambda seen, sock: result_of(seen, tools=[offer]),
+        )
+
+        def be_strict(seen):
+            token = seen["headers"].get("authorization", "").partition(" ")[2]
+            if token not in site.tokens:
+                return site.answer_mcp(seen)
+            if "write" in site.paths("/authorize")[-1]["scope"]:
+                return served(seen, None)
+            challenge = 'Bearer error="insufficient_scope", scope="write"'
+            return 403, {"WWW-Authenticate": challenge}, {}
+
+        def browse(url):
+            place = visit(url)
+            return started(lambda: urllib.request.urlopen(place).close()) is not None
+
+        def main(*words):
+            monkeypatch.setattr(sys, "argv", ["mcp_lite", *words])
+            exit_code = mcp_lite.main()
+            return exit_code, capsys.readouterr().err
+
+        site.pages["/mcp"] = be_strict
+        site.scope = ', scope="read"'
+        monkeypatch.setattr("webbrowser.open", browse)
+        monkeypatch.setattr(mcp_lite, "_TOKENS", str(tmp_path / "tokens.json"))
+        exit_code, why = main("call", site.mcp, "x")
+        assert exit_code == 3 and f" login {site.mcp} read)" in why
+        assert main("login", site.mcp)[0] == 0
+        exit_code, why = main("call", site.mcp, "x")
+        assert exit_code == 3 and f" login {site.mcp} write)" in why
+        assert main("login", site.mcp, "write")[0] == 0
+        assert site.paths("/authorize")[-1]["scope"].split() == ["read", "write"]
+        assert main("call", site.mcp, "x") == (0, "")
+
     def test_a_login_goes_to_its_own_server_only(self, site):
         """An OAuth that serves two servers shows each its own token."""
         auth = OAuth(redirect=visit)
@@ -18927,6 +18977,11 @@ server.run()
         for name, word in (("one", "first"), ("two", "second")):
             words = ["call", f"{path}:{name}", "word"]
             assert self.run_here(*words)[:2] == (0, f"{word}\n".encode())
+        code, told, why = self.run_here(
+            "call", "word", "--", *self.COMMAND, "run", path
+        )
+        assert (code, told) == (0, b"first\n")
+        assert "serves the first of its Servers; FILE:NAME names another" in why
         code, _, why = self.run("call", f"{path}:three", "word")
         assert code == 4 and "there is no Server of this mcp_lite.py in" in why
         code, _, why = self.run("list", f"{tmp_path / 'none.py'}:one")
@@ -24320,6 +24375,26 @@ class TestVendor:
             assert "without the command line" in line
             assert line.endswith(self.command("server", "stdio", "cli"))
 
+    def test_a_command_line_without_logins(self, make, tmp_path):
+        """It calls a server that needs no token, and says what OAuth() lacks."""
+        server = Server("s")
+        server.add_tool(lambda: "fine", name="t")
+        text = 'server.add_tool(lambda: "fine", name="t")\nserver.run()'
+        script = program(tmp_path, f'server = Server("s")\n{text}')
+        command = [*PYTHON, "-W", "error", "-m", "mcp_lite", "call"]
+        for words in (["client", "cli"], ["client", "http", "cli"]):
+            make(*words)
+            told, _ = run(*command, "t", "--", *script, cwd=self.folder)
+            assert told == "fine\n"
+            wants = ["client", "stdio", *words[1:], "oauth"]
+            self.refuses("mcp_lite.OAuth()", *wants)
+        with server.start_http(verify=lambda token: None) as http:
+            _, why = run(*command, http.url, "t", cwd=self.folder, code=3)
+            assert "HTTP 401" in why
+        with server.start_http() as http:
+            told, _ = run(*command, http.url, "t", cwd=self.folder)
+            assert told == "fine\n"
+
     def test_both_in_memory(self, make):
         """A client of a server in the same process."""
         self.show("server client", make("server", "client"))
@@ -24533,6 +24608,7 @@ class TestVendor:
             "client",
             "client http",
             "client cli",
+            "tools cli",
             "legacy oauth",
             "server client",
             "server cli",

@@ -94,6 +94,8 @@ NEEDS = (
     ("server", "Context.log Context.debug Context.info Context.warning Context.error"),
     ("server", "ServerEndpoint.notify_list_changed ServerEndpoint.input_ended"),
     ("server", "ServerEndpoint._declare ServerEndpoint._grant Signature._use_schema"),
+    ("server", "ServerEndpoint.notify ServerEndpoint._resources_read"),
+    ("server", "ServerEndpoint._subscriptions_listen"),
     ("server stdio", "Deputy"),
     ("server", "Subscription Context._record"),
     ("requests", "Protocol._receive_response"),
@@ -154,6 +156,19 @@ class LegacyHttp(HttpTransport):
         if post.opens_session:
             raise NotImplementedError(_left_out("the sessions of older servers", "legacy"))
         super()._post(post)
+''',
+    "OAuth": '''
+
+class OAuth:
+    """Replaces the logins, which this copy lacks. The command line, which makes one with
+    may_log_in=False, sends no token."""
+
+    def __init__(self, *given: object, may_log_in: bool = True, **options: object) -> None:
+        if may_log_in:
+            raise NotImplementedError(_left_out("OAuth", "oauth"))
+
+    def __call__(self, challenge: object) -> Json:
+        return {}
 ''',
     "Connection.receive_batch": '''
     def receive_batch(self, *given: object) -> None:
