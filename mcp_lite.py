@@ -9030,7 +9030,7 @@ class Server:
                 notice = f"{self.name}: {http.url} (Ctrl-C ends it)"
                 is_public = options.get("host") in ("", "0.0.0.0", "::")
                 if is_public and not options.get("verify"):
-                    notice += "; without verify=, anybody may call it; see allowed_hosts"
+                    notice += "; without verify=, anybody may call; see allowed_hosts"
                 print_to_stderr(printable(notice))
                 self._endpoint.post_jobs(signals.put)
                 http.serve_until(signals, grace)
