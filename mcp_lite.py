@@ -9640,7 +9640,8 @@ class ClientEndpoint(Endpoint):
             declared["sampling"] = {"tools": {}} if self._options.sampling_tools else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        return add_given(declared, extensions=self._options.extensions or None)
+        extensions = dict(self._options.extensions or {})
+        return add_given(declared, extensions=extensions or None)
 
     def add_meta(self, params: Json, version: str) -> Json:
         """Add the `_meta` that every modern message carries: basic/index.md#meta."""
@@ -10775,6 +10776,12 @@ MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 _TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
+def media_type(headers: Any) -> str:
+    """Return the media type of a body in lower case, without parameters, or ""."""
+    kind: str = headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
+
+
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     """Return the headers that mirror a message, {name: value}. A value that the message
     does not have is None.
@@ -11217,7 +11224,7 @@ class Exchange:
     def read_message(self) -> None:
         """Read and decode the body. Raises HttpError, InvalidRequest, ParseError, and
         OSError."""
-        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = media_type(self.headers)
         if kind != JSON_TYPE:
             raise HttpError(
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
@@ -13036,11 +13043,6 @@ class _HttpRequest:
         return kind(text, show_url(self.url), status, challenge, seconds)
 
 
-def content_type(response: HTTPResponse) -> str:
-    """Return the media type of a body in lower case, without parameters, or ""."""
-    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
 # Remedies for error texts, by the status of a response or the name of an exception.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _NO_REDIRECT = "only 307 and 308 within the same host are followed: use that URL"
@@ -13334,7 +13336,7 @@ class HttpCaller:
         while 100 < response.status < 200:
             response.headers = None
             response.begin()
-        line = f"HTTP {response.status} {content_type(response)}".strip()
+        line = f"HTTP {response.status} {media_type(response.headers)}".strip()
         trace("<--", line.encode())
         return response
 
@@ -13520,7 +13522,7 @@ class HttpTransport(Transport, Outbox):
             self.begin(post, response.headers)
             if post.request_id is None:
                 return
-            if content_type(response) == EVENT_TYPE:
+            if media_type(response.headers) == EVENT_TYPE:
                 why = "the events broke off before the answer: "
                 self.feed_events(response, post.request_id, stream)
             else:
@@ -13788,7 +13790,7 @@ class LegacyHttp(HttpTransport):
             headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
         with self.caller.send("GET", headers, key=request_id) as http_request:
             response = http_request.response
-            if response.status != 200 or content_type(response) != EVENT_TYPE:
+            if response.status != 200 or media_type(response.headers) != EVENT_TYPE:
                 raise http_request.failure(response.read(MAX_ERROR), "no stream: ")
             self.feed_events(response, request_id, stream)
 
@@ -14570,7 +14572,7 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
   --protocol REVISION     such as {NEWEST}; "auto" if not given
   --header NAME:VALUE     over HTTP; may be repeated
   --quiet                 hide the stderr of a child, unless it fails
-  --trace [FILE]          show all messages, or append them to a file
+  --trace [FILE]          show all messages, or append them to a file; put it last
   --schema                list: with the tools' schemas
   --format NAME           list: the tools as an API takes them: openai, anthropic
   --input JSON            call: arguments beside NAME=VALUE; - reads stdin

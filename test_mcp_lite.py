@@ -10150,6 +10150,8 @@ class TestServerInProcess:
                 "icons: expected array",
             ),
             (lambda server: Server(5), "name: expected string"),
+            (lambda server: Server("s", extensions=["com.example/x"]), "dictionary"),
+            (lambda server: Client(server, extensions=["x"]).connect(), "dictionary"),
             (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
             (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
             (lambda server: server.resource("x://a{?b}")(lambda b: 0), "need defaults"),
