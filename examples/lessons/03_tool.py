@@ -96,6 +96,6 @@ for number, why, arguments in (
 # Exercises
 # 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (In Python, a
 #    bool is an int. In JSON, true is not a number.) Mend errors_in(). What does it say
-#    about 1 where a float is wanted?
+#    about 1 where a float is wanted? Mend that, too.
 # 2. Give `forecast` a parameter with the hint typing.Literal["C", "F"], and have
 #    schema_of() turn it into an "enum".

@@ -2,7 +2,8 @@
 
 Teaches: while a request is in flight, notifications may go both ways. The server reports
 its progress, by a token that the client has put into the request. The client may cancel
-the request; after that, the server sends nothing more for it.
+the request; after that, the server sends nothing more for it. (Over HTTP, a client of
+2026-07-28 sends no notification: it hangs up.)
 
 Run: python3 examples/lessons/05_progress.py
 """
