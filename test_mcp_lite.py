@@ -2845,6 +2845,28 @@ class TestSeams:
         server.remove_tool("extra")
         assert written.empty()
 
+    def test_a_conversation_that_is_over_is_forgotten(self):
+        """A server that serves one client after the other keeps none of them."""
+        written = []
+
+        class Lines(mcp_lite.Transport):
+            def write(self, data):
+                written.append(data)
+
+        server = Server("s")
+        connection = server.connect(Lines())
+        connection.feed(say() + b"\n")
+        eventually(lambda: written)
+        server.disconnect(connection, SECONDS)
+        left = weakref.ref(connection)
+        del connection
+
+        def is_gone():
+            gc.collect()
+            return left() is None
+
+        eventually(is_gone)
+
     def test_a_change_behind_the_acknowledgement(self):
         """What changes as soon as a client knows of its subscription is told."""
         written = queue.Queue()
