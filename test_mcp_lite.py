@@ -2867,6 +2867,21 @@ class TestSeams:
 
         eventually(is_gone)
 
+    def test_an_input_that_its_program_closes(self, caplog):
+        """Another thread may have closed the file, whose reads then raise ValueError:
+        the input ends there. The line before is served, and nothing is an error."""
+
+        class Closing(io.BytesIO):
+            def read1(self, size=-1):
+                if data := super().read1(size):
+                    return data
+                raise ValueError("read of closed file")
+
+        written = io.BytesIO()
+        Server("s").serve(Closing(say()), written)
+        assert json.loads(written.getvalue())["result"] == {}
+        assert all(each.levelno < logging.WARNING for each in caplog.records)
+
     def test_a_change_behind_the_acknowledgement(self):
         """What changes as soon as a client knows of its subscription is told."""
         written = queue.Queue()
