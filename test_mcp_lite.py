@@ -6454,6 +6454,16 @@ class TestSchema:
                         passed += (errors == []) == test["valid"]
         assert passed >= 1250
 
+    @pytest.mark.parametrize("wrong", [{"type": 5}, {"items": {"minimum": "x"}}, 7])
+    def test_a_schema_that_must_be_one(self, wrong):
+        """A value is checked against the schema of schemas; that it is none is a failure
+        as any other, which `not` turns round."""
+        schema = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+        assert validate({"items": {"minimum": 5}}, schema) == []
+        [failure] = validate(wrong, schema)
+        assert failure.startswith("expected a JSON Schema, got ")
+        assert validate(wrong, {"not": schema}) == []
+
     NO_PATTERNS = ["\\p{Greek}", "(?<=a)b+", "\\u{110000}", "(?i)a|b", "(?(1)a|b)"]
     NO_PATTERNS += ["(?P<a>b)*(?P=a)", "a{4294967296}", "a{2,1}", "[z-a]", "a\\", "*"]
     NO_PATTERNS += ["(" * 3000 + "a*" + ")" * 3000, "\\9", "^(.)\\1$"]
