@@ -8269,6 +8269,19 @@ class TestEveryday:
             with pytest.raises(InvalidRequest, match="limit reached .2."):
                 client.subscribe("x://3")
 
+    def test_the_resources_of_a_listener(self, monkeypatch):
+        """There are as many as there may be listeners, and not one more."""
+        monkeypatch.setattr(mcp_lite, "MAX_LISTENERS", 2)
+        server = Server("s")
+        server.resource("x://{n}")(lambda n: n)
+        uris = ["x://1", "x://2", "x://3"]
+        with Client(server) as client:
+            with client.listen(uris=uris[:2]) as listening:
+                server.resource_updated("x://2")
+                assert next(listening)["params"]["uri"] == "x://2"
+            with pytest.raises(InvalidParams, match="too many"):
+                client.listen(uris=uris)
+
     def test_what_waits_for_a_program_is_bounded(self, monkeypatch, caplog):
         """By bytes as well: then the oldest goes, and the log says so once."""
         monkeypatch.setattr(mcp_lite, "MAX_QUEUED_BYTES", 50_000)
