@@ -10081,6 +10081,7 @@ class TestServerInProcess:
             form({"type": "array", "items": {"type": "object"}}),
             form({"type": "string", "oneOf": [{"const": "x"}]}),
             {"properties": {}},
+            {**form({"type": "string"}), "required": "a"},
         ):
             asked, error = ask(wrong)
             assert asked is None and "requestedSchema" in str(error)
