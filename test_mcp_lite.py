@@ -13560,6 +13560,32 @@ class TestHttpServer:
             opened = Web(http).post(hello)[2]["result"]
             assert opened["capabilities"]["resources"]["subscribe"] is True
 
+    def test_a_post_that_is_left_before_its_202(self):
+        """Over HTTP+SSE, the answer comes on the stream all the same."""
+        arrived = threading.Event()
+        left = threading.Event()
+
+        def trace(direction, line):
+            if direction == "-->" and b'"ping"' in line:
+                arrived.set()
+                left.wait(SECONDS)
+
+        server = Server("s", trace=trace)
+        with server.start_http() as http, Web(http).stream(path="/sse") as response:
+            where = next_event(response)["data"]
+            post = head_of(request("ping"), path=where)
+            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+                sock.sendall(post)
+                assert arrived.wait(SECONDS)
+                # Its close is a reset, behind which the server cannot write.
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            left.set()
+            # The connection of the stream is left; what is served then comes behind.
+            eventually(lambda: len(http.connections) == 1)
+            assert Web(http).send("POST", request("ping", id=2), where)[0] == 202
+            assert next_message(response)["id"] == 1
+
     def test_the_old_transport(self, web):
         """GET tells where to POST; all messages come on that stream; a client that
         leaves has ended the session. A session of one transport is none of the other."""
