@@ -13586,6 +13586,16 @@ class TestHttpServer:
             assert Web(http).send("POST", request("ping", id=2), where)[0] == 202
             assert next_message(response)["id"] == 1
 
+    @pytest.mark.parametrize("method", ["tools/list", "ping"])
+    def test_what_belongs_in_meta_stands_beside_it(self, web, method):
+        """The header names a modern revision, so the request lacks its `_meta`; it is
+        none of an era without one."""
+        params = {META_VERSION: MODERN, META_CAPABILITIES: {}}
+        named = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
+        status, _, body = web.post(request(method, params), **named)
+        assert (status, body["error"]["code"]) == (400, -32602)
+        assert f"_meta.{META_VERSION}: expected string" in body["error"]["message"]
+
     def test_the_old_transport(self, web):
         """GET tells where to POST; all messages come on that stream; a client that
         leaves has ended the session. A session of one transport is none of the other."""
