@@ -14774,6 +14774,32 @@ class TestHttpServer:
             assert self.has_ended_well(site.process)
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    def test_a_program_that_handles_signals_itself(self, tmp_path):
+        """Its handler is the one that runs. The Ctrl-C that it raises ends run()."""
+        script = """
+            def handle(number, frame):
+                print("handled", flush=True)
+                raise KeyboardInterrupt
+            signal.signal(signal.SIGINT, handle)
+            server = Server("s", run_on=MainThread())
+            server.add_tool(lambda: "here", name="where")
+            server.run("http", port=0)
+            print("after")
+        """
+        command = program(tmp_path, script)
+        with subprocess.Popen(command, stdout=PIPE, stderr=PIPE) as process:
+            try:
+                [url] = re.findall(r"http://\S+", process.stderr.readline().decode())
+                with Client(url) as client:
+                    # Where the thread in run() waits, it runs the tool.
+                    assert client.call("where") == "here"
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=SECONDS)
+            finally:
+                process.kill()
+        assert (process.returncode, out, err) == (0, b"handled\nafter\n", b"")
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_signals_cancel_handlers(self, tmp_path):
         """Ctrl-C at once, SIGTERM when its grace is over; a handler that is deaf to that
         is left after a while, and a second signal ends all waiting."""
