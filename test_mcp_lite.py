@@ -20869,6 +20869,24 @@ class TestContract:
                 with pytest.raises(InvalidResponse, match="more than 25 items"):
                     client.list_tools()
 
+    def test_how_long_a_list_may_be(self):
+        """100,000 items, as the handbook says."""
+        tool = {"name": "x", "inputSchema": {}}
+        sizes = [1]
+
+        def page(message, read, write):
+            if "cursor" in message["params"]:
+                return {"tools": [tool]}
+            return {"tools": [tool] * sizes[-1], "nextCursor": "y"}
+
+        with talking_to(legacy_server(tools_list=page)) as client:
+            for size in (99_999, 100_000):
+                sizes.append(size)
+                assert len(client.list_tools()) == size + 1
+            sizes.append(100_001)
+            with pytest.raises(InvalidResponse, match="more than 100000 items"):
+                client.list_tools()
+
     def test_a_level_is_checked_before_it_is_sent(self, era):
         wrong = pytest.raises(ValueError, match="loud")
         with Client(Server("s"), protocol_version=era) as client, wrong:
