@@ -9640,8 +9640,9 @@ class ClientEndpoint(Endpoint):
             declared["sampling"] = {"tools": {}} if self._options.sampling_tools else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        extensions = dict(self._options.extensions or {})
-        return add_given(declared, extensions=extensions or None)
+        return add_given(
+            declared, extensions=dict(self._options.extensions or {}) or None
+        )
 
     def add_meta(self, params: Json, version: str) -> Json:
         """Add the `_meta` that every modern message carries: basic/index.md#meta."""
@@ -10778,8 +10779,7 @@ _TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 def media_type(headers: Any) -> str:
     """Return the media type of a body in lower case, without parameters, or ""."""
-    kind: str = headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower()
+    return str(headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
@@ -14565,7 +14565,8 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
 TARGET is a URL, a script, FILE:object or package.module:object as above, or a command
 line in quotes; or a command stands at the end, behind `--`:
     {_PROGRAM} call add a=1 b=2 -- npx -y some-server
-Values are read as JSON where the tool's schema takes that, and as text elsewhere.
+Values are read as JSON where the tool's schema takes that, and as text elsewhere; a
+text in quotes keeps them.
 
   --json                  show the result, or the failure, as JSON
   --timeout SECONDS       for each answer; 60 if not given
@@ -14967,15 +14968,16 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
 def _run(options: Any, file: Any) -> None:
     """Serve the Server of FILE[:object], or package.module:object. Its own calls to
     run() are no-ops."""
+    import importlib
     import runpy
 
     path, *names = re.split(r":(?=\w+$)", file)
     run = Server.run
     Server.run = do_nothing  # type: ignore
-    if names and not os.path.exists(path):
+    if names and not os.path.isfile(path):
         # package.module:object
         sys.path.insert(0, os.getcwd())
-        values = runpy.run_module(path, run_name="served")
+        values = vars(importlib.import_module(path))
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         values = runpy.run_path(path, run_name="served")

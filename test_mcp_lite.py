@@ -19091,6 +19091,30 @@ server.run()
         )
         assert "No module named" in why
 
+    def test_a_package_of_several_files(self, tmp_path):
+        """Each may register tools at the one server; hints of a dataclass may be text."""
+        package = tmp_path / "shop"
+        package.mkdir()
+        (package / "__init__.py").write_text("from .served import server")
+        (package / "served.py").write_text(
+            "from __future__ import annotations\nimport dataclasses\n"
+            "from mcp_lite import Server\nserver = Server('shop')\n"
+            "@dataclasses.dataclass\nclass Item:\n    name: str\n"
+            "@server.tool\ndef price(item: Item) -> int:\n    return len(item.name)\n"
+            "from . import tools\n"
+        )
+        (package / "tools.py").write_text(
+            "from .served import server\nserver.add_tool(lambda: 'hi', name='word')\n"
+        )
+        options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": HERE}}
+        for target in ("shop.served:server", "shop:server"):
+            for words, told in (
+                (["word"], "hi\n"),
+                (["price", 'item={"name": "tea"}'], "3\n"),
+            ):
+                command = [*self.COMMAND, "call", target, *words]
+                assert run(*command, **options) == [told, ""]
+
     def test_an_object_of_a_file(self, tmp_path):
         """FILE:object is a target, as `run` takes it; so the second server of a file
         can be tried."""
@@ -24708,6 +24732,13 @@ class TestVendor:
         with without_gc():
             example("vendor").main()
         check("as cut", 0)
+        other = tmp_path / "other.py"
+        other.write_bytes(path.read_bytes() + b"# mine\n")
+        for files in ([path, other], [other, path], [path, path]):
+            code = int(other in files)
+            told, _ = run(*PYTHON, vendor, "--check", *files, code=code)
+            states = {path: "as cut", other: "changed by hand"}
+            assert told.splitlines() == [f"{each}: {states[each]}" for each in files]
         for state, changed in (
             ("changed by hand", text.replace("MAX_MESSAGE", "MAX_LINE")),
             ("no copy made by vendor.py", "print()\n"),
@@ -25033,6 +25064,24 @@ class TestInstall:
         assert entry["env"] == {"KEY": "a=b"}
         with Client({**entry, "cwd": str(tmp_path)}, stderr=None) as client:
             assert client.server_info["name"] == "quickstart"
+
+    def test_an_object_of_a_file(self, tmp_path):
+        """FILE:object is served by `run`, from any folder."""
+        (tmp_path / "two.py").write_text(
+            "from mcp_lite import Server\none, two = Server('one'), Server('two')\n"
+        )
+        path = tmp_path / "config.json"
+        relative = os.path.relpath(tmp_path / "two.py", HERE)
+        library = os.path.join(HERE, "mcp_lite.py")
+        for words in (
+            [f"{relative}:two"],
+            ["--", sys.executable, library, "run", f"{relative}:two"],
+        ):
+            self.install(path, "--name", "two", *words)
+            entry = example("group").load_config(str(path))["two"]
+            with Client({**entry, "cwd": str(tmp_path)}, stderr=None) as client:
+                assert client.server_info["name"] == "two"
+            path.unlink()
 
     def test_what_is_there_stays(self, tmp_path):
         """Comments and other entries stay; the old file is kept; --remove undoes it."""

@@ -8,7 +8,7 @@ Run: python3 examples/install.py server.py --into claude
      python3 examples/install.py --into cursor -- npx -y some-server --its-own options
      python3 examples/install.py --remove --name weather --into cursor
 
-SERVER is a script, a URL, or a command. --print shows the new file without writing it.
+SERVER is a script, FILE:object, a URL, or a command. --print shows the new file without writing it.
 Nothing else in the file changes, comments included. A copy of the old file stays beside
 it, with the time in its name. The program reads the file when it starts, so restart it.
 If the server then misses a program that your shell finds, add --env PATH="$PATH".
@@ -26,6 +26,7 @@ from collections import namedtuple
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 HOME = os.path.expanduser("~")
 # Where programs keep a user's settings.
 SETTINGS = {
@@ -194,6 +195,9 @@ def entry_of(words, env, program):
         if program.has_type:
             entry["type"] = "http"
         return {**entry, "url": words[0]}
+    if re.search(r"\.py:\w+$", words[0]):
+        library = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
+        words = [sys.executable, library, "run", *words]
     for word in words[:2]:
         # The program would fail to start it, and tell nobody.
         if word.endswith(".py") and not os.path.exists(word):
@@ -205,8 +209,9 @@ def entry_of(words, env, program):
         raise ValueError(f"{words[0]}: no such script or command")
     args = []
     for before, word in zip(words, words[1:]):
-        # A module, unlike a file, keeps its name.
-        is_path = os.path.exists(word) and before != "-m"
+        # A module, unlike a file, keeps its name. FILE:object is a file, too.
+        file = re.sub(r"(?<=\.py):\w+$", "", word)
+        is_path = os.path.exists(file) and before != "-m"
         args.append(os.path.abspath(word) if is_path else word)
     if program.has_type:
         entry["type"] = "stdio"

@@ -758,7 +758,10 @@ def main():
     )
     parser.add_argument("--no-comments", action="store_true")
     parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="tell the state of a copy"
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="tell the state of a copy, or several",
     )
     parser.add_argument("--force", action="store_true", help="overwrite any file")
     options = parser.parse_args()
@@ -771,9 +774,12 @@ def main():
 def run(parser, options):
     """Check a copy, or make one."""
     if options.check:
-        state = state_of(options.check)
-        print(f"{options.check}: {state}")
-        sys.exit(state != "as cut")
+        # Further words are files, too: --check vendor/*.py.
+        files = [options.check, *map(Path, options.features)]
+        states = [state_of(file) for file in files]
+        for file, state in zip(files, states):
+            print(f"{file}: {state}")
+        sys.exit(set(states) != {"as cut"})
     unknown = set(options.features).difference(FEATURES)
     if unknown:
         names = ", ".join(map(repr, sorted(unknown)))
