@@ -25083,6 +25083,30 @@ class TestInstall:
                 assert client.server_info["name"] == "two"
             path.unlink()
 
+    def test_a_module_of_this_folder(self, tmp_path, monkeypatch):
+        """The entry says where it is; a module that is installed needs nothing."""
+        package = tmp_path / "shop"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "__main__.py").write_text(
+            f"import sys\nsys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\nserver = Server('shop')\n"
+            "if __name__ == '__main__':\n    server.run()\n"
+        )
+        install = example("install")
+        monkeypatch.chdir(tmp_path)
+        library = os.path.join(HERE, "mcp_lite.py")
+        claude = install.PROGRAMS["claude"]
+        for words in (
+            [sys.executable, "-m", "shop"],
+            [sys.executable, library, "run", "shop.__main__:server"],
+        ):
+            entry = install.entry_of(words, {}, claude)
+            assert entry["env"] == {"PYTHONPATH": str(tmp_path)}
+            with Client({**entry, "cwd": HERE}, stderr=None) as client:
+                assert client.server_info["name"] == "shop"
+        assert "env" not in install.entry_of(["python3", "-m", "pip"], {}, claude)
+
     def test_what_is_there_stays(self, tmp_path):
         """Comments and other entries stay; the old file is kept; --remove undoes it."""
         path = tmp_path / "mcp.json"
@@ -25131,7 +25155,11 @@ class TestInstall:
         path.write_text('{\n\t"other": 1\n}\n')
         told, _ = self.install(path, "--print", "--", sys.executable, *words)
         (made,) = json.loads(told)["mcpServers"].items()
-        assert made == (name, {"command": sys.executable, "args": args or words})
+        entry = {"command": sys.executable, "args": args or words}
+        if name == "examples":
+            # It is a module of this folder.
+            entry["env"] = {"PYTHONPATH": HERE}
+        assert made == (name, entry)
         # The new lines are indented as the others are.
         assert f'\n\t\t"{name}": {{\n\t\t\t"command": ' in told
 

@@ -1,7 +1,8 @@
 """Adds a server to the config of a desktop program, or removes it again.
 
 Teaches: how such a program starts a server: without a shell and in another folder, so
-every path must be absolute; and how to edit a file that belongs to somebody else.
+every path must be absolute, and a module of this folder needs PYTHONPATH; and how to edit
+a file that belongs to somebody else.
 
 Run: python3 examples/install.py server.py --into claude
      python3 examples/install.py server.py --into vscode --name weather --env KEY=VALUE
@@ -180,6 +181,15 @@ def is_url(word):
     return word.startswith(("http://", "https://"))
 
 
+def is_module_here(before, word):
+    """Return whether a word is a module in the current folder: of `-m package.module`,
+    or of `run package.module:object`."""
+    if before != "-m" and not (before == "run" and re.fullmatch(r"[\w.]+:\w+", word)):
+        return False
+    name = re.split("[.:]", word)[0]
+    return os.path.isdir(name) or os.path.isfile(f"{name}.py")
+
+
 def entry_of(words, env, program):
     """Return the entry of a server, with absolute paths. Raises ValueError.
 
@@ -213,6 +223,9 @@ def entry_of(words, env, program):
         file = re.sub(r"(?<=\.py):\w+$", "", word)
         is_path = os.path.exists(file) and before != "-m"
         args.append(os.path.abspath(word) if is_path else word)
+        if is_module_here(before, word):
+            # The program starts the server in another folder.
+            env = {"PYTHONPATH": os.getcwd(), **env}
     if program.has_type:
         entry["type"] = "stdio"
     entry.update(command=os.path.abspath(command), args=args)
