@@ -5262,6 +5262,7 @@ class HintReader:
                 f"{show(notes)}: needs pydantic 2, or a check in the function"
             )
         if notes:
+            # Within [], mypy takes a star for the syntax of Python 3.11.
             parts = hint, *notes
             hint = sys.modules["typing_extensions"].Annotated[parts]
         adapter = pydantic.TypeAdapter(hint)
@@ -13239,7 +13240,10 @@ class HttpCaller:
         becomes an HttpFailure."""
         http_request = _HttpRequest(method, url or self.url, headers, body, key)
         try:
-            while self._attempt(http_request) == RETRY:
+            while True:
+                verdict = self._attempt(http_request)
+                if verdict == FINAL:
+                    break
                 http_request.refused.append(http_request.response.status)
                 self._give_back(http_request)
             yield http_request
@@ -14316,8 +14320,9 @@ class OAuth:
         """Find the authorization server, identify the client there, and get tokens. If
         this fails, the threads that wait for this login fail as well."""
         if not self._may_log_in:
+            scope = challenge.get("scope", "any")
             raise AuthorizationError(
-                f"{url}: no usable token; log in", url, 401, challenge
+                f"{url}: no usable token (scope: {scope}); log in", url, 401
             )
         try:
             resource = self._find_resource(url, challenge)
@@ -14638,8 +14643,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         # they came. Repeat only the last one.
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError) and error.url:
-        login = f"login {error.url} {error.challenge.get('scope', '')}".strip()
-        text += f" (give a token by --header, or {_PROGRAM} {login})"
+        # The user types the scopes: a server's words do not belong in a command.
+        text += f" (give a token by --header, or {_PROGRAM} login {error.url} [SCOPE])"
     if "attempted relative import" in text:
         text += "; write package.module:object for a file of a package"
     shown = f"mcp_lite: {text}"

@@ -17561,10 +17561,11 @@ class TestAuthorization:
         monkeypatch.setattr("webbrowser.open", browse)
         monkeypatch.setattr(mcp_lite, "_TOKENS", str(tmp_path / "tokens.json"))
         exit_code, why = main("call", site.mcp, "x")
-        assert exit_code == 3 and f" login {site.mcp} read)" in why
+        assert exit_code == 3 and f" login {site.mcp} [SCOPE])" in why
+        assert "no usable token (scope: read)" in why
         assert main("login", site.mcp)[0] == 0
         exit_code, why = main("call", site.mcp, "x")
-        assert exit_code == 3 and f" login {site.mcp} write)" in why
+        assert exit_code == 3 and "no usable token (scope: write)" in why
         assert main("login", site.mcp, "write")[0] == 0
         assert site.paths("/authorize")[-1]["scope"].split() == ["read", "write"]
         assert main("call", site.mcp, "x") == (0, "")
@@ -18949,7 +18950,9 @@ server.run()
             code, _, rest = self.run(*call, **home)
         assert code == 3
         line = rest.splitlines()[-1]
-        assert line.endswith(f"by --header, or python3 -m mcp_lite login {http.url})")
+        assert line.endswith(
+            f"by --header, or python3 -m mcp_lite login {http.url} [SCOPE])"
+        )
 
     def at_terminal(self, *arguments, answers=()):
         """Return what a command shows at a terminal, with answers as it asks."""
