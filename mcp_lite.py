@@ -1895,7 +1895,7 @@ def is_ready(stream: Any, writing: bool = False, seconds: float = 0) -> bool:
     import select
 
     try:
-        if not hasattr(select, "poll"):
+        if sys.platform == "win32" or not hasattr(select, "poll"):
             return writing or bool(select.select([stream], [], [], seconds)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
@@ -7810,7 +7810,7 @@ class Child(StreamTransport):
     def _signal_group(self, number: int) -> None:
         # OSError: there is no such process any more.
         with suppress(OSError):
-            if os.name == "posix":
+            if sys.platform != "win32":
                 os.killpg(self._process.pid, number)
             elif self._process.poll() is None:
                 import subprocess
@@ -14686,6 +14686,10 @@ def _parse_arguments(arguments: list[str]) -> Any:
         target.append(arguments[cut + 1 :])
         arguments = arguments[:cut]
     options = parser.parse_intermixed_args(arguments or ["--help"])
+    if "=" in str(options.trace):
+        # --trace stood before an argument of a tool.
+        options.words.append(options.trace)
+        options.trace = True
     options.words[:0] = target
     return options
 
@@ -14709,7 +14713,10 @@ def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
 def _client(options: Any, target: Any) -> Client:
     """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
-    if isinstance(target, str) and re.fullmatch(_SERVED, target):
+    file, _, name = str(target).rpartition(":")
+    if isinstance(target, str) and (
+        re.fullmatch(_SERVED, target) or os.path.isfile(file)
+    ):
         target = [sys.executable, os.path.abspath(__file__), "run", target]
     asked = partial(_answer, show(target))
     auth = None
@@ -14987,7 +14994,9 @@ def _run(options: Any, file: Any) -> None:
         values = vars(importlib.import_module(path))
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-        values = runpy.run_path(path, run_name="served")
+        # Under its own name, the other files of its folder can import it.
+        stem = os.path.basename(path).partition(".")[0]
+        values = runpy.run_path(path, run_name=stem.strip("_"))
     servers = [
         each for each in map(values.get, names or values) if isinstance(each, Server)
     ]
@@ -15007,8 +15016,11 @@ def _run(options: Any, file: Any) -> None:
 
 def _tokens(options: Any, url: str, *scopes: str) -> None:
     """Log in at a server, or out."""
-    # OAuth has a method of this name.
-    getattr(OAuth(store=_TOKENS, scopes=scopes or None), options.command)(url)
+    oauth = OAuth(store=_TOKENS, scopes=scopes or None)
+    if options.command == "login":
+        oauth.login(url)
+    else:
+        oauth.logout(url)
     _say(f"{options.command}: done; tokens are kept in {_TOKENS}")
 
 

@@ -19140,6 +19140,33 @@ server.run()
         code, _, why = self.run("list", f"{tmp_path / 'none.py'}:one")
         assert code == 4 and "none" in why
 
+    def test_trace_before_an_argument(self, tmp_path):
+        """An argument is no file: the messages go to stderr."""
+        path = tmp_path / "echo.py"
+        path.write_text(
+            "from mcp_lite import Server\nserver = Server('echo')\n"
+            "server.add_tool(lambda text: text, name='echo')\n"
+        )
+        words = ["call", f"{path}:server", "echo", "--trace", "text=hello"]
+        code, told, why = self.run_here(*words)
+        assert (code, told) == (0, b"hello\n") and "tools/call" in why
+
+    def test_a_program_of_several_files(self, tmp_path):
+        """A file of its folder may import the script that is served, by its name; the
+        folder's name may have a blank."""
+        folder = tmp_path / "my plug-in"
+        folder.mkdir()
+        (folder / "main.py").write_text(
+            "from mcp_lite import Server\nserver = Server('shop')\nimport tools\n"
+            "if __name__ == '__main__':\n    raise SystemExit('not asked for')\n"
+        )
+        (folder / "__main__.py").write_text((folder / "main.py").read_text())
+        (folder / "tools.py").write_text(
+            "from main import server\nserver.add_tool(lambda: 'hi', name='word')\n"
+        )
+        for target in (f"{folder}/main.py:server", f"{folder}/__main__.py:server"):
+            assert self.run("call", target, "word")[:2] == (0, b"hi\n")
+
     def test_a_script_of_a_package(self, tmp_path):
         """A script with relative imports cannot be run by its path: the error says what
         can."""
@@ -22687,6 +22714,12 @@ class TestTypes:
         shutil.copy(os.path.join(HERE, "mcp_lite.py"), tmp_path)
         code, told = self.check(tmp_path, "pyright", mode="basic", include="*.py")
         assert code == 0 and " 0 warnings" in told, told
+
+    @pytest.mark.parametrize("system", ["win32", "darwin"])
+    def test_on_other_systems(self, system):
+        """Who checks a plug-in there sees no fault in it either."""
+        path = os.path.join(HERE, "mcp_lite.py")
+        run(find_checker("mypy"), "--strict", "--platform", system, path)
 
 
 class TestReadme:
