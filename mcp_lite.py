@@ -1084,10 +1084,11 @@ class LineFramer:
 class Method:
     """A row of the table: a method, and the rules for it.
 
-    `sender` is "client", "server" or "both". The attributes below are the traits of a
-    method, with their defaults.
+    The attributes below are the traits of a method, with their defaults.
     """
 
+    # Who sends it: "client", "server" or "both".
+    sender = "client"
     # "request" or "notification"; "either" for a method of an extension. The client
     # must have declared an extension's capability, too.
     kind = "request"
@@ -1134,8 +1135,7 @@ class Method:
     # Whether it is the first message on a subscription.
     acknowledges = False
 
-    def __init__(self, sender: str, name: str, **traits: object):
-        self.sender = sender
+    def __init__(self, name: str, **traits: object):
         self.name = name
         vars(self).update(traits)
 
@@ -1151,9 +1151,10 @@ class Legacy(Method):
 
 
 class Notice(Method):
-    """The row of a notification."""
+    """The row of a notification, by default from a server."""
 
     kind = "notification"
+    sender = "server"
 
 
 # The traits of a list that comes in pages.
@@ -1168,7 +1169,6 @@ METHODS = {
     for row in (
         # Lifecycle: basic/lifecycle.md of the legacy revisions.
         Legacy(
-            "client",
             "initialize",
             handler="_initialize",
             params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
@@ -1177,14 +1177,16 @@ METHODS = {
             inline=True,
         ),
         Notice(
-            "client", "notifications/initialized", until=LAST_LEGACY, handshake=True
+            "notifications/initialized",
+            sender="client",
+            until=LAST_LEGACY,
+            handshake=True,
         ),
         # No revision has this one; some tutorials use it for the one above.
-        Notice("client", "initialized", until=LAST_LEGACY, handshake=True),
-        Legacy("both", "ping", handler="_ping", early=True, inline=True),
+        Notice("initialized", sender="client", until=LAST_LEGACY, handshake=True),
+        Legacy("ping", sender="both", handler="_ping", early=True, inline=True),
         # The modern era has no handshake: server/discover.md.
         Method(
-            "client",
             "server/discover",
             handler="_discover",
             since=FIRST_MODERN,
@@ -1192,9 +1194,8 @@ METHODS = {
             cached=True,
         ),
         # Tools: server/tools.md.
-        Method("client", "tools/list", capability=("tools",), paged="tools", **_LIST),
+        Method("tools/list", capability=("tools",), paged="tools", **_LIST),
         Method(
-            "client",
             "tools/call",
             handler="_tools_call",
             capability=("tools",),
@@ -1204,21 +1205,18 @@ METHODS = {
         ),
         # Resources: server/resources.md.
         Method(
-            "client",
             "resources/list",
             capability=("resources",),
             paged="resources",
             **_LIST,
         ),
         Method(
-            "client",
             "resources/templates/list",
             capability=("resources",),
             paged="resourceTemplates",
             **_LIST,
         ),
         Method(
-            "client",
             "resources/read",
             handler="_resources_read",
             capability=("resources",),
@@ -1228,7 +1226,6 @@ METHODS = {
             asks=True,
         ),
         Legacy(
-            "client",
             "resources/subscribe",
             handler="_resources_subscribe",
             capability=_SUBSCRIBE,
@@ -1236,7 +1233,6 @@ METHODS = {
             inline=True,
         ),
         Legacy(
-            "client",
             "resources/unsubscribe",
             handler="_resources_unsubscribe",
             capability=_SUBSCRIBE,
@@ -1244,11 +1240,8 @@ METHODS = {
             inline=True,
         ),
         # Prompts: server/prompts.md.
+        Method("prompts/list", capability=("prompts",), paged="prompts", **_LIST),
         Method(
-            "client", "prompts/list", capability=("prompts",), paged="prompts", **_LIST
-        ),
-        Method(
-            "client",
             "prompts/get",
             handler="_prompts_get",
             capability=("prompts",),
@@ -1257,14 +1250,12 @@ METHODS = {
         # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
         Method(
-            "client",
             "completion/complete",
             handler="_completion_complete",
             capability=("completions",),
             params={"ref": dict, "argument": dict, "context?": dict},
         ),
         Legacy(
-            "client",
             "logging/setLevel",
             handler="_logging_set_level",
             capability=("logging",),
@@ -1272,7 +1263,6 @@ METHODS = {
             inline=True,
         ),
         Method(
-            "client",
             "subscriptions/listen",
             handler="_subscriptions_listen",
             params={"notifications": dict},
@@ -1284,17 +1274,19 @@ METHODS = {
         # inside results (basic/patterns/mrtr.md), and are not requests. 2026-07-28
         # deprecates roots, sampling and logging: they still work, and will be removed
         # one day.
-        Legacy("server", "roots/list", handler="_roots_list", capability=("roots",)),
         Legacy(
-            "server",
+            "roots/list", sender="server", handler="_roots_list", capability=("roots",)
+        ),
+        Legacy(
             "sampling/createMessage",
+            sender="server",
             handler="_sampling_create_message",
             capability=("sampling",),
             params={"messages": list, "maxTokens": int},
         ),
         Legacy(
-            "server",
             "elicitation/create",
+            sender="server",
             handler="_elicitation_create",
             capability=("elicitation",),
             # "with a mode not declared in client capabilities: `-32602`".
@@ -1303,40 +1295,40 @@ METHODS = {
             since="2025-06-18",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
-        Notice("both", "notifications/cancelled", handler="_cancelled", cancels=True),
+        Notice(
+            "notifications/cancelled", sender="both", handler="_cancelled", cancels=True
+        ),
         # No revision has this one; language servers use it for the one above.
         Notice(
-            "both",
             "$/cancelRequest",
+            sender="both",
             handler="_cancelled",
             subject="id",
             expects_answer=True,
         ),
-        Notice("both", "notifications/progress", handler="_progress"),
-        Notice("server", "notifications/message", logs=True),
+        Notice("notifications/progress", sender="both", handler="_progress"),
+        Notice("notifications/message", logs=True),
         # About the server's state, and the client's.
-        Notice("server", "notifications/tools/list_changed"),
-        Notice("server", "notifications/resources/list_changed"),
-        Notice("server", "notifications/resources/updated"),
-        Notice("server", "notifications/prompts/list_changed"),
+        Notice("notifications/tools/list_changed"),
+        Notice("notifications/resources/list_changed"),
+        Notice("notifications/resources/updated"),
+        Notice("notifications/prompts/list_changed"),
         Notice(
-            "server",
             "notifications/elicitation/complete",
             since="2025-11-25",
             until=LAST_LEGACY,
         ),
         Notice(
-            "server",
             "notifications/subscriptions/acknowledged",
             since=FIRST_MODERN,
             acknowledges=True,
         ),
-        Notice("client", "notifications/roots/list_changed", until=LAST_LEGACY),
+        Notice("notifications/roots/list_changed", sender="client", until=LAST_LEGACY),
     )
 }
 # The row for unknown methods. An unknown request is refused; an unknown notification is
 # passed on.
-UNKNOWN = Notice("neither", "")
+UNKNOWN = Notice("", sender="neither")
 
 # The changes that a client may subscribe to: the parameter of subscriptions/listen that
 # asks for it, the notification that reports it, and the capability that promises it.
@@ -8904,7 +8896,7 @@ class Server:
         """
         if not re.fullmatch(r"(?!rpc\.)[!-~]{1,128}", name) or name in METHODS:
             raise ValueError(f"method: expected a new one, got {show(name)}")
-        row = Method("client", name, kind="either", handler="_extension")
+        row = Method(name, kind="either", handler="_extension")
         if extension is not None:
             row.capability = ("extensions", extension)
 

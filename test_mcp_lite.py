@@ -2049,7 +2049,7 @@ class TestMethods:
 
     def test_each_trait_has_a_default(self):
         """A trait that is misspelt in a row would be looked at by nobody."""
-        traits = vars(mcp_lite.Method).keys() | {"sender", "name"}
+        traits = vars(mcp_lite.Method).keys() | {"name"}
         for row in mcp_lite.METHODS.values():
             assert vars(row).keys() <= traits, row.name
 

@@ -434,7 +434,7 @@ def parts_of(node):
         return []
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     rows = [each for each in calls if getattr(each.func, "id", "") in ROW_CLASSES]
-    return [("", row, row_needs(row.args[1].value)) for row in rows]
+    return [("", row, row_needs(row.args[0].value)) for row in rows]
 
 
 def keyword_needs(key):
