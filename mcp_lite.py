@@ -1145,7 +1145,7 @@ class Method:
 
 
 class Legacy(Method):
-    """The row of a request that only legacy revisions have."""
+    """The row of a method that only legacy revisions have."""
 
     until = LAST_LEGACY
 
@@ -1155,6 +1155,10 @@ class Notice(Method):
 
     kind = "notification"
     sender = "server"
+
+
+class LegacyNotice(Legacy, Notice):
+    """The row of a notification that only legacy revisions have."""
 
 
 # The traits of a list that comes in pages.
@@ -1176,14 +1180,9 @@ METHODS = {
             handshake=True,
             inline=True,
         ),
-        Notice(
-            "notifications/initialized",
-            sender="client",
-            until=LAST_LEGACY,
-            handshake=True,
-        ),
+        LegacyNotice("notifications/initialized", sender="client", handshake=True),
         # No revision has this one; some tutorials use it for the one above.
-        Notice("initialized", sender="client", until=LAST_LEGACY, handshake=True),
+        LegacyNotice("initialized", sender="client", handshake=True),
         Legacy("ping", sender="both", handler="_ping", early=True, inline=True),
         # The modern era has no handshake: server/discover.md.
         Method(
@@ -1313,17 +1312,13 @@ METHODS = {
         Notice("notifications/resources/list_changed"),
         Notice("notifications/resources/updated"),
         Notice("notifications/prompts/list_changed"),
-        Notice(
-            "notifications/elicitation/complete",
-            since="2025-11-25",
-            until=LAST_LEGACY,
-        ),
+        LegacyNotice("notifications/elicitation/complete", since="2025-11-25"),
         Notice(
             "notifications/subscriptions/acknowledged",
             since=FIRST_MODERN,
             acknowledges=True,
         ),
-        Notice("notifications/roots/list_changed", sender="client", until=LAST_LEGACY),
+        LegacyNotice("notifications/roots/list_changed", sender="client"),
     )
 }
 # The row for unknown methods. An unknown request is refused; an unknown notification is
