@@ -5402,8 +5402,10 @@ _ARRAY_TYPES = {
         ),
         list,
     ),
-    **dict.fromkeys(("set", "MutableSet"), set),
-    **dict.fromkeys(("frozenset", "Set"), frozenset),
+    "set": set,
+    "MutableSet": set,
+    "frozenset": frozenset,
+    "Set": frozenset,
     "deque": deque,
 }
 
