@@ -2640,6 +2640,7 @@ class Connection:
         is_whole: False if the input ended before the end of the line
         subject: the id of our request on whose stream the line came
         """
+        protocol = self.protocol
         try:
             if isinstance(line, CutLine):
                 raise unread_request(
@@ -2650,20 +2651,20 @@ class Connection:
             if isinstance(message, list):
                 self.receive_batch(message, self.outbox)
                 return
-            event = self.protocol.receive(message, self.outbox)
+            event = protocol.receive(message, self.outbox)
             if isinstance(event, Notification):
                 event = event._replace(size=len(line))
             elif isinstance(event, Request):
                 event.subject = subject
         except McpError as error:
-            if not is_whole and self.protocol.role == "client":
+            if not is_whole and protocol.role == "client":
                 # The server died while it was writing this line.
                 return
             # If the line is an answer to one of our requests, end that request.
-            event = self.protocol.refuse(unread_answer(line), error)
-        if self.protocol.oddity:
-            log_line(DEBUG, f"not quite JSON-RPC: {self.protocol.oddity}")
-            self.protocol.oddity = ""
+            event = protocol.refuse(unread_answer(line), error)
+        if protocol.oddity:
+            log_line(DEBUG, f"not quite JSON-RPC: {protocol.oddity}")
+            protocol.oddity = ""
         if isinstance(event, Refusal) and event.is_stray:
             self.strays.add(
                 "not a message, skipped (does the server print?): "
@@ -6631,7 +6632,8 @@ class Context:
 
     def _ask_legacy(self, questions: Json) -> Json:
         """Send the questions, and block until all are answered, or one fails."""
-        if not self._connection.protocol.initialized:
+        connection = self._connection
+        if not connection.protocol.initialized:
             # lifecycle: "The server SHOULD NOT send requests other than pings and
             # logging before receiving the `initialized` notification".
             raise InvalidRequest(
@@ -6646,18 +6648,18 @@ class Context:
             for pending in list(asked.values()):
                 pending.cancel("no longer needed")
 
-        lent = self._endpoint.lent_slot(self._connection, self._request)
+        lent = self._endpoint.lent_slot(connection, self._request)
         with lent, self.when_cancelled(give_up):
             try:
                 for key, question in questions.items():
-                    pending = PendingRequest(self._connection, question["method"])
+                    pending = PendingRequest(connection, question["method"])
                     pending.limit = STATE_SECONDS
                     asked[key] = pending
-                    self._connection.request(pending, question["params"], self._request)
+                    connection.request(pending, question["params"], self._request)
                 # If a helper thread of the handler asks, over HTTP, flush_soon() has
                 # left the questions in the queue. On stdio, a write to a client that
                 # reads nothing could not be cancelled.
-                if self._connection.is_remote:
+                if connection.is_remote:
                     self._request.outbox.flush()
                 return {
                     key: pending.result(until - time.monotonic())
@@ -8492,25 +8494,26 @@ class ServerEndpoint(Endpoint):
     # Calling registered functions
     def _call(self, ctx: Context, registration: Registration, arguments: Json) -> Any:
         """Call a registered function where run_on says, within its timeout."""
+        request = ctx._request
         signature = registration.signature
-        ctx._request.runs = registration.wire["name"]
+        request.runs = registration.wire["name"]
         # A detached handler goes on after its request has ended.
-        if ctx._request in self._at_work:
-            self._at_work[ctx._request] = ctx._request.runs
+        if request in self._at_work:
+            self._at_work[request] = request.runs
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
         limit: Any = nullcontext
         if registration.timeout is not None:
             late = tool_failure(
-                f"{ctx._request.about}: timed out after {registration.timeout:g} seconds"
+                f"{request.about}: timed out after {registration.timeout:g} seconds"
             )
             limit = partial(
                 time_limit,
                 registration.timeout,
                 ctx._connection.cancel_request,
-                ctx._request,
-                self._result_message(ctx._request, late),
+                request,
+                self._result_message(request, late),
             )
         try:
             return run_job(ctx, job, registration.run_on, limit)
@@ -9623,18 +9626,17 @@ class ClientEndpoint(Endpoint):
         """Return the capabilities to declare: one for each callback that was given.
         Old servers ignore members that their revision does not have. To see what a
         question needs, both sides call needed_capability(), in Questions."""
+        options = self._options
         declared: Json = {}
-        if self._options.on_elicit:
+        if options.on_elicit:
             declared["elicitation"] = {"form": {}}
-        if self._options.on_elicit_url:
+        if options.on_elicit_url:
             declared.setdefault("elicitation", {})["url"] = {}
-        if self._options.on_sample:
-            declared["sampling"] = {"tools": {}} if self._options.sampling_tools else {}
+        if options.on_sample:
+            declared["sampling"] = {"tools": {}} if options.sampling_tools else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        return add_given(
-            declared, extensions=dict(self._options.extensions or {}) or None
-        )
+        return add_given(declared, extensions=dict(options.extensions or {}) or None)
 
     def add_meta(self, params: Json, version: str) -> Json:
         """Add the `_meta` that every modern message carries: basic/index.md#meta."""
@@ -12541,20 +12543,19 @@ class _Handler(BaseHTTPRequestHandler):
     limit = INFINITY
 
     def setup(self) -> None:
+        server = self.server
         self.thread = threading.current_thread()
         self.thread.name = "mcp-http-connection"
-        self.server.connections[self.request] = self
-        if len(self.server.connections) > self.server.max_connections:
+        server.connections[self.request] = self
+        if len(server.connections) > server.max_connections:
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-            self.server.endpoint.refusals.add(
+            server.endpoint.refusals.add(
                 "HTTP: too many connections; refusing some (503)"
             )
         # A timeout of the socket itself would double the system calls. On Windows it is
         # needed, as a thread may not notice that the server cuts it off.
-        self.request.settimeout(
-            None if os.name == "posix" else self.server.idle_seconds
-        )
-        self.set_deadline(self.server.idle_seconds)
+        self.request.settimeout(None if os.name == "posix" else server.idle_seconds)
+        self.set_deadline(server.idle_seconds)
         if hasattr(self.request, "do_handshake"):
             self.request.do_handshake()
         super().setup()
@@ -12668,10 +12669,11 @@ class HttpServer(ThreadingTCPServer):
         still run after `grace` seconds are cancelled. Idempotent, from any thread."""
         if self.closing.is_set():
             return
+        endpoint = self.endpoint
         self.closing.set()
         self.shutdown()
         self.server_close()  # the port is free
-        self.endpoint.close(False)
+        endpoint.close(False)
         cancel_at = time.monotonic() + grace
         # Not even a client that reads nothing delays the end beyond this.
         limit = cancel_at + TIDY_SECONDS
@@ -12689,13 +12691,13 @@ class HttpServer(ThreadingTCPServer):
             now = time.monotonic()
             if now > limit or (stop is not None and stop.poll()):
                 break
-            self.endpoint.close(now > cancel_at)
-        self.endpoint.close(True)
+            endpoint.close(now > cancel_at)
+        endpoint.close(True)
         for each in others:
             shut(each.request)
         self._is_closed.set()
-        self.endpoint.tidiers.close(0.0)
-        self.endpoint.loop.close()
+        endpoint.tidiers.close(0.0)
+        endpoint.loop.close()
 
     def _accept(self) -> None:
         self.serve_forever(TICK_SECONDS)
@@ -13708,23 +13710,24 @@ class LegacyHttp(HttpTransport):
         """Open a session in place of a lost one, unless another thread has done so.
         This thread sends `initialize` and reads the answer itself, since all workers
         may be waiting. Raises the error of that request."""
+        connection = self.connection
         with self._renewing:
             if self._session != lost:
                 return
             # The server has forgotten what it asked in the lost session.
-            self.connection.cancel_requests()
+            connection.cancel_requests()
             post = _Post(self._opening)
-            opening = PendingRequest(self.connection, "initialize")
-            self.connection.register(opening, post.request_id)
+            opening = PendingRequest(connection, "initialize")
+            connection.register(opening, post.request_id)
             try:
                 with time_limit(self.caller.timeout, self.caller.cut_off, post.key):
                     self._post_once(post)
             except BaseException as error:
-                self.connection.resolve(post.request_id, error)
+                connection.resolve(post.request_id, error)
             result = opening.result(0.0)
             version = result.get("protocolVersion")
             if version in LEGACY_VERSIONS:
-                self.connection.protocol.version = version
+                connection.protocol.version = version
             self._set_server_info(result)
             self.post_notification(
                 _Post(call_message("notifications/initialized", None))
