@@ -6394,7 +6394,7 @@ class Context:
 
     def check_cancelled(self) -> None:
         """Raise Cancelled if the request was cancelled."""
-        if self._request.cancelled:
+        if self.cancelled:
             raise Cancelled("the request was cancelled")
 
     def sleep(self, seconds: float) -> None:
@@ -6422,7 +6422,7 @@ class Context:
         self._request.callbacks.append(job)
         # The request may just have been cancelled. The thread that pops a callback
         # calls it, so it runs once.
-        if self._request.cancelled:
+        if self.cancelled:
             self._request.cancel()
 
     def when_cancelled(self, job: Job) -> ExitStack:

@@ -5008,7 +5008,7 @@ def a_reader_does_not_wait_for_a_slow_peer(m):
 # 12 Context
 @scenario(
     120,
-    [("Context._add_callback", "if self._request.cancelled:", "if False:")],
+    [("Context._add_callback", "if self.cancelled:", "if False:")],
 )
 def a_request_is_cancelled_before_its_handler_sleeps(m):
     wire = kept_wire(m)
