@@ -11017,6 +11017,8 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
+# For a server that is busy, or closing: its clients may ask again in a second.
+_RETRY_SOON = {"Retry-After": "1"}
 # "404 Not Found and a JSON-RPC error with code -32601" for an unknown method, and "400
 # Bad Request" for a missing capability. Other answers have the status 200.
 _ANSWER_STATUS = {MethodNotFound.code: 404, MissingCapability.code: 400}
@@ -11244,9 +11246,7 @@ class Exchange:
         self.load = load
         self.endpoint.count(self, load)
         if load > SMALL_BODY and not self.endpoint.has_room():
-            raise HttpError(
-                503, "too much data at once; retry later", {"Retry-After": "1"}
-            )
+            raise HttpError(503, "too much data at once; retry later", _RETRY_SOON)
 
     # The answer
     def reply(
@@ -12548,7 +12548,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.thread.name = "mcp-http-connection"
         server.connections[self.request] = self
         if len(server.connections) > server.max_connections:
-            self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
+            self._problem = HttpError(503, "too many connections", _RETRY_SOON)
             server.endpoint.refusals.add(
                 "HTTP: too many connections; refusing some (503)"
             )
@@ -12601,7 +12601,7 @@ class _Handler(BaseHTTPRequestHandler):
     def broken_off(self, why: str) -> HttpError:
         """Return the refusal of a request that broke off, or is malformed."""
         if self.server.closing.is_set():
-            return HttpError(503, "the server is closing", {"Retry-After": "1"})
+            return HttpError(503, "the server is closing", _RETRY_SOON)
         return HttpError(400, why)
 
     def _read_head(self, ready: bytes) -> Head:
