@@ -14662,15 +14662,16 @@ def _parse_arguments(arguments: list[str]) -> Any:
             print(_HELP, end="")
 
     parser = Parser(allow_abbrev=False)
-    parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND")
-    parser.add_argument("words", nargs="*", default=[])
+    add_argument = parser.add_argument
+    add_argument("command", choices=_COMMANDS, metavar="COMMAND")
+    add_argument("words", nargs="*", default=[])
     for name in ("--json", "--quiet", "--schema"):
-        parser.add_argument(name, action="store_true")
+        add_argument(name, action="store_true")
     for name, default in _DEFAULTS.items():
-        parser.add_argument(name, default=default, type=type(default))
-    parser.add_argument("--header", action="append", default=[])
-    parser.add_argument("--trace", nargs="?", const=True)
-    parser.add_argument("--format", choices=_FORMATS)
+        add_argument(name, default=default, type=type(default))
+    add_argument("--header", action="append", default=[])
+    add_argument("--trace", nargs="?", const=True)
+    add_argument("--format", choices=_FORMATS)
     # The words after `--` are the command of a server.
     target = []
     if "--" in arguments:
