@@ -8088,9 +8088,9 @@ class ServerEndpoint(Endpoint):
         self.notify(LIST_CHANGES.get(kind, LIST_CHANGES["resources"]))
 
     # Answering
-    def capabilities(self) -> Json:
-        """Return all capabilities of this server."""
-        return self.declared
+    def new_protocol(self) -> Protocol:
+        """Return the Protocol of a new conversation."""
+        return Protocol("server", lambda: self.declared, self.extension_row)
 
     def _declare(self, ctx: Context) -> Json:
         """Return the capabilities that this server declares to a client. It promises
@@ -9151,7 +9151,7 @@ class Server:
             # before the thread of an earlier request does.
             limit += 1
         connection = Connection(
-            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint.new_protocol(),
             endpoint,
             LineOutbox(transport),
             Workers("mcp-worker", limit),
@@ -9185,7 +9185,7 @@ class Server:
         endpoint = self._endpoint
         outbox = Batch(Outbox())
         connection = Connection(
-            Protocol("server", endpoint.capabilities, endpoint.extension_row),
+            endpoint.new_protocol(),
             endpoint,
             outbox,
             SameThread(),
@@ -11448,7 +11448,7 @@ class HttpConnection(Connection):
 
     def __init__(self, http: HttpEndpoint, outbox: Outbox):
         super().__init__(
-            Protocol("server", http.server.capabilities, http.server.extension_row),
+            http.server.new_protocol(),
             http.server,
             outbox,
             SameThread(),
