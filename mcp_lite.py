@@ -6349,7 +6349,7 @@ class Context:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted: Any = self._connection.protocol.log_level
+        wanted = self._connection.protocol.log_level
         if self._request.modern:
             wanted = self._request.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
@@ -9756,7 +9756,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer: Json = getattr(self._options, name)(params) or {"action": "cancel"}
+        answer = getattr(self._options, name)(params) or {"action": "cancel"}
         if not isinstance(answer, dict):
             raise TypeError(f"{name}: expected a dict, got {show(answer)}")
         schema = params.get("requestedSchema")
@@ -10011,8 +10011,8 @@ class Client:
         """Set the server's description of itself, from a result of either era."""
         meta = object_or_empty(result.get("_meta"))
         info = result.get("serverInfo", meta.get(META_SERVER_INFO))
-        self.server_info: Json = object_or_empty(info)
-        self.server_capabilities: Json = object_or_empty(result.get("capabilities"))
+        self.server_info = object_or_empty(info)
+        self.server_capabilities = object_or_empty(result.get("capabilities"))
         self.instructions: str | None = result.get("instructions")
 
     # Connecting and ending
@@ -12138,7 +12138,7 @@ class LegacyEndpoint:
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
         """Return the session of this kind and id. Raises HttpError if there is none, if
         it has been idle for too long, and if another principal owns it."""
-        session: Any = self.sessions.get(name)
+        session = self.sessions.get(name)
         lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise lost
