@@ -4445,14 +4445,6 @@ def fit_block(block: Json, version: str) -> Json:
     return to_block(block.get("uri") or f"({kind}: {block.get('mimeType')})")
 
 
-def fit_result(result: Json, version: str) -> Json:
-    """Apply fit_block() to each block in the result of a tool."""
-    return {
-        **result,
-        "content": [fit_block(block, version) for block in result["content"]],
-    }
-
-
 def prompt_messages(value: object, version: str) -> list[Json]:
     """Make the messages for prompts/get from a value that a prompt returned. In every
     revision, each message has a single block. Raises as to_messages() does."""
@@ -8275,7 +8267,8 @@ class ServerEndpoint(Endpoint):
         server/utilities/caching)."""
         # The blocks are fitted here, since middleware may also make a tool's result.
         if request.row.fails_readably and "content" in result:
-            result = fit_result(result, request.version)
+            blocks = [fit_block(each, request.version) for each in result["content"]]
+            result = {**result, "content": blocks}
         if request.modern:
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
