@@ -8284,7 +8284,7 @@ class ServerEndpoint(Endpoint):
         granted = self._grant(
             ctx, {each.member: True for each in LIST_CHANGES.values()}
         )
-        granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
+        granted["resourceSubscriptions"] = ctx._connection.protocol.subscribed
         self._subscriptions[ctx._connection] = Subscription(
             ctx._connection, None, granted
         )
@@ -8449,9 +8449,9 @@ class ServerEndpoint(Endpoint):
         if open_streams >= MAX_LISTENERS:
             raise InvalidRequest(f"subscription limit reached ({MAX_LISTENERS})")
         granted = self._grant(ctx, params["notifications"])
-        by_key = {uri_key(uri): uri for uri in granted.get(RESOURCE_UPDATE.member, ())}
+        by_key = {uri_key(uri): uri for uri in granted.get("resourceSubscriptions", ())}
         subscription = Subscription(
-            connection, ctx._request, {**granted, RESOURCE_UPDATE.member: by_key}
+            connection, ctx._request, {**granted, "resourceSubscriptions": by_key}
         )
         # "MUST NOT send any notification on the subscription before" this one. Rule 3:
         # queue it before registering the subscription, so that changes are queued
