@@ -9884,7 +9884,7 @@ class Client:
         *,
         timeout: float | None = 60.0,
         total_timeout: float | None = None,
-        headers: dict[str, str] | Callable[[], dict[str, str]] | None = None,
+        headers: Headers | Callable[[], Headers] | None = None,
         auth: OAuth | Callback = None,
         env: dict[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
