@@ -5255,6 +5255,7 @@ class HintReader:
         A class that contains itself is written once, in `defs`, and every use of it is
         a reference. The use inside the class is the first to notice.
         """
+        defs = self.defs
         variables = getattr(hint, "__parameters__", ())
         if variables and hint is not origin:
             # Page[T], inside another class: replace T by its hint there.
@@ -5262,14 +5263,14 @@ class HintReader:
         name = str(getattr(origin, "__name__", origin))
         reference = WireType(
             {"$ref": f"#/$defs/{name}"},
-            lambda wire, path, run: run.fit(self.defs[name], wire, path),
+            lambda wire, path, run: run.fit(defs[name], wire, path),
         )
         if hint in self.around:
             # This use is inside the class. Until its members are described, the
             # reference takes the place of its definition.
             self.defined.setdefault(name, hint)
-            self.defs.setdefault(name, reference)
-        if name in self.defs:
+            defs.setdefault(name, reference)
+        if name in defs:
             if self.defined.get(name) != hint:
                 raise TypeError(f"two classes have the name {name}; rename one")
             return reference
@@ -5282,9 +5283,9 @@ class HintReader:
             described = self._record(origin)
         self.around.pop()
         self._names, self._bound = outer
-        if name not in self.defs:
+        if name not in defs:
             return described
-        self.defs[name] = described
+        defs[name] = described
         return reference
 
     def _enter_body(self, origin: Any, args: Any) -> None:
@@ -8059,14 +8060,15 @@ class ServerEndpoint(Endpoint):
     def input_ended(self, connection: Connection) -> None:
         """End the subscriptions of a client whose input has ended."""
         for each in list(self._subscriptions.values()):
-            if each.connection is connection and each.request is not None:
+            request = each.request
+            if each.connection is connection and request is not None:
                 if not connection.is_remote:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
-                    each.send("notifications/cancelled", {"requestId": each.request.id})
+                    each.send("notifications/cancelled", {"requestId": request.id})
                 message = self._result_message(
-                    each.request, {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                    request, {"_meta": {META_SUBSCRIPTION: request.id}}
                 )
-                connection.cancel_request(each.request, message)
+                connection.cancel_request(request, message)
 
     def notify(self, change: Change, key: str = "") -> None:
         """Notify the subscribers of a change: see Subscription.params_of()."""
@@ -9491,18 +9493,19 @@ class Listening:
             self._client.request("resources/subscribe", {"uri": uri})
 
     def _open_modern(self, kinds: list[str]) -> None:
+        pending = self._pending
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
         params = self._client._endpoint.add_meta(
             params, self._connection.protocol.version
         )
-        self._connection.request(self._pending, params)
+        self._connection.request(pending, params)
         # The first item is the acknowledgement. If it omits a list, the server does not
         # report changes of that list, which is no error. If it omits a resource, the
         # URI may be wrong, so raise one.
-        agreed = self._pending.take(self._client.timeout)
-        if self._pending.error is not None:
-            raise self._pending.error
+        agreed = pending.take(self._client.timeout)
+        if pending.error is not None:
+            raise pending.error
         granted = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
         refused = [uri for uri in self._uris if uri not in granted]
         if refused:
@@ -9649,6 +9652,7 @@ class ClientEndpoint(Endpoint):
         self, connection: Connection, notification: Notification
     ) -> None:
         """Pass a notification on, to the Listenings and to the callbacks."""
+        options = self._options
         method, params, row, size = notification
         if method == LIST_CHANGES["tools"].method:
             self.tools = None
@@ -9662,12 +9666,12 @@ class ClientEndpoint(Endpoint):
         for listening in list(self._client._listenings):
             listening.receive(subscription, notification)
 
-        if row.logs and self._options.on_log:
+        if row.logs and options.on_log:
             call = partial(
-                self._options.on_log, *map(params.get, ("level", "data", "logger"))
+                options.on_log, *map(params.get, ("level", "data", "logger"))
             )
-        elif self._options.on_notification and not row.acknowledges:
-            call = partial(self._options.on_notification, method, params)
+        elif options.on_notification and not row.acknowledges:
+            call = partial(options.on_notification, method, params)
         else:
             return
         # Queue the call for the thread of callbacks.
@@ -12363,17 +12367,18 @@ class _SocketExchange(Exchange):
                 self.claim(len(body))
 
     def _read_chunks(self, body: bytearray) -> None:
+        handler = self._handler
         size = -1
         while size != 0:
-            chunk = re.fullmatch(_CHUNK_LINE, self._handler.rfile.readline(MAX_HEAD))
+            chunk = re.fullmatch(_CHUNK_LINE, handler.rfile.readline(MAX_HEAD))
             if chunk is None:
-                raise self._handler.broken_off("expected the size of a chunk")
+                raise handler.broken_off("expected the size of a chunk")
             size = int(chunk[1], 16)
             self.check_size(len(body) + size)
             self._read(size, body)
             # Trailers are refused as well.
-            if self._handler.rfile.read(2) != b"\r\n":
-                raise self._handler.broken_off("the chunk does not end with CR LF")
+            if handler.rfile.read(2) != b"\r\n":
+                raise handler.broken_off("the chunk does not end with CR LF")
 
     def start(self, status: int, headers: Headers, body: bytes | None) -> None:
         if body is None and self._is_chunked:
@@ -12559,28 +12564,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Read a request, and pass it to the endpoint."""
+        server = self.server
         self.close_connection = True
         # close() sets `closing` before it looks at `is_serving`. So either this thread
         # sees `closing`, or close() shuts the reading side.
         self.is_serving = False
-        if self.server.closing.is_set():
+        if server.closing.is_set():
             shut(self.connection, 0)
         ready = self.rfile.peek(1)
         if not ready:
             return
-        self.set_deadline(self.server.request_seconds)
+        self.set_deadline(server.request_seconds)
         problem = self._problem
         head = _NO_HEAD
         try:
             head = self._read_head(ready)
-            if self.server.closing.is_set():
+            if server.closing.is_set():
                 problem = self.broken_off("")
         except HttpError as error:
             problem = error
         exchange = _SocketExchange(self, head)
         exchange.is_last |= problem is not None
         self.is_serving = exchange.is_read
-        self.server.endpoint.answer(exchange, problem)
+        server.endpoint.answer(exchange, problem)
         if exchange.is_last:
             # If this side closed with bytes unread, such as another request, the client
             # could lose the response. So wait until the client closes, or the deadline
