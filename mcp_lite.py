@@ -7367,7 +7367,7 @@ class Deputy:
 
     TICK = 0.005
 
-    def __init__(self, connection: Connection, signals: Signals, serves: bool = True):
+    def __init__(self, connection: Connection, signals: Signals, serves: bool):
         self._connection = connection
         self._signals = signals
         self._pool: Workers = connection.begin

@@ -4667,7 +4667,7 @@ class SteppedStdio:
         self.thread = stepping(self.serve, m)
 
     def serve(self, m):
-        deputy = m.Deputy(self.connection, self.signals)
+        deputy = m.Deputy(self.connection, self.signals, serves=True)
         m.end_stream(self.connection, self.signals, deputy.wait())
         self.connection.close(over(m))
         self.told.close()
