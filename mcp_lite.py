@@ -631,8 +631,6 @@ MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
 )
-# Only modern servers know these codes: a server that answers with one is not legacy.
-MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 # "Implementations of this protocol version MUST NOT emit these codes":
 # basic/index.md#error-codes. The first meant "resource not found", the second "URL
 # elicitation required".
@@ -10256,9 +10254,11 @@ class Client:
             offered = result.get("supportedVersions", offered)
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported", offered)
-        except McpError as error:
-            if error.code in MODERN_ERRORS:
-                raise
+        except (HeaderMismatch, MissingCapability):
+            # Only modern servers know these two.
+            raise
+        except McpError:
+            pass  # the server is legacy
         except HttpFailure as error:
             # "the modern request returns a 4xx without a recognized modern error body,
             # and the client falls back to initialize". Some fail with a 500, too.
