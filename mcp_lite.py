@@ -4443,16 +4443,6 @@ def fit_block(block: Json, version: str) -> Json:
     return to_block(block.get("uri") or f"({kind}: {block.get('mimeType')})")
 
 
-def prompt_messages(value: object, version: str) -> list[Json]:
-    """Make the messages for prompts/get from a value that a prompt returned. In every
-    revision, each message has a single block. Raises as to_messages() does."""
-    return [
-        {**message, "content": fit_block(block, version)}
-        for message in to_messages(value)
-        for block in listed(message["content"])
-    ]
-
-
 def value_of(result: Json) -> Any:
     """Return the Python value in a result of tools/call.
 
@@ -8400,8 +8390,15 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
         value = self._call(ctx, prompt, arguments)
-        result = {"messages": prompt_messages(value, ctx.protocol_version)}
-        return add_given(result, description=prompt.wire.get("description"))
+        # In every revision, each message has a single block.
+        messages = [
+            {**message, "content": fit_block(block, ctx.protocol_version)}
+            for message in to_messages(value)
+            for block in listed(message["content"])
+        ]
+        return add_given(
+            {"messages": messages}, description=prompt.wire.get("description")
+        )
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         argument = params["argument"]
