@@ -1864,6 +1864,11 @@ def start_thread(name: str, job: AnyFunction, *arguments: Any) -> threading.Thre
     return thread
 
 
+def on_main_thread() -> bool:
+    """Return whether the calling thread is the main one."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def join_all(threads: Collection[threading.Thread], seconds: float) -> bool:
     """Block until these threads have ended, for `seconds` in all at most. Return
     whether they have."""
@@ -2050,7 +2055,7 @@ def print_to_stderr(text: str) -> None:
     # A host program may have replaced sys.stderr with a console, usually a widget that
     # hangs, or crashes, if any thread but the main one writes to it.
     is_console = stream is not None and not isinstance(stream, io.TextIOBase)
-    if is_console and threading.current_thread() is not threading.main_thread():
+    if is_console and not on_main_thread():
         stream = sys.__stderr__
     if stream is None:
         return
@@ -7303,7 +7308,7 @@ def stop_signals(signals: Signals) -> Iterator[None]:
     this is a no-op.
     """
     before = {}
-    if threading.current_thread() is threading.main_thread():
+    if on_main_thread():
         import signal
 
         def handle(number: int, frame: object) -> None:
@@ -9007,7 +9012,7 @@ class Server:
             try:
                 http = self.start_http(port=port, **options)
             except (OSError, OverflowError) as error:
-                if threading.current_thread() is not threading.main_thread():
+                if not on_main_thread():
                     raise
                 # Report a busy or wrong port in one line on stderr, with no traceback.
                 sys.exit(printable(f"{self.name}: {error}"))
