@@ -11096,7 +11096,9 @@ class MessageQueue(Outbox):
         if exchange.auth is None or exchange.status or self.added:
             return False
         exchange.reason = "insufficient_scope"
-        refusal = exchange.endpoint.challenge(403, exchange.reason, str(error))
+        refusal = exchange.endpoint.challenge(
+            exchange, 403, exchange.reason, str(error)
+        )
         exchange.extra.update(refusal.headers)
         self.answer_status = 403
         return True
@@ -11173,6 +11175,8 @@ class Exchange:
     awaits_answer = False
     # When the client left, by time.monotonic().
     left_at = INFINITY
+    # Whether a WSGI host passes on only the requests below a path.
+    is_mounted = False
     # The claims of the request's token.
     auth: Json | None = None
     # The decoded body, until it is served.
@@ -11546,8 +11550,10 @@ class HttpEndpoint:
 
     # The time between the comments that keep a silent stream open.
     comment_seconds = 15.0
-    # Where clients read `resource_metadata`, if that is given.
+    # Where clients read `resource_metadata`, if that is given: anywhere on the site, and
+    # where only requests below a path come here.
     _metadata_url = ""
+    _mounted_url = ""
 
     def __init__(self, server: ServerEndpoint, options: Options):
         self.server = server
@@ -11596,8 +11602,10 @@ class HttpEndpoint:
             self._metadata_url = url
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
+            self._mounted_url = self._metadata["resource"].rstrip("/") + root
+            below = (mcp_path or "").rstrip("/") + root
             headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
-            for each in (root, f"{root}{mcp_path or ''}", named):
+            for each in (root, f"{root}{mcp_path or ''}", named, below):
                 public[_route_of(each)] = lambda _: (
                     200,
                     headers,
@@ -11670,7 +11678,7 @@ class HttpEndpoint:
         self._check_origin(exchange)
         if serve is not None:
             if self._verify is not None:
-                exchange.auth = self._authorize(exchange.headers)
+                exchange.auth = self._authorize(exchange)
             return serve
         if not route:
             raise HttpError(404, f"nothing at {show(exchange.path)}")
@@ -11713,13 +11721,13 @@ class HttpEndpoint:
                     f"pages of {show(origin)} may not read this; see allowed_origins"
                 )
 
-    def _authorize(self, headers: Headers) -> Json:
-        """Return the claims of the token in these headers. Raises HttpError."""
+    def _authorize(self, exchange: Exchange) -> Json:
+        """Return the claims of the token of a request. Raises HttpError."""
         bearer = re.fullmatch(
-            "(?i:bearer) +([!-~]+) *", headers.get("authorization", "")
+            "(?i:bearer) +([!-~]+) *", exchange.headers.get("authorization", "")
         )
         if bearer is None:
-            raise self.challenge(401)
+            raise self.challenge(exchange, 401)
         token = bearer[1]
         try:
             claims = self._verify(token) or {}
@@ -11730,7 +11738,9 @@ class HttpEndpoint:
             # A PermissionError with an errno comes from the operating system, and does
             # not name a scope.
             if isinstance(error, PermissionError) and error.errno is None:
-                raise self.challenge(403, "insufficient_scope", str(error)) from None
+                raise self.challenge(
+                    exchange, 403, "insufficient_scope", str(error)
+                ) from None
             # Log in bursts: a stranger may send invalid tokens at any rate.
             self.verify_failures.add(
                 f"verify: {error_text(error)}".replace(token, "***")
@@ -11740,18 +11750,22 @@ class HttpEndpoint:
                 raise HttpError(
                     503, "the token could not be checked", {"Retry-After": "5"}
                 ) from None
-            raise self.challenge(401, "invalid_token") from None
+            raise self.challenge(exchange, 401, "invalid_token") from None
         if not claims:
-            raise self.challenge(401, "invalid_token")
+            raise self.challenge(exchange, 401, "invalid_token")
         return dict(claims)
 
-    def challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
+    def challenge(
+        self, exchange: Exchange, status: int, problem: str = "", scope: str = ""
+    ) -> HttpError:
         """Return a refusal with a challenge, which tells the client what token it
         needs, and where to get one."""
         scope = scope or " ".join(self._metadata.get("scopes_supported", ()))
         parameters = {
             "error": problem,
-            "resource_metadata": self._metadata_url,
+            "resource_metadata": (
+                self._mounted_url if exchange.is_mounted else self._metadata_url
+            ),
             # RFC 6749, section 3.3, defines the characters of a scope.
             "scope": " ".join(re.findall(r"[!#-\[\]-~]+", scope)),
         }
@@ -12289,6 +12303,7 @@ class _WsgiExchange(Exchange):
             headers,
             f"{environ.get('REMOTE_ADDR') or ''}",
         )
+        self.is_mounted = bool(environ.get("SCRIPT_NAME"))
         self._environ = environ
         self._start_response = start_response
 

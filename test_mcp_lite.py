@@ -17775,6 +17775,37 @@ class TestAuthorization:
         asked = [each["scope"] for each in site.paths("/authorize")]
         assert asked == ["read", "read write"] * 3
 
+    @pytest.mark.parametrize("path", [None, "/mcp"])
+    def test_a_server_below_a_path(self, site, server, path):
+        """Where a WSGI host passes on nothing else, clients are sent to metadata that
+        is below this path, too; the rest of the site answers 404."""
+        mounted = f"/api{path or ''}"
+        apps = []
+        asked = []
+
+        def host(environ, start):
+            asked.append(environ["PATH_INFO"])
+            if not asked[-1].startswith("/api/") and asked[-1] != "/api":
+                start("404 Not Found", [("Content-Length", "0")])
+                return [b""]
+            below = {"SCRIPT_NAME": "/api", "PATH_INFO": asked[-1][4:]}
+            return apps[0]({**environ, **below}, start)
+
+        with TestWsgi().serve(host) as (url, _):
+            url = url.replace("/any/path", mounted)
+            metadata = {"resource": url, "authorization_servers": [site.url]}
+            apps.append(
+                server.wsgi_app(
+                    path=path,
+                    verify=lambda token: {"sub": "ann"} if token in site.tokens else {},
+                    resource_metadata=metadata,
+                )
+            )
+            with Client(url, auth=OAuth(redirect=visit)) as client:
+                client.ping()
+        assert f"{mounted}/.well-known/oauth-protected-resource" in asked
+        assert {each[:4] for each in asked} == {"/api"}
+
     def test_the_example_of_a_server(self, site):
         """examples/oauth_server.py asks the authorization server about each token."""
         port = free_port()
@@ -19123,7 +19154,7 @@ server.run()
         can be tried."""
         path = tmp_path / "two-servers.py"
         path.write_text(
-            "from mcp_lite import Server\none, two = Server('1'), Server('2')\n"
+            "from mcp_lite import Server\none = Server('1')\ntwo = Server('2')\n"
             "one.add_tool(lambda: 'first', name='word')\n"
             "two.add_tool(lambda: 'second', name='word')\n"
         )
@@ -25141,7 +25172,7 @@ class TestInstall:
             assert entry["env"] == {"PYTHONPATH": str(tmp_path)}
             with Client({**entry, "cwd": HERE}, stderr=None) as client:
                 assert client.server_info["name"] == "shop"
-        assert "env" not in install.entry_of(["python3", "-m", "pip"], {}, claude)
+        assert "env" not in install.entry_of([sys.executable, "-m", "pip"], {}, claude)
 
     def test_what_is_there_stays(self, tmp_path):
         """Comments and other entries stay; the old file is kept; --remove undoes it."""
