@@ -9374,7 +9374,7 @@ class Call:
         state, as members to add to the request. Blocks. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
-        if questions is None:
+        if questions is None and more:
             # A state without questions means "ask again later".
             time.sleep(NOT_YET_SECONDS)
             return more
@@ -10516,13 +10516,15 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        The list is empty if the server does not declare tools. A tool that declares
-        its headers wrongly is left out, and a warning is logged. The client's `timeout`
-        is for all pages together.
+        The list is empty if the server does not declare tools. A tool that has no name,
+        or declares its headers wrongly, is left out, and a warning is logged. The
+        client's `timeout` is for all pages together.
         """
         tools = []
         for tool in self._read_list("tools/list"):
             try:
+                if "name" not in tool:
+                    raise ValueError("it has no name")
                 header_parameters(tool.get("inputSchema"))
                 tools.append(tool)
             except ValueError as error:
@@ -11175,8 +11177,8 @@ class Exchange:
     awaits_answer = False
     # When the client left, by time.monotonic().
     left_at = INFINITY
-    # Whether a WSGI host passes on only the requests below a path.
-    is_mounted = False
+    # The path below which a WSGI host has mounted the application.
+    mount = ""
     # The claims of the request's token.
     auth: Json | None = None
     # The decoded body, until it is served.
@@ -11603,7 +11605,7 @@ class HttpEndpoint:
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
             self._mounted_url = self._metadata["resource"].rstrip("/") + root
-            below = (mcp_path or "").rstrip("/") + root
+            below = f"{(mcp_path or '').rstrip('/')}{root}"
             headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
             for each in (root, f"{root}{mcp_path or ''}", named, below):
                 public[_route_of(each)] = lambda _: (
@@ -11764,7 +11766,7 @@ class HttpEndpoint:
         parameters = {
             "error": problem,
             "resource_metadata": (
-                self._mounted_url if exchange.is_mounted else self._metadata_url
+                self._mounted_url if exchange.mount else self._metadata_url
             ),
             # RFC 6749, section 3.3, defines the characters of a scope.
             "scope": " ".join(re.findall(r"[!#-\[\]-~]+", scope)),
@@ -12303,7 +12305,7 @@ class _WsgiExchange(Exchange):
             headers,
             f"{environ.get('REMOTE_ADDR') or ''}",
         )
-        self.is_mounted = bool(environ.get("SCRIPT_NAME"))
+        self.mount = f"{environ.get('SCRIPT_NAME') or ''}"
         self._environ = environ
         self._start_response = start_response
 
@@ -14580,6 +14582,7 @@ usage: {_PROGRAM} COMMAND TARGET ... [options]
 TARGET is a URL, a script, FILE:object or package.module:object as above, or a command
 line in quotes; or a command stands at the end, behind `--`:
     {_PROGRAM} call add a=1 b=2 -- npx -y some-server
+Such a server gets your whole environment, unlike one that a Client starts.
 Values are read as JSON where the tool's schema takes that, and as text elsewhere; a
 text in quotes keeps them.
 
@@ -14623,6 +14626,8 @@ def main() -> int:
 
     # The file that `run` serves must import this very module, not a second copy of it.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
+    # If the shell has closed it, it is None.
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     argv = sys.argv[1:]
     try:
         if argv == ["--version"]:
@@ -14645,6 +14650,9 @@ def main() -> int:
 def _fail(error: BaseException, argv: list[str]) -> int:
     """Report a failure on stderr. Returns the exit code."""
     exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    if isinstance(error.__cause__, OSError):
+        # A server was out of reach, during a login, say.
+        exit_code = 4
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionClosed) and "--quiet" not in argv:
         # The text ends with the last lines of the server's stderr, which were shown as
@@ -14680,7 +14688,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
     parser = Parser(allow_abbrev=False)
     add_argument = parser.add_argument
     add_argument("command", choices=_COMMANDS, metavar="COMMAND")
-    add_argument("words", nargs="*", default=[])
+    add_argument("words", nargs="*")
     for name in ("--json", "--quiet", "--schema"):
         add_argument(name, action="store_true")
     for name, default in _DEFAULTS.items():
@@ -14703,10 +14711,16 @@ def _parse_arguments(arguments: list[str]) -> Any:
     return options
 
 
+def _decode(text: str) -> str:
+    """Read the bytes of a text that the locale could not read: as UTF-8. Raises
+    ValueError."""
+    return text.encode("utf-8", "surrogateescape").decode()
+
+
 def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
     """Make a dict of words such as NAME=VALUE. Raises ValueError."""
     pairs = {}
-    for word in words:
+    for word in map(_decode, words):
         name, mark, value = word.partition(separator)
         if not mark:
             why = f"expected NAME{separator}VALUE"
@@ -14722,10 +14736,9 @@ def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
 def _client(options: Any, target: Any) -> Client:
     """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
-    file, _, name = str(target).rpartition(":")
-    if isinstance(target, str) and (
-        re.fullmatch(_SERVED, target) or os.path.isfile(file)
-    ):
+    # The words after `--`, a list, are neither.
+    text = str(target)
+    if re.fullmatch(_SERVED, text) or os.path.isfile(text.rpartition(":")[0]):
         target = [sys.executable, os.path.abspath(__file__), "run", target]
     asked = partial(_answer, show(target))
     auth = None
@@ -14747,11 +14760,13 @@ def _client(options: Any, target: Any) -> Client:
 
 
 def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
-    """Write to stderr. On a terminal, this replaces the line of progress."""
+    """Write to stderr. On a terminal, this replaces the line of progress. If stderr
+    cannot take it, the text is lost, and not the result of the command."""
     shown = printable(text, keep_lines=keep_lines)
     if sys.stderr.isatty():
         shown = f"\r\x1b[K{shown}"
-    print(shown, end=end, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(shown, end=end, file=sys.stderr, flush=True)
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -14847,7 +14862,7 @@ def _show_offer(item: Json) -> str:
     called = (
         item.get("uri")
         or item.get("uriTemplate")
-        or f"{item['name']}({', '.join(parameters)})"
+        or f"{item.get('name')}({', '.join(parameters)})"
     )
     text = str(item.get("description") or item.get("title") or "")
     first = text.strip().partition("\n")[0]
@@ -14918,7 +14933,7 @@ def _list(options: Any, target: Any) -> None:
             "resourceTemplates": client.list_resource_templates(),
             "prompts": client.list_prompts(),
         }
-    if options.format is not None:
+    if options.format:
         tools = [_format_tool(tool, options.format) for tool in offers["tools"]]
         _write(options, tools, tools)
         return
@@ -14946,7 +14961,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
     if text == "-":
         text = sys.stdin.read()
     try:
-        given = {**json.loads(text)}
+        given = {**json.loads(_decode(text))}
     except (ValueError, TypeError) as error:
         raise ValueError(f"--input: expected a JSON object: {error}") from None
     with _client(options, target) as client:
@@ -15023,14 +15038,16 @@ def _run(options: Any, file: Any) -> None:
         run(server, "http", host=host.strip("[]") or "127.0.0.1", port=int(port))
 
 
-def _tokens(options: Any, url: str, *scopes: str) -> None:
-    """Log in at a server, or out."""
-    oauth = OAuth(store=_TOKENS, scopes=scopes or None)
-    if options.command == "login":
-        oauth.login(url)
-    else:
-        oauth.logout(url)
-    _say(f"{options.command}: done; tokens are kept in {_TOKENS}")
+def _login(options: Any, url: str, *scopes: str) -> None:
+    """Log in at a server."""
+    OAuth(store=_TOKENS, scopes=scopes or None).login(url)
+    _say(f"logged in; the tokens are in {_TOKENS}")
+
+
+def _logout(options: Any, url: str) -> None:
+    """Log out of a server."""
+    OAuth(store=_TOKENS).logout(url)
+    _say(f"logged out; {_TOKENS} has no tokens for this server any more")
 
 
 _COMMANDS: dict[str, AnyFunction] = {
@@ -15039,8 +15056,8 @@ _COMMANDS: dict[str, AnyFunction] = {
     "read": _read,
     "prompt": _prompt,
     "run": _run,
-    "login": _tokens,
-    "logout": _tokens,
+    "login": _login,
+    "logout": _logout,
 }
 
 

@@ -12713,6 +12713,19 @@ class TestClient:
         with talking_to(modern_server(tools_call=call)) as client:
             assert client.call("x") is None
 
+    def test_nothing_is_asked(self):
+        """Neither a question nor a state: that is no result, and not asked again."""
+        calls = []
+
+        def call(message, read, write):
+            calls.append(message)
+            return {"resultType": "input_required"}
+
+        with talking_to(modern_server(tools_call=call)) as client:
+            with pytest.raises(InvalidResponse, match="inputRequests: expected"):
+                client.call("x")
+        assert len(calls) == 1
+
     ELICIT = "elicitation/create"
     DEEP_FORM = {"properties": {"a": {"type": "object"}}}
     FLAT_FORM = {"type": "object", "properties": {"a": or_null({"type": "string"})}}
@@ -17894,7 +17907,7 @@ class TestAuthorization:
             _, why = run(*cli, "call", url, "read_notes", env=env, code=3)
             assert f"login {url}" in why
             _, why = run(*cli, "login", url, env=env)
-            assert "login: done" in why
+            assert "logged in; the tokens are in" in why
             told, _ = run(*cli, "call", url, "add_note", "text=hello", env=env)
             assert told == "added\n"
             told, _ = run(*cli, "call", url, "read_notes", env=env)
@@ -18977,8 +18990,11 @@ server.run()
             headers = ["--header", "authorization: Bearer given"]
             headers += ["--header", "X-Team: blue"]
             assert self.prints(*call, *headers, **home) == "bob, blue\n"
-            assert self.run("logout", http.url, **home)[0] == 0
+            code, _, rest = self.run("logout", http.url, **home)
+            assert code == 0 and rest.startswith("logged out; ")
             code, _, rest = self.run(*call, **home)
+        # Nobody is there any more.
+        assert self.run("login", http.url, **home)[0] == 4
         assert code == 3
         line = rest.splitlines()[-1]
         assert line.endswith(
@@ -19170,6 +19186,75 @@ server.run()
         assert code == 4 and "there is no Server of this mcp_lite.py in" in why
         code, _, why = self.run("list", f"{tmp_path / 'none.py'}:one")
         assert code == 4 and "none" in why
+
+    @pytest.mark.skipif(os.name == "nt", reason="there is no such shell")
+    @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+    def test_stderr_takes_nothing(self, script, stderr):
+        """The result is written all the same, and the exit code stays what it is."""
+        if "full" in stderr and not os.path.exists("/dev/full"):
+            pytest.skip("there is no /dev/full")
+        command = shlex.join([*self.COMMAND, "call", script, "work"])
+        assert run("sh", "-c", f"{command} {stderr}") == ["done\n", ""]
+        command = shlex.join([*self.COMMAND, "list", "http://127.0.0.1:1/mcp"])
+        run("sh", "-c", f"{command} {stderr}", code=4)
+
+    @pytest.mark.skipif(os.name == "nt", reason="its command lines are no bytes")
+    @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+    def test_bytes_of_another_encoding(self, tmp_path, locale):
+        """What is not UTF-8 is refused, before the tool runs; what is, arrives."""
+        path = tmp_path / "echo.py"
+        path.write_text(
+            "from mcp_lite import Server\nserver = Server('echo')\n"
+            "server.add_tool(lambda x: ascii(x), name='echo')\n"
+        )
+        env = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0"}
+        command = [*self.COMMAND, "call", f"{path}:server", "echo"]
+
+        def ask(*words, input=b""):
+            words = [os.fsencode(each) for each in (*command, *words)]
+            options = {"input": input, "timeout": SECONDS, "cwd": HERE, "env": env}
+            return subprocess.run(words, capture_output=True, **options)
+
+        good, bad = "M\xfcller".encode(), b"M\xfcller"
+        for words, text in ((("--input", "-"), b'{"x": "%s"}'), ((b"x=%s",), b"")):
+            for each, code in ((good, 0), (bad, 1)):
+                filled = [w % each if isinstance(w, bytes) else w for w in words]
+                told = ask(*filled, input=text % each if text else b"")
+                assert told.returncode == code, told
+                if code:
+                    assert b"utf-8" in told.stderr and told.stdout == b""
+                else:
+                    assert told.stdout.strip() == rb"'M\xfcller'"
+
+    def test_tools_without_a_name(self, tmp_path):
+        """They are left out, and a warning says so; others can be called."""
+        path = tmp_path / "raw.py"
+        offers = {
+            "tools": [{"title": "x"}, {"name": "a", "inputSchema": {"type": "object"}}],
+            "resources": [{"title": "x"}],
+            "resourceTemplates": [{"title": "x"}],
+            "prompts": [{"title": "x"}],
+        }
+        path.write_text(
+            "import json\n"
+            f"offers = {offers!r}\n"
+            "while True:\n"
+            "    message = json.loads(input())\n"
+            "    result = {'protocolVersion': '2025-06-18', 'capabilities':"
+            " dict.fromkeys(offers, {}), 'serverInfo': {'name': 'raw', 'version': '1'},"
+            " 'content': [], **offers}\n"
+            "    answer = {'jsonrpc': '2.0', 'id': message.get('id'), 'result': result}\n"
+            "    if 'id' in message:\n"
+            "        print(json.dumps(answer), flush=True)\n"
+        )
+        told, why = run(*self.COMMAND, "list", path)
+        assert "  a()" in told and "is left out: it has no name" in why
+        assert run(*self.COMMAND, "call", path, "a")[0] == "null\n"
+        entry = {"command": sys.executable, "args": [str(path)]}
+        config = tmp_path / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"raw": entry}}))
+        told, _ = run(*PYTHON, os.path.join(HERE, "examples", "group.py"), config)
+        assert told == "raw_a  \n"
 
     def test_trace_before_an_argument(self, tmp_path):
         """An argument is no file: the messages go to stderr."""
@@ -23359,6 +23444,15 @@ class TestLessons:
         (folder / "examples" / "mine.py").write_text(mine, "utf-8")
         return folder / "examples" / "lessons"
 
+    @pytest.mark.parametrize("number", [1, 3])
+    def test_the_checker_of_a_lesson_that_fails(self, copy, number):
+        """It says in which line, without a traceback."""
+        path = copy / "mine.py"
+        path.write_text("x = 1\ndef (\n")
+        told, why = run_here(copy / "check.py", number, path, code=1)
+        assert why == "" and re.search("line 2.*SyntaxError|SyntaxError.*line 2", told)
+        assert told.count("not yet") == 2
+
     def test_the_checker_of_exercises(self, copy):
         """Of a lesson as it stands, no exercise is done, and each says what is missing.
         With a solution, that one is done, and README's solution follows; the other one
@@ -24602,7 +24696,12 @@ class TestVendor:
         make("server")
         command = [*PYTHON, "-W", "error", "-m", "mcp_lite"]
         printed, _ = run(*command, "--version", cwd=self.folder)
-        assert printed == f"{mcp_lite.__version__}, cut to: server stdio\n"
+        copy = (self.folder / "mcp_lite.py").read_bytes()
+        assert printed.splitlines() == [
+            f"{mcp_lite.__version__}, cut to: server stdio",
+            f"revisions: {', '.join(mcp_lite.SPOKEN)}",
+            f"sha256: {hashlib.sha256(copy).hexdigest()}",
+        ]
         for words in ([], ["list", "x.py"]):
             printed, why = run(*command, *words, cwd=self.folder, code=1)
             assert printed == ""

@@ -525,7 +525,9 @@ class Bridge:
         result = {name: far[name] for name in far if name not in NOT_HANDED_ON}
         if method == "tools/list":
             result["tools"] = [
-                tool for tool in far["tools"] if self.is_offered(tool["name"])
+                tool
+                for tool in far["tools"]
+                if "name" in tool and self.is_offered(tool["name"])
             ]
         return result
 

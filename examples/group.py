@@ -297,7 +297,8 @@ class ClientGroup:
         listed = []
         for server, items in self._each(self.clients, read).items():
             prefix = re.sub(r"[^A-Za-z0-9_.-]", "_", server) + "_"
-            for item in items:
+            # Nobody can ask for an item that has no name.
+            for item in (each for each in items if "name" in each):
                 owner = server, item["name"]
                 name = prefix + item["name"]
                 # setdefault is atomic, so several threads may do this at once.

@@ -283,7 +283,12 @@ def main() -> int:
     """Replaces the command line, which this copy lacks."""
     if sys.argv[1:] != ["--version"]:
         sys.exit(_left_out("the command line", "cli"))
+    from hashlib import sha256
+
+    with open(__file__, "rb") as file:
+        digest = sha256(file.read()).hexdigest()
     print(f"{__version__}, cut to: {_CUT_TO}")
+    print(f"revisions: {', '.join(SPOKEN)}\\nsha256: {digest}")
     return 0
 ''',
 }

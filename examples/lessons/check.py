@@ -153,8 +153,12 @@ def check_choices(lesson):
 
 def check_functions(path):
     """Judge the exercises of lesson 3. Returns {exercise: a hint, or None}."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        lesson = runpy.run_path(path)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            lesson = runpy.run_path(path)
+    except Exception as error:
+        why = f"the lesson fails: {type(error).__name__}: {error}"
+        return {"3.1": why, "3.2": why}
     hints = {}
     for exercise, check in (("3.1", check_types), ("3.2", check_choices)):
         try:
@@ -179,8 +183,12 @@ def check_output(number, path):
         ended = subprocess.run(command, capture_output=True, **options)
         output, errors = ended.stdout, ended.stderr
         if ended.returncode:
-            *_, why = [b"", *errors.splitlines()]
-            print("The lesson fails:", why.decode("utf-8", "replace"))
+            text = errors.decode("utf-8", "replace")
+            *_, why = ["", *text.splitlines()]
+            # Of the traceback, the innermost line of the lesson itself.
+            name = re.escape(os.path.basename(path))
+            *_, line = ["?", *re.findall(rf'{name}", line (\d+)', text)]
+            print(f"The lesson fails in line {line}: {why}")
     except subprocess.TimeoutExpired as late:
         print(f"The lesson did not end within {SECONDS:.0f} seconds.")
         output, errors = late.stdout or b"", late.stderr or b""
