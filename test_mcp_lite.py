@@ -12721,9 +12721,9 @@ class TestClient:
             calls.append(message)
             return {"resultType": "input_required"}
 
-        with talking_to(modern_server(tools_call=call)) as client:
-            with pytest.raises(InvalidResponse, match="inputRequests: expected"):
-                client.call("x")
+        refused = pytest.raises(InvalidResponse, match="inputRequests: expected")
+        with talking_to(modern_server(tools_call=call)) as client, refused:
+            client.call("x")
         assert len(calls) == 1
 
     ELICIT = "elicitation/create"
