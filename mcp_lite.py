@@ -9344,7 +9344,7 @@ class Call:
             except HeaderMismatch:
                 # The tool's schema may have changed, and with it the arguments that
                 # headers mirror: "the client SHOULD call tools/list [...], then retry".
-                if count > 0:
+                if count:
                     raise
                 self.client.list_tools()
                 self._send({})
@@ -13072,6 +13072,8 @@ _REMEDIES = {
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
     "gaierror": "the name does not resolve; is a proxy needed?",
     "ConnectionRefusedError": "nothing listens there: is it running, is the port right?",
+    "RemoteDisconnected": "did it crash, or does it want https?",
+    "SSLError": "does it speak http, without TLS?",
     "SSLCertVerificationError": "see Client(ssl_context=)",
 }
 

@@ -15893,6 +15893,12 @@ class TestHttpClient:
             port = free.getsockname()[1]
         failure = http_failure_of(f"http://127.0.0.1:{port}/mcp")
         assert "nothing listens there" in str(failure)
+        with Server("plain").start_http() as http:
+            failure = http_failure_of(f"https://127.0.0.1:{http.port}/mcp")
+        assert str(failure).endswith("; does it speak http, without TLS?")
+        with web_server(lambda seen, sock: sock.shutdown(socket.SHUT_RDWR)) as (url, _):
+            failure = http_failure_of(url)
+        assert str(failure).endswith("; did it crash, or does it want https?")
         assert failure.http_status is None and failure.challenge == {}
         failure = http_failure_of("http://no-such-host.invalid/mcp")
         assert "the name does not resolve" in str(failure)
