@@ -25090,6 +25090,8 @@ class TestStubs:
         class Wind:
             speed: float
             list: Optional[int] = None
+            type: str = "sea"
+            str: int = 0
 
         @dataclass
         class Day:
@@ -25133,7 +25135,7 @@ class TestStubs:
 
         with Client("server.py") as client:
             (day, _) = rich.forecast(client, "Oslo", days=2, unit="F")
-            print(day.name, day.wind.speed, day.wind.list_, len(day.hours or []))
+            print(day.name, day.wind.speed, day.wind.list, len(day.hours or []))
             tree = rich.grow(client, rich.Tree(1, [rich.Tree(7)]))
             print(rich.prune(client, tree).value)
             assert tree.children and tree.children[0].children
@@ -25142,6 +25144,7 @@ class TestStubs:
             one, two, three, four = map(type(day.wind), (1, 2, 3, 4))
             winds = rich.clash(client, one, {"x": two}, [three], four)
             print({name: wind.speed for name, wind in winds.items()})
+            assert [day.wind.type, day.wind.str_] == ["sea", 0]
     """
 
     @pytest.fixture

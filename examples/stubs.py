@@ -7,10 +7,10 @@ Run: python3 examples/stubs.py TARGET > weather.py
 TARGET is a URL, a script, or a command in quotes.
 
 Put the module beside mcp_lite.py. Its functions have the names, parameters and
-descriptions of the tools; their first argument is a connected Client. Objects in
-arguments and results are dataclasses. Whatever a type hint cannot express is Any: a
-result without an output schema, an object with arbitrary members, or a choice between
-several kinds of objects.
+descriptions of the tools, with an underscore behind a name that Python or the module
+needs; their first argument is a connected Client. Objects in arguments and results are
+dataclasses. Whatever a type hint cannot express is Any: a result without an output
+schema, an object with arbitrary members, or a choice between several kinds of objects.
 
     import weather
     with Client("server.py") as client:
@@ -52,10 +52,12 @@ PLAIN = {
     "boolean": "bool",
     "null": "None",
 }
-# Names that a generated module uses for itself.
-TAKEN = {*dir(builtins), *"Any Client Dict List Literal Optional Union".split()}
-TAKEN |= {"annotations", "client", "cls", "dataclass", "given", "self", "wire"}
-TAKEN |= {"_answer", "_result"}
+# Names that a generated module uses for itself: no parameter or field has one.
+USED = {*"Any Client Dict List Literal Optional Union".split()}
+USED |= {"annotations", "client", "cls", "dataclass", "given", "self", "wire"}
+USED |= {"_answer", "_result", "bool", "classmethod", "float", "int", "str"}
+# Nor may a function or a class hide a builtin.
+TAKEN = {*USED, *dir(builtins)}
 MAX_DEPTH = 20  # of nested schemas; anything deeper is Any
 # The exit code for an exception is that of the first row that matches.
 EXIT_CODES = (
@@ -238,7 +240,7 @@ class Module:
                     for code in (values.read, values.write)
                 ),
             )
-        used = set(TAKEN) | {"from_wire", "to_wire"}
+        used = USED | {"from_wire", "to_wire"}
         required = schema.get("required") or ()
         fields = []
         for wire in sorted(members, key=lambda each: each not in required):
@@ -271,7 +273,7 @@ class Module:
         else:
             result = self.kind(output, f"{called}_result", output)
         # A parameter must not hide a class that the function uses.
-        taken = TAKEN | self.class_names
+        taken = USED | self.class_names
         parameters = ["client: Client"]
         arguments = []
         for wire, part in zip(wires, kinds):
