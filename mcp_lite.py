@@ -14943,7 +14943,7 @@ def _list(options: Any, target: Any) -> None:
     version = about["protocolVersion"]
     era = "modern" if version in MODERN_VERSIONS else "legacy"
     lines = [
-        f"{server.get('name')} {server.get('version')}",
+        f"{server.get('name') or '(no name)'} {server.get('version') or ''}",
         f"revision: {version} ({era})",
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
