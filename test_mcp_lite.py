@@ -25621,10 +25621,14 @@ class TestSmallServers:
             params["_meta"][META_CAPABILITIES] = {}
             assert wire.ask("ping", params)["error"]["code"] == -32601
             listed = wire.ask("tools/list", params)["result"]
-            assert listed.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
+            told = {"resultType", "_meta"}
+            assert listed.keys() == {"tools", "ttlMs", "cacheScope", *told}
+            assert listed["_meta"] == {
+                META_SERVER_INFO: {"name": "raw", "version": "1.0"}
+            }
             called = {**params, "name": "add", "arguments": {"a": 1, "b": 2}}
             called = wire.ask("tools/call", called)["result"]
-            assert called.keys() == {"content", "isError", "resultType"}
+            assert called.keys() == {"content", "isError", *told}
             assert wire.end() == ([], 0)
 
     @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])

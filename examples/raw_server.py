@@ -28,8 +28,12 @@ TOOL = {
         "required": ["a", "b"],
     },
 }
+INFO = {"name": "raw", "version": "1.0"}
 # Modern results have this, too.
-COMPLETE = {"resultType": "complete"}
+COMPLETE = {
+    "resultType": "complete",
+    "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
+}
 # Caching: zero milliseconds, and private to this client.
 CACHED = {**COMPLETE, "ttlMs": 0, "cacheScope": "private"}
 
@@ -39,7 +43,7 @@ def initialize(params):
     return {
         "protocolVersion": asked if asked in LEGACY else LEGACY[-1],
         "capabilities": {"tools": {}},  # what a client may ask for
-        "serverInfo": {"name": "raw", "version": "1.0"},
+        "serverInfo": INFO,
     }
 
 
