@@ -9870,9 +9870,10 @@ class Client:
 
     It speaks every revision; "auto" finds out which one the server speaks. Its calls
     block; once connect() has returned, any thread may make them. They raise McpError,
-    ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure, and TypeError or
-    ValueError for arguments that JSON cannot express. `timeout` and `total_timeout` may
-    be set to another number of seconds at any time.
+    ToolError, Timeout, Cancelled, ConnectionClosed and HttpFailure: ToolError also for
+    arguments that JSON cannot express; and TypeError or ValueError for a call that is
+    wrong in itself. `timeout` and `total_timeout` may be set to another number of
+    seconds at any time.
 
     `server_info`, `server_capabilities` and `instructions` are the server's description
     of itself, unverified.
@@ -10016,12 +10017,12 @@ class Client:
     def connect(self) -> Client:
         """Reach the server, and agree on a revision. Returns this client.
 
-        Blocks for `timeout` at most, and a moment more to end a child that does not
-        answer; the time of a user's login does not count. After close(), or when the
-        server has ended, it connects again. Raises RuntimeError if it is connected
-        already; else ConnectionClosed, Timeout, HttpFailure, UnsupportedVersion, and
-        any other McpError with which the server answers. A thread that finds another
-        one connecting waits for that.
+        Blocks for `timeout` at most, and a second or two more to end a child, or a
+        connection, that does not answer; the time of a user's login does not count.
+        After close(), or when the server has ended, it connects again. Raises
+        RuntimeError if it is connected already; else ConnectionClosed, Timeout,
+        HttpFailure, UnsupportedVersion, and any other McpError with which the server
+        answers. A thread that finds another one connecting waits for that.
         """
         with self._connecting:
             if self._is_connected():
@@ -11421,7 +11422,7 @@ def log_access(exchange: Exchange) -> None:
     columns = [
         address,
         exchange.method,
-        exchange.path,
+        f"{exchange.mount}{exchange.path}",
         exchange.status,
         str(ms),
         exchange.mirrored.get("Mcp-Method"),

@@ -14605,6 +14605,19 @@ class TestHttpServer:
         assert fails.getMessage().endswith(" fail ada?b: the tool failed")
         assert fails.levelname == "INFO"
 
+    def test_the_access_log_of_a_mounted_application(self, server, caplog):
+        """Its path is the whole one, so that two of them can be told apart."""
+        caplog.set_level(logging.INFO, "mcp_lite.http")
+
+        def host(environ, start):
+            below = {"SCRIPT_NAME": "/shop", "PATH_INFO": ""}
+            return server.wsgi({**environ, **below}, start)
+
+        with TestWsgi().serve(host) as (url, _), Client(url) as client:
+            client.ping()
+        paths = {each.path for each in caplog.records if hasattr(each, "path")}
+        assert paths == {"/shop"}
+
     def test_the_access_log_tells_of_a_hang_up(self, server, caplog):
         """A client that has left got no answer, whatever the status says."""
         gate = threading.Event()
@@ -24778,6 +24791,15 @@ class TestVendor:
         with build_server().start_http() as http:
             self.calls(http.url, ["2025-06-18", MODERN])
 
+    def test_beside_the_file(self, tmp_path):
+        """Copied beside mcp_lite.py, vendor.py cuts that one."""
+        for name in ("mcp_lite.py", "examples/vendor.py"):
+            shutil.copy(os.path.join(HERE, name), tmp_path)
+        script = tmp_path / "vendor.py"
+        run_here(script, "tools", "-o", tmp_path / "small.py")
+        told, _ = run_here(script, "--check", tmp_path / "small.py")
+        assert told == f"{tmp_path / 'small.py'}: as cut\n"
+
     def test_everything(self, make):
         """A copy with all features is the file."""
         features = ["server", "client", "stdio", "http", "legacy", "oauth", "cli"]
@@ -25303,6 +25325,35 @@ class TestInstall:
         for name in ("a", "b"):
             self.install(path, "--remove", "--into", "vscode", "--name", name)
         assert list(example("group").load_config(str(path))) == []
+
+    def test_an_entry_is_brought_up_to_date(self, tmp_path):
+        """It keeps its variables, the program's settings, and comments; what belonged
+        to another kind of server goes."""
+        path = tmp_path / "mcp.json"
+        path.write_text(
+            '{"servers": {"new": {\n'
+            '  "url": "http://127.0.0.1/", // mine\n'
+            '  "disabled": true,\n'
+            '  "env": {"KEY": "secret", "OLD": "1"}}}}',
+            "utf-8",
+        )
+        server = os.path.join(HERE, "examples", "quickstart_server.py")
+        words = ["--into", "vscode", "--name", "new"]
+        self.install(path, server, *words, "--env", "OLD=2", "--env", "MORE=3")
+        text = path.read_text("utf-8")
+        loaded = json.loads(text.replace("// mine", ""))["servers"]["new"]
+        assert loaded == {
+            "type": "stdio",
+            "command": loaded["command"],
+            "args": [server],
+            "disabled": True,
+            "env": {"KEY": "secret", "OLD": "2", "MORE": "3"},
+        }
+        told, _ = self.install(path, server, *words)
+        assert "has it already" in told and path.read_text("utf-8") == text
+        self.install(path, "https://example.com/mcp", *words)
+        loaded = json.loads(path.read_text("utf-8").replace("// mine", ""))
+        assert loaded["servers"]["new"].keys() == {"type", "url", "disabled", "env"}
 
     @pytest.mark.parametrize(
         "words, name, args",
@@ -27861,6 +27912,8 @@ class TestCheck:
             tmp_path,
             "harmless.py",
             """
+            server.add_resource("shop://new/{name}", lambda name: name)
+            server.add_resource("shop://new", lambda: "")
             @server.tool
             def pay(sum: float, currency: str = "EUR", note: str = "") -> dict:
                 "Pay a bill."
@@ -27890,6 +27943,9 @@ class TestCheck:
         recorded, _ = run(*PYTHON, self.CHECK, "record", old)
         with open(contract, "w") as file:
             file.write(recorded)
+        garbled = os.path.join(tmp_path, "garbled.json")
+        with open(garbled, "w") as file:
+            file.write(recorded[1:])
         rows = [
             (0, "diff", contract, old),
             (0, "diff", contract, harmless),
@@ -27897,14 +27953,17 @@ class TestCheck:
             (0, "diff", contract, contract),
             (4, "diff", contract, os.path.join(tmp_path, "no such.py")),
             (1, "diff", os.path.join(tmp_path, "none.json"), old),
+            (1, "diff", garbled, old),
             (1, "compare", contract, old),
         ]
-        same, better, worse, itself, absent, no_file, _ = at_once(
+        same, better, worse, itself, absent, no_file, no_contract, _ = at_once(
             lambda code, *words: run(*PYTHON, self.CHECK, *words, code=code),
             rows,
         )
         assert same == itself == ["", ""]
         assert sorted(better[0].splitlines()) == [
+            "harmless resource shop://new: new",
+            "harmless template shop://new/{name}: new",
             'harmless tool pay: description: "Pay." -> "Pay a bill."',
             'harmless tool pay: inputSchema.sum: type: "integer" -> "number"',
             "harmless tool pay: inputSchema: properties: "
@@ -27920,6 +27979,7 @@ class TestCheck:
         ]
         assert "no such" in absent[1] and absent[0] == ""
         assert "none.json" in no_file[1]
+        assert "garbled.json: not a contract" in no_contract[1]
 
     @pytest.mark.parametrize(
         "old, new, how",

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 
 # mcp_lite.py is one folder up.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -115,7 +116,7 @@ def compare(old, new):
     """Yield (is_breaking, text) for each change from one contract to another."""
     for name, before, after in pairs(old, new):
         if before is None or after is None:
-            yield after is None, f"{name}: {'new' if after else 'gone'}"
+            yield after is None, f"{name}: {'gone' if after is None else 'new'}"
             continue
         for key, one, other in pairs(before, after):
             if key.endswith("Schema") and one and other:
@@ -232,7 +233,8 @@ def warn_of_values(place, key, value):
 def load(target):
     """Return the contract in a file, or of a server."""
     if target[0].endswith(".json"):
-        with open(target[0], encoding="utf-8") as file:
+        contract = None
+        with open(target[0], encoding="utf-8") as file, suppress(ValueError):
             contract = json.load(file)
         if isinstance(contract, dict) and all(
             isinstance(each, dict) for each in contract.values()

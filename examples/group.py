@@ -97,6 +97,8 @@ def find_servers(content, place):
             raise ValueError(f"{place}: {name}: expected an object")
         is_deeper = name == "mcp" and {"servers", "mcpServers"}.intersection(servers)
         return find_servers(servers, f"{place}: mcp") if is_deeper else servers
+    if not content:
+        raise ValueError(f"{wanted}, got nothing")
     # The file may consist of the servers alone.
     for name, entry in content.items():
         if not isinstance(entry, dict) or not {*MEMBERS}.intersection(entry):

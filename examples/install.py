@@ -9,9 +9,10 @@ Run: python3 examples/install.py server.py --into claude
      python3 examples/install.py --into cursor -- npx -y some-server --its-own options
      python3 examples/install.py --remove --name weather --into cursor
 
-SERVER is a script, FILE:object, a URL, or a command. --print shows the new file without writing it.
-Nothing else in the file changes, comments included. A copy of the old file stays beside
-it, with the time in its name. The program reads the file when it starts, so restart it.
+SERVER is a script, FILE:object, a URL, or a command. --print shows the new file without
+writing it. Nothing else in the file changes, comments included; an entry that is there
+already keeps its other variables and settings. A copy of the old file stays beside it,
+with the time in its name. The program reads the file when it starts, so restart it.
 If the server then misses a program that your shell finds, add --env PATH="$PATH".
 """
 
@@ -147,6 +148,22 @@ def without_member(text, at, name):
     raise ValueError(f"no server {name}")
 
 
+def with_entry(text, at, entry, depth):
+    """Return the text with the entry that begins here brought up to date. It keeps what
+    it has beside: variables of its environment, and settings of the program."""
+    for name in {"command", "args", "url"} - entry.keys():
+        if name in (each.name for each in members_of(text, at)[0]):
+            text = without_member(text, at, name)
+    for name, value in entry.items():
+        old = {each.name: each.value for each in members_of(text, at)[0]}
+        if name == "env" and text[old.get(name, at - 1)] == "{":
+            for key in value:
+                text = with_member(text, old[name], key, value[key], depth + 1)
+        else:
+            text = with_member(text, at, name, value, depth)
+    return text
+
+
 def changed(text, program, name, entry):
     """Return the text of a config with an entry set; None removes the entry."""
     text = text if text.strip() else "{}\n"
@@ -159,6 +176,9 @@ def changed(text, program, name, entry):
                 raise ValueError(f"{program.member}: expected an object")
             if entry is None:
                 return without_member(text, each.value, name)
+            for old in members_of(text, each.value)[0]:
+                if old.name == name and text[old.value] == "{":
+                    return with_entry(text, old.value, entry, 3)
             return with_member(text, each.value, name, entry, 2)
     if entry is None:
         raise ValueError(f"no server {name}")

@@ -44,8 +44,11 @@ from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 
-# mcp_lite.py is one folder up.
-SOURCE = Path(__file__).resolve().parent.parent / "mcp_lite.py"
+# mcp_lite.py is one folder up, or in this one.
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent / "mcp_lite.py"
+if (HERE / "mcp_lite.py").exists():
+    SOURCE = HERE / "mcp_lite.py"
 
 FEATURES = ("tools", "server", "client", "stdio", "http", "legacy", "oauth", "cli")
 # (features, what they imply together). Three features are internal: `full` is what a
