@@ -4729,7 +4729,7 @@ class _Run(Meter):
         """Convert a value. Raises one of REFUSALS if it does not fit."""
         kind = described.kind
         if kind and not _has_type(self, wire, kind):
-            raise Misfit(f"expected {kind}", wire)
+            raise Misfit(described.expected or f"expected {kind}", wire)
         try:
             value = described.convert(wire, path, self)
         except REFUSALS:
@@ -9479,6 +9479,10 @@ class Listening:
                 # No request is sent; `_pending` ends with the connection.
                 self._connection.register(self._pending, self)
                 self.subscribe()
+                # A server tells of changes once it has taken notifications/initialized,
+                # and it answers what we send in order.
+                with suppress(*FAILURES):
+                    client.ping()
         except BaseException as error:
             # If the connection ended before the request was registered, no other thread
             # calls _end().
@@ -11605,7 +11609,7 @@ class HttpEndpoint:
             self._metadata_url = url
             named = url[len(origin_of(url)) :]
             root = f"/.well-known/{RESOURCE_METADATA}"
-            self._mounted_url = self._metadata["resource"].rstrip("/") + root
+            self._mounted_url = f"{self._metadata['resource'].rstrip('/')}{root}"
             below = f"{(mcp_path or '').rstrip('/')}{root}"
             headers = {**_JSON, "Access-Control-Allow-Origin": "*"}
             for each in (root, f"{root}{mcp_path or ''}", named, below):
@@ -11645,7 +11649,7 @@ class HttpEndpoint:
             # OSError: the client left before the end of its request.
             level = DEBUG if isinstance(failure, OSError) else ERROR
             log_line(level, f"HTTP: {error_text(failure)}", failure)
-            if exchange.status == 0:
+            if not exchange.status:
                 exchange.reply(500)
             # No response can follow one that was half written.
             exchange.is_last = True
@@ -12051,7 +12055,7 @@ class Session(HttpConnection):
         queue = exchange.queue
         exchange.awaits_answer = True
         self.receive_batch(exchange.message, queue, partial(self.prepare, exchange))
-        if exchange.status == 0:
+        if not exchange.status:
             exchange.reply(202)
         else:
             queue.end()
@@ -14590,7 +14594,7 @@ Values are read as JSON where the tool's schema takes that, and as text elsewher
 text in quotes keeps them.
 
   --json                  show the result, or the failure, as JSON
-  --timeout SECONDS       for each answer; 60 if not given
+  --timeout SECONDS       without an answer, or progress; 60 if not given
   --protocol REVISION     such as {NEWEST}; "auto" if not given
   --header NAME:VALUE     over HTTP; may be repeated
   --quiet                 hide the stderr of a child, unless it fails

@@ -607,7 +607,8 @@ def python_with_pytest():
         sys.exit("the tests need pytest, or venv to install it (python3-venv)")
     if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
         pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
-        subprocess.check_call([*pip, "install", "pytest"])
+        if subprocess.call([*pip, "install", "pytest"]):
+            sys.exit("the tests need pytest, and pip could not install it: see above")
     return python
 
 
@@ -8543,7 +8544,7 @@ class TestHints:
         assert str(caught.value)[len("t: ") :].split("; ") == [
             'x.readings[0].at: expected an ISO 8601 date, got "2026-02-30"',
             'x.readings[1].value: expected number, got "x"',
-            "x.readings[2].at: expected string, got 5",
+            "x.readings[2].at: expected an ISO 8601 date, got 5",
             "x.readings[2].valeu: unknown",
             'did you mean "value"?',
             "x.readings[2].value: required, but missing",
@@ -12820,6 +12821,18 @@ class TestClient:
             with pytest.raises(NotFound, match="x://nota"):
                 client.listen(uris=["x://note", "x://nota"])
             client.listen(prompts=True, uris=["x://note"]).close()
+
+    def test_listening_at_a_server_that_knows_no_ping(self):
+        """It can be listened to all the same."""
+
+        def call(message, read, write):
+            write(notice("tools/list_changed"))
+            return text_result("changed")
+
+        talking = talking_to(legacy_server(tools_call=call))
+        with talking as client, client.listen() as changes:
+            client.call("x")
+            assert next(changes)["method"] == "notifications/tools/list_changed"
 
     def test_a_listening_that_is_refused_leaves_nothing_behind(self):
         """In a session, a resource that was accepted before is unsubscribed."""
@@ -17859,9 +17872,11 @@ class TestAuthorization:
 
             def is_up():
                 assert program.poll() is None, "the server has ended"
-                with contextlib.suppress(OSError):
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    return True
+                with contextlib.suppress(OSError), socket.create_connection(
+                    ("127.0.0.1", port)
+                ) as sock:
+                    # If nobody listens there, a socket may reach itself.
+                    return sock.getsockname() != sock.getpeername()
 
             eventually(is_up)
             # A token that is good, but for another server; then ones for this one.
@@ -19663,6 +19678,29 @@ class TestEverywhere:
                 assert list(events) == []
                 closer.join()
             client.call("change")
+
+    @pytest.mark.parametrize("place", ["memory", "http", "sse"])
+    @pytest.mark.parametrize("known", EVERY)
+    def test_the_first_change_is_heard(self, place, known):
+        """Once listen() has returned, even if nothing was ever called."""
+        if place == "sse" and known == MODERN:
+            pytest.skip("that transport is older")
+        server = Server("desk")
+        server.add_tool(lambda: 1, name="one")
+        with server.start_http() as http:
+            urls = {"http": http.url, "sse": http.url.replace("/mcp", "/sse")}
+            for name in ("two", "three", "four"):
+                client = Client(urls.get(place, server), protocol_version=known)
+                with client, client.listen() as changes:
+                    server.add_tool(lambda: 2, name=name)
+                    waiting = threading.Timer(SECONDS, changes.close)
+                    waiting.start()
+                    heard = list(itertools.islice(changes, 1))
+                    waiting.cancel()
+                    waiting.join()
+                assert [each["method"] for each in heard] == [
+                    "notifications/tools/list_changed"
+                ]
 
     def test_subscribing(self, target, version):
         """on_notification hears of a resource until unsubscribe."""
@@ -27112,6 +27150,10 @@ class TestExamplesAreSafe:
             assert text_of(blank) == "text: expected more than spaces"
 
 
+# A trace of one request.
+RECORDED = '--> {"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+
+
 class TestExamplesAreAlike:
     """The command lines of the examples: options, help, exit codes, errors."""
 
@@ -27166,6 +27208,7 @@ class TestExamplesAreAlike:
             ("oauth_server.py", ["--demo", "--http", "0.0.0.0:0"], "127.0.0.1 only"),
             ("openapi.py", ["x", "--header", "s3cret"], "expected NAME:VALUE"),
             ("replay.py", ["none.jsonl"], "No such file"),
+            ("replay.py", [__file__], "no request was recorded in it"),
             ("stubs.py", [""], "target: expected a URL"),
             ("vendor.py", ["--check", "none.py"], "No such file"),
             ("vendor.py", ["client", "-o", HERE], "Is a directory"),
@@ -27193,7 +27236,7 @@ class TestExamplesAreAlike:
     def test_a_place_that_is_taken(self, name, tmp_path):
         """Is one line, without a traceback."""
         trace = tmp_path / "trace.jsonl"
-        trace.write_text("")
+        trace.write_text(RECORDED)
         words = {"replay.py": [trace], "skills.py": [self.EXAMPLES]}
         words["oauth_server.py"] = ["--demo"]
         words["openapi.py"] = [tmp_path / "api.json", "--base", "http://127.0.0.1:1"]
@@ -27339,7 +27382,7 @@ class TestExamplesAreAlike:
         (tmp_path / "one").mkdir()
         skill = "---\nname: one\ndescription: The first.\n---\nRead this.\n"
         (tmp_path / "one" / "SKILL.md").write_text(skill)
-        (tmp_path / "trace.jsonl").write_text("")
+        (tmp_path / "trace.jsonl").write_text(RECORDED)
         script = 'print("begun", file=sys.stderr, flush=True); sys.stdin.read()'
         python, *args = program(tmp_path, script)
         servers = {"silent": {"command": python, "args": args}}

@@ -780,6 +780,12 @@ def server_url(servers, around):
     return urljoin(around, re.sub(r"\{([^{}]*)\}", fill, server["url"]))
 
 
+def check_version(document):
+    version = document.get("swagger", document.get("openapi", "3"))
+    if not str(version).startswith("3") or "swagger" in document:
+        raise ValueError(f"expected OpenAPI 3, got version {version}")
+
+
 def check_base(url):
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -846,9 +852,7 @@ def build_server(document, base=None, headers=(), only="*", location=None):
     base: the URL that replaces the document's own servers
     location: where the document came from: see load()
     """
-    version = document.get("swagger", document.get("openapi", "3"))
-    if not str(version).startswith("3") or "swagger" in document:
-        raise ValueError(f"expected OpenAPI 3, got version {version}")
+    check_version(document)
     document = Document(document, location)
     content = document.content
     info = content.get("info") or {}
@@ -973,6 +977,7 @@ def main():
     asked = parser.parse_args()
     try:
         document, location = load(asked.document)
+        check_version(document)
         base = asked.base or find_base(Document(document, location))
         server = build_server(
             document, check_base(base), asked.header, asked.only, location

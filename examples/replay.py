@@ -78,6 +78,8 @@ class Recording:
             # A server may have sent something that is not JSON.
             with contextlib.suppress(ValueError):
                 self.note(direction, json.loads(text))
+        if not self.exchanges:
+            raise ValueError(f"{path}: no request was recorded in it")
 
     def note(self, direction, message):
         if direction == "<--":

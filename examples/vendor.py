@@ -172,6 +172,11 @@ class OAuth:
 
     def __call__(self, challenge: object) -> Json:
         return {}
+
+    def login(self, url: str) -> None:
+        """Never called, as nobody can make one that may log in."""
+
+    logout = login
 ''',
     "Connection.receive_batch": '''
     def receive_batch(self, *given: object) -> None:
