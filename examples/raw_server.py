@@ -96,8 +96,7 @@ def answer(request):
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        message = json.loads(line)
+    for message in map(json.loads, sys.stdin):
         # All others are notifications, which are not answered.
         if message.keys() >= {"id", "method"}:
             reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
