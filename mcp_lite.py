@@ -6335,7 +6335,7 @@ class Context:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted = self._connection.protocol.log_level
+        wanted: Any = self._connection.protocol.log_level
         if self._request.modern:
             wanted = self._request.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
@@ -9757,7 +9757,7 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Json:
         name = "on_elicit_url" if params.get("mode") == "url" else "on_elicit"
-        answer = getattr(self._options, name)(params) or {"action": "cancel"}
+        answer: Json = getattr(self._options, name)(params) or {"action": "cancel"}
         if not isinstance(answer, dict):
             raise TypeError(f"{name}: expected a dict, got {show(answer)}")
         schema = params.get("requestedSchema")
@@ -11632,7 +11632,7 @@ class HttpEndpoint:
         error: an error with which to refuse the request, unless its path is public
         """
         try:
-            if error is not None and _route_of(exchange.path) not in self._public:
+            if error and _route_of(exchange.path) not in self._public:
                 raise error
             self.trace(
                 "-->", f"{exchange.method} {exchange.path}".encode("utf-8", "replace")
@@ -12158,7 +12158,7 @@ class LegacyEndpoint:
     def _owned(self, kind: type[Session], name: str, exchange: Exchange) -> Session:
         """Return the session of this kind and id. Raises HttpError if there is none, if
         it has been idle for too long, and if another principal owns it."""
-        session = self.sessions.get(name)
+        session: Any = self.sessions.get(name)
         lost = HttpError(404, "no such session; initialize again")
         if type(session) is not kind or session.owner != principal(exchange.auth):
             raise lost
@@ -12393,7 +12393,7 @@ class _SocketExchange(Exchange):
     def _read_chunks(self, body: bytearray) -> None:
         handler = self._handler
         size = -1
-        while size != 0:
+        while size:
             chunk = re.fullmatch(_CHUNK_LINE, handler.rfile.readline(MAX_HEAD))
             if chunk is None:
                 raise handler.broken_off("expected the size of a chunk")
