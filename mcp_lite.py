@@ -2425,7 +2425,7 @@ class Batch(Outbox):
         self.outbox.flush_soon()
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
+        if answer:
             self.answers.append(encode_answer(answer, request)[0])
 
 
@@ -7186,7 +7186,7 @@ class LineOutbox(Outbox):
             self._queue(line)
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
+        if answer:
             self._queue(encode_answer(answer, request)[1])
 
     def _queue(self, line: bytes) -> None:
@@ -9552,10 +9552,10 @@ class Listening:
 
     def __next__(self) -> Json:
         event: Json | None = self._pending.take()
-        if event is not None:
+        if event:
             return event
         error = self._pending.error
-        if error is None or isinstance(error, Cancelled):
+        if not error or isinstance(error, Cancelled):
             raise StopIteration
         raise received(error)
 
@@ -9665,6 +9665,9 @@ class ClientEndpoint(Endpoint):
         # A server may end a subscription by cancelling the request that opened it.
         subscription = own_id(meta.get(META_SUBSCRIPTION, params.get("requestId")))
         if subscription:
+            if subscription not in connection.protocol.pending:
+                # It has ended here; the server may not know yet.
+                return
             params = {name: value for name, value in params.items() if name != "_meta"}
             notification = notification._replace(params=params)
         for listening in list(self._client._listenings):
@@ -10057,7 +10060,7 @@ class Client:
         """
         # Take it in one step, so that only one thread closes it.
         connection = vars(self).pop("_connection", None)
-        if connection is None or self._process != os.getpid():
+        if not connection or self._process != os.getpid():
             # In the child of a fork, the connection is still the parent's.
             return
         closed = ConnectionClosed("the client is closed")
@@ -10348,7 +10351,7 @@ class Client:
 
     def _require_connection(self) -> Connection:
         connection = self._connection
-        if connection is None or not connection.protocol.version:
+        if not connection or not connection.protocol.version:
             raise ConnectionClosed(
                 "the client is not connected; use `with client:` or client.connect()"
             )
@@ -10950,7 +10953,7 @@ def parse_head(data: bytes) -> Head:
     it drops all fields after a malformed line.
     """
     head = re.fullmatch(_HEAD, data.decode("latin-1"))
-    if head is None:
+    if not head:
         raise HttpError(400, "malformed HTTP request head")
     method, host, target, version, lines = head.groups()
     fields: Headers = {}
@@ -11071,16 +11074,20 @@ class MessageQueue(Outbox):
     def finish(self, request: Request | None, answer: Any) -> None:
         """Queue an answer, which is the last message. If it is the only one, some
         errors set the HTTP status."""
-        if answer is not None:
-            if request is not None and "error" in answer:
+        exchange = self.exchange
+        if answer:
+            if request and "error" in answer:
                 code = answer["error"]["code"]
-                self.exchange.reason = f"error {code}"
+                # It may be an insufficient scope, in words.
+                exchange.reason = exchange.reason or f"error {code}"
                 if request.modern:
                     self.answer_status = _ANSWER_STATUS.get(code, self.answer_status)
-            elif request is not None and answer["result"].get("isError"):
-                self.exchange.reason = "the tool failed"
+            elif request and answer["result"].get("isError"):
+                exchange.reason = "the tool failed"
             self._add(encode_answer(answer, request)[1], not self.is_endless)
         elif not self.is_endless:
+            # If the client has hung up, that is the reason.
+            exchange.reason = exchange.reason or "cancelled"
             self.close()
 
     def close(self) -> None:
@@ -11280,7 +11287,7 @@ class Exchange:
 
     def _end(self) -> None:
         self.is_over = True
-        if self.bell is not None:
+        if self.bell:
             self.bell.put(None)
 
     def detach(self) -> None:
@@ -11296,7 +11303,7 @@ class Exchange:
         helps the handler, and may block, calls flush() instead.
         """
         bell = self.bell
-        if bell is not None:
+        if bell:
             bell.put(None)
         elif self.queue.is_closed or threading.get_ident() == self.thread:
             self.flush()
@@ -11408,8 +11415,9 @@ def log_access(exchange: Exchange) -> None:
     milliseconds, the method and the name in the message, and the caller, which is the
     claim `sub` of the token. A missing part is "-": the status if the client left
     before the response, or method and path if the head is malformed. The reason for an
-    error follows, or that the tool failed. _COLUMNS and `reason` are also attributes of
-    the record, with numbers for `status` and `ms`.
+    error follows, or that the tool failed, or was cancelled: by its client, or because
+    the server closes. _COLUMNS and `reason` are also attributes of the record, with
+    numbers for `status` and `ms`.
 
     The level is INFO, or WARNING for a status from 400 on. The line shows no query, no
     token, and nothing else of the body. If that logger has no handler, nothing is logged.
@@ -11680,10 +11688,10 @@ class HttpEndpoint:
         path = _route_of(exchange.path)
         route = self.routes.get(path) or self.routes.get(None, {})
         serve = route.get(exchange.method)
-        if path in self._public and serve is not None:
+        if path in self._public and serve:
             return serve
         self._check_origin(exchange)
-        if serve is not None:
+        if serve:
             if self._verify is not None:
                 exchange.auth = self._authorize(exchange)
             return serve
@@ -11719,7 +11727,7 @@ class HttpEndpoint:
             }
         else:
             named = re.fullmatch("https?://([^/]+)", origin)
-            if named is None or _host_name(named[1]) not in self.hosts:
+            if not named or _host_name(named[1]) not in self.hosts:
                 raise HttpError(
                     403, f"origin {show(origin)} is not allowed; see allowed_origins"
                 )
@@ -12712,10 +12720,14 @@ class HttpServer(ThreadingTCPServer):
         threads = [each.thread for each in others]
         while not join_all(threads, TICK_SECONDS):
             now = time.monotonic()
-            if now > limit or (stop is not None and stop.poll()):
+            if now > limit or (stop and stop.poll()):
                 break
             endpoint.close(now > cancel_at)
         endpoint.close(True)
+        for exchange in [*endpoint.serving]:
+            # Its handler ignores that it is cancelled, so its thread logs nothing.
+            if exchange.is_over:
+                log_access(exchange)
         for each in others:
             shut(each.request)
         self._is_closed.set()
@@ -13268,7 +13280,7 @@ class HttpCaller:
         except Exception as error:
             # Close the connection now. Otherwise _give_back() could mistake a response
             # that broke off for one that was read to its end.
-            if http_request.connection is not None:
+            if http_request.connection:
                 http_request.connection.close()
             text = error_text(error)
             if self._proxy:
@@ -13492,7 +13504,7 @@ class HttpTransport(Transport, Outbox):
             raise ConnectionClosed(_NO_THREAD)
 
     def finish(self, request: Request | None, answer: Any) -> None:
-        if answer is not None:
+        if answer:
             self.send(encode_answer(answer, request)[0])
 
     def drain(self, seconds: float) -> None:

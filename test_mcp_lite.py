@@ -12890,6 +12890,29 @@ class TestClient:
                 assert client.flush_callbacks()
                 assert told.count((changed[0], {"notifications": {}})) == len(heard)
 
+    def test_what_comes_after_the_end_is_not_told(self):
+        """A server may not know yet that the client has unsubscribed."""
+        tags = []
+
+        def listen(message, read, write):
+            tag = {"notifications": {}, "_meta": {META_SUBSCRIPTION: message["id"]}}
+            tags.append(tag)
+            write(notice("subscriptions/acknowledged", tag))
+
+        def call(message, read, write):
+            write(notice("tools/list_changed", tags[0]))
+            return text_result("changed")
+
+        told = []
+        script = modern_server(subscriptions_listen=listen, tools_call=call)
+        hear = {"on_notification": lambda *each: told.append(each)}
+        with talking_to(script, **hear) as client:
+            for _ in range(2):
+                with client.listen() if not told else contextlib.nullcontext():
+                    client.call("x")
+                assert client.flush_callbacks()
+                assert len(told) == 1
+
     def test_updates_for_a_callback_do_not_pile_up(self, era, caplog):
         """However many there are, on_notification hears each one, and none is kept."""
         server = Server("s")
@@ -14618,6 +14641,48 @@ class TestHttpServer:
         assert fails.getMessage().endswith(" fail ada?b: the tool failed")
         assert fails.levelname == "INFO"
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_access_log_tells_of_the_end(self, server, caplog, version):
+        """Calls that close() cuts off are not taken for answered ones, not even one that
+        ignores its cancellation; nor is one that its client cancels."""
+        begun = threading.Semaphore(0)
+        gate = threading.Event()
+
+        @server.tool
+        def polite(ctx: Context) -> None:
+            begun.release()
+            ctx.sleep(SECONDS)
+
+        @server.tool
+        def rude() -> None:
+            begun.release()
+            gate.wait(SECONDS)
+
+        def lines():
+            return {
+                (each.mcp_name, each.reason)
+                for each in caplog.records
+                if each.mcp_method == "tools/call"
+            }
+
+        log = self.access_log(server, caplog)
+        with log as (http, _), contextlib.ExitStack() as stack:
+            stack.callback(gate.set)
+            client = Client(http.url, protocol_version=version, timeout=SECONDS)
+            stack.enter_context(client)
+            call = client.start_call("polite")
+            begun.acquire()
+            call.cancel()
+            # In a session it says so, and may hang up as well.
+            reasons = {"the client has hung up", "cancelled"}
+            eventually(lambda: {why for _, why in lines()} & reasons)
+            caplog.clear()
+            for name in ("polite", "rude"):
+                client.start_call(name)
+                begun.acquire()
+            http.close(0.01)
+            assert lines() == {("polite", "cancelled"), ("rude", "cancelled")}
+
     def test_the_access_log_of_a_mounted_application(self, server, caplog):
         """Its path is the whole one, so that two of them can be told apart."""
         caplog.set_level(logging.INFO, "mcp_lite.http")
@@ -15096,8 +15161,9 @@ class TestOtherClients:
         return server
 
     @pytest.mark.parametrize("era", ["modern", "legacy", "stateless"])
-    def test_a_handler_asks_for_more_scope(self, era):
-        """Over HTTP it is 403, with a challenge as from `verify`."""
+    def test_a_handler_asks_for_more_scope(self, era, caplog):
+        """Over HTTP it is 403, with a challenge as from `verify`; the access log tells."""
+        caplog.set_level(logging.INFO, "mcp_lite.http")
         params = (lambda **more: more) if era != "modern" else modern
         options = {"verify": self.TOKENS, "stateless": era == "stateless"}
         token = {"Authorization": "Bearer t"}
@@ -15117,6 +15183,8 @@ class TestOtherClients:
                 )
             # The connection, and the session, go on.
             assert web.post(request("tools/list", params()))[0] == 200
+            reasons = [each.reason for each in caplog.records if each.status == 403]
+            assert reasons == ["insufficient_scope"] * 3
             # A fault of the operating system names no scope.
             status, sent, body = web.post(request("tools/call", params(name="system")))
             assert (status, body["result"]["isError"]) == (200, True)
