@@ -1954,7 +1954,7 @@ class Workers:
                 self._threads.append(start_thread(self._name, self._run, sys.stdin))
 
     def _run(self, kept: object) -> None:
-        while (job := self._jobs.get()) is not None:
+        while job := self._jobs.get():
             self.do(job)
             # Free the job, and what it holds, before waiting for the next one.
             del job
@@ -2091,7 +2091,7 @@ def log_line(
     text = printable(text)
     raised = None
     traced = ""
-    if error is not None:
+    if error:
         # An exception may quote a peer. Indent its lines, so that none looks like a
         # record of the log.
         raised = (type(error), error, error.__traceback__)
@@ -2524,7 +2524,7 @@ class PendingRequest:
         """
         try:
             while (progress := self.take(seconds, deadline)) is not None:
-                if on_progress is not None:
+                if on_progress:
                     on_progress(
                         progress["progress"],
                         progress.get("total"),
@@ -2537,7 +2537,7 @@ class PendingRequest:
             # The peer must not see the text of the exception.
             self.cancel(type(error).__name__)
             raise
-        if self.error is not None:
+        if self.error:
             # Other threads may raise the same object.
             raise self.error.with_traceback(None)
         return self.answer or {}
@@ -2762,7 +2762,7 @@ class Connection:
     def serve(self, request: Request) -> None:
         """Serve a request, and write its answer, on a thread that may block."""
         try:
-            if self.reason is not None:
+            if self.reason:
                 # It arrived while lose() was cancelling the others.
                 self.cancel_request(request)
             elif not request.cancelled:
@@ -2852,7 +2852,7 @@ class Connection:
         """
         outbox = self.outbox
         with self._lock:
-            if self.reason is not None:
+            if self.reason:
                 return self.dropped
             if about is not None:
                 outbox = about.outbox
@@ -2881,9 +2881,9 @@ class Connection:
         pending.id = request_id
         with self._lock:
             reason = self.reason or self.silence
-            if reason is None:
+            if not reason:
                 self.protocol.pending[request_id] = pending
-        if reason is not None:
+        if reason:
             pending.resolve(reason)
             raise reason.with_traceback(None)
 
@@ -6771,7 +6771,7 @@ def run_there(
         if not is_begun:
             log_line(WARNING, f"{name}: waits for run_pending(), or the host's loop")
         value, error = get_within(outcome)
-    if error is not None:
+    if error:
         raise error
     return value
 
@@ -6917,7 +6917,7 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    if raised is not None:
+    if raised:
         raise raised
     return value
 
@@ -9508,7 +9508,7 @@ class Listening:
         # report changes of that list, which is no error. If it omits a resource, the
         # URI may be wrong, so raise one.
         agreed = pending.take(self._client.timeout)
-        if pending.error is not None:
+        if pending.error:
             raise pending.error
         granted = member_at(agreed, ["notifications", "resourceSubscriptions"]) or []
         refused = [uri for uri in self._uris if uri not in granted]
@@ -10324,7 +10324,7 @@ class Client:
                 break
             if late.answer is not None:
                 raise UnsupportedVersion("the server is modern")
-        if pending.error is not None:
+        if pending.error:
             raise pending.error
         return pending.answer or {}
 
@@ -14617,8 +14617,8 @@ text in quotes keeps them.
   --output FOLDER         call, read: write images, sounds and other bytes there
   --http [HOST:]PORT      run: serve at a URL, not on stdio
 
-Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the server refused the
-request, or the tool failed; 130 Ctrl-C.
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable, or no answer in time (a tool may
+have run); 5 the server refused the request, or the tool failed; 130 Ctrl-C.
 """
 # The APIs for which `list --format` writes tools, and their member for the schema.
 _FORMATS = {"openai": "parameters", "anthropic": "input_schema"}
@@ -14755,6 +14755,12 @@ def _read_pairs(words: Iterable[str], separator: str) -> dict[str, str]:
 def _client(options: Any, target: Any) -> Client:
     """Make a client from the options."""
     headers = _read_pairs(options.header, ":")
+    if options.output:
+        import tempfile
+
+        # If no file can be written there, fail now, and not when a tool has run.
+        os.makedirs(options.output, exist_ok=True)
+        tempfile.TemporaryFile(dir=options.output).close()
     # The words after `--`, a list, are neither.
     text = str(target)
     if re.fullmatch(_SERVED, text) or os.path.isfile(text.rpartition(":")[0]):
@@ -14784,8 +14790,11 @@ def _say(text: str, keep_lines: bool = False, end: str = "\n") -> None:
     shown = printable(text, keep_lines=keep_lines)
     if sys.stderr.isatty():
         shown = f"\r\x1b[K{shown}"
-    with suppress(OSError):
+    try:
         print(shown, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        # At exit, Python would write the text again, fail, and end with 120.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -14925,7 +14934,6 @@ def _save(folder: str, blocks: list[Json]) -> None:
     replace the bytes by the paths of these files."""
     import tempfile
 
-    os.makedirs(folder, exist_ok=True)
     for block in blocks:
         part = block.get("resource", block)
         for member in {"data", "blob"} & part.keys():

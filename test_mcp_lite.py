@@ -19295,10 +19295,23 @@ server.run()
         """The result is written all the same, and the exit code stays what it is."""
         if "full" in stderr and not os.path.exists("/dev/full"):
             pytest.skip("there is no /dev/full")
-        command = shlex.join([*self.COMMAND, "call", script, "work"])
-        assert run("sh", "-c", f"{command} {stderr}") == ["done\n", ""]
-        command = shlex.join([*self.COMMAND, "list", "http://127.0.0.1:1/mcp"])
-        run("sh", "-c", f"{command} {stderr}", code=4)
+        # The buffer of stderr would hide what is tested.
+        env = {name: os.environ[name] for name in {*os.environ} - {"PYTHONUNBUFFERED"}}
+        for code, told, *words in (
+            (0, "done\n", "call", script, "work"),
+            (5, "", "call", script, "no such"),
+            (4, "", "list", "http://127.0.0.1:1/mcp"),
+        ):
+            command = f"{shlex.join([*self.COMMAND, *words])} {stderr}"
+            assert run("sh", "-c", command, code=code, env=env) == [told, ""]
+
+    @pytest.mark.skipif(os.name == "nt", reason="root's folders are made otherwise")
+    def test_a_folder_that_takes_nothing(self, script, tmp_path):
+        """It is refused before the tool runs."""
+        (tmp_path / "file").write_text("")
+        for folder in (tmp_path / "file", "/proc/none", "/dev/null/none"):
+            code, told, why = self.run("call", script, "stay", "--output", str(folder))
+            assert (code, told) == (1, b"") and "begun" not in why and folder
 
     @pytest.mark.skipif(os.name == "nt", reason="its command lines are no bytes")
     @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
