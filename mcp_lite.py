@@ -13082,8 +13082,8 @@ _REMEDIES = {
     307: _NO_REDIRECT,
     308: _NO_REDIRECT,
     401: "see Client(auth=), or headers=",
-    403: "which hosts, origins and tokens does the server allow? A firewall may have "
-    "answered in its place",
+    403: "does it allow this host, this origin, this token and its scope? A firewall "
+    "may have answered in its place",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
@@ -13091,7 +13091,7 @@ _REMEDIES = {
     "ConnectionRefusedError": "nothing listens there: is it running, is the port right?",
     "RemoteDisconnected": "did it crash, or does it want https?",
     "SSLError": "does it speak http, without TLS?",
-    "SSLCertVerificationError": "see Client(ssl_context=)",
+    "SSLCertVerificationError": "see Client(ssl_context=), or set SSL_CERT_FILE",
 }
 
 

@@ -456,6 +456,9 @@ def main():
     # The provider whose key is set, or the Script.
     known = (api for api in (OpenAI, Anthropic, Gemini) if os.environ.get(api.KEY))
     model = next(known, Script)()
+    if isinstance(model, Script) and options.config is not SERVERS:
+        # It calls the tools of the two small servers, which may not be there.
+        print_out("There is no model, but a Script: set a key, as --help says.")
     with several as group:
         print_out(printable(f"servers: {', '.join(group.clients)}"))
         for name, error in group.errors.items():
