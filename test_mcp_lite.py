@@ -25387,7 +25387,10 @@ class TestInstall:
             "from mcp_lite import Server\none, two = Server('one'), Server('two')\n"
         )
         path = tmp_path / "config.json"
-        relative = os.path.relpath(tmp_path / "two.py", HERE)
+        # On Windows, it may be on another drive.
+        relative = str(tmp_path / "two.py")
+        if os.name != "nt":
+            relative = os.path.relpath(relative, HERE)
         library = os.path.join(HERE, "mcp_lite.py")
         for words in (
             [f"{relative}:two"],
