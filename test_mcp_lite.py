@@ -15880,7 +15880,7 @@ class TestHttpClient:
         [
             (400, {}, b"not this", "HTTP 400 X: not this$"),
             (401, LOGIN, b"who is it", "HTTP 401 X: .*who is it; see Client.auth=."),
-            (403, STEP_UP, b"", 'HTTP 403 X: it wants the scope "a b"; which hosts'),
+            (403, STEP_UP, b"", 'HTTP 403 X: it wants the scope "a b"; does it allow'),
             (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
             (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
             (405, {}, b"", "HTTP 405 X; is the path"),

@@ -201,6 +201,11 @@ def is_url(word):
     return word.startswith(("http://", "https://"))
 
 
+def file_of(word):
+    """Return the path in a word, which may be that of FILE:object."""
+    return re.sub(r"(?<=\.py):\w+$", "", word)
+
+
 def is_module_here(before, word):
     """Return whether a word is a module in the current folder: of `-m package.module`,
     or of `run package.module:object`."""
@@ -239,9 +244,8 @@ def entry_of(words, env, program):
         raise ValueError(f"{words[0]}: no such script or command")
     args = []
     for before, word in zip(words, words[1:]):
-        # A module, unlike a file, keeps its name. FILE:object is a file, too.
-        file = re.sub(r"(?<=\.py):\w+$", "", word)
-        is_path = os.path.exists(file) and before != "-m"
+        # A module, unlike a file, keeps its name.
+        is_path = os.path.exists(file_of(word)) and before != "-m"
         args.append(os.path.abspath(word) if is_path else word)
         if is_module_here(before, word):
             # The program starts the server in another folder.
@@ -308,8 +312,10 @@ def main():
     words = options.server
     entry = None
     try:
-        if len(words) == 1 and not os.path.exists(words[0]):
-            words = shlex.split(words[0])
+        if len(words) == 1 and not os.path.exists(file_of(words[0])):
+            # A backslash of Windows is no escape.
+            parts = shlex.split(words[0], posix=os.name != "nt")
+            words = [each.strip('"') for each in parts]
         if not words and not (options.remove and options.name):
             raise ValueError("give a server; or --remove and --name")
         name = options.name or name_of(words)
