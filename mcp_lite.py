@@ -6783,9 +6783,11 @@ class MainThread:
         server = Server("host", run_on=main)
 
     The host's timer or loop calls main.run_pending(), which runs the waiting jobs. If
-    server.run() is called on the thread that created this object, run() runs them. An
-    `async def` function holds that thread until it ends, whatever it awaits: register
-    it with run_on=None, and have the main thread do steps of it by call().
+    server.run() is called on the thread that created this object, run() runs them.
+
+    An `async def` function holds that thread until it ends, whatever it awaits, unless
+    an asyncio loop of that thread runs the jobs. Register it with run_on=None, and have
+    the main thread do steps of it by call().
     """
 
     def __init__(self, post: Callback = None):
