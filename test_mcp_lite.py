@@ -3156,7 +3156,10 @@ class TestLifetimes:
     def test_close_during_connect(self, tmp_path):
         """It ends a connect() that waits, on any thread."""
         script = tmp_path / "silent.py"
-        script.write_text("import sys\nprint('x', file=sys.stderr)\nsys.stdin.read()\n")
+        # Up to Python 3.8, stderr has a buffer on a pipe.
+        script.write_text(
+            "import sys\nprint('x', file=sys.stderr, flush=True)\nsys.stdin.read()\n"
+        )
         seen = threading.Event()
         client = Client(str(script), timeout=SECONDS, stderr=lambda line: seen.set())
         connecting = started_future(client.connect)
@@ -27263,6 +27266,26 @@ class TestExamplesAreAlike:
         assert re.match(r"\w+(\.py)?: ", told) and "\x1b" not in told
         assert out == "" and "Traceback" not in told, (name, words)
         return last
+
+    def test_beside_the_file(self, tmp_path):
+        """Copied beside mcp_lite.py, an example takes that one, whatever the folder above
+        has."""
+        folder = tmp_path / "tools"
+        folder.mkdir()
+        (tmp_path / "mcp_lite.py").write_text("raise ImportError('the wrong one')")
+        copy_library(folder)
+        names = [("bridge.py",), ("check.py",), ("explain.py",), ("group.py",)]
+        for (name,) in names:
+            shutil.copy(self.EXAMPLES / name, folder)
+        env = {**os.environ, "PYTHONPATH": ""}
+        helps = at_once(
+            lambda name: run(*PYTHON, folder / name, "--help", env=env), names
+        )
+        assert all(told for told, _ in helps)
+        first = r"(?m)^sys\.path\.insert\(0, os\.path\.dirname\(HERE|^sys.*\"\.\.\""
+        for path in self.EXAMPLES.rglob("*.py"):
+            found = re.search(first, path.read_text("utf-8"))
+            assert not found or "insert(1" in found[0], path
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_command_line(self, name):

@@ -26,9 +26,9 @@ import urllib.error
 import urllib.request
 from collections import namedtuple
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from group import ClientGroup, print_out  # noqa: E402
 

@@ -23,8 +23,8 @@ import re
 import sys
 from contextlib import suppress
 
-# mcp_lite.py is one folder up.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+# mcp_lite.py is in this folder, or one up.
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from mcp_lite import (  # noqa: E402
     AuthorizationError,

@@ -21,9 +21,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import AuthorizationError, Client, McpError, OAuth, printable  # noqa: E402
 

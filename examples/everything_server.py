@@ -13,9 +13,9 @@ import struct
 import sys
 import zlib
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Audio, Context, EmbeddedResource, Image  # noqa: E402
 from mcp_lite import Message, Server, ToolError  # noqa: E402

@@ -25,9 +25,9 @@ import time
 from concurrent.futures import Future
 from functools import partial
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Client, NotFound, Timeout, printable  # noqa: E402
 

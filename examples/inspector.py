@@ -38,9 +38,9 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Client, McpError, printable, validate  # noqa: E402
 

@@ -19,7 +19,7 @@ import sys
 from urllib.parse import urlencode
 
 # mcp_lite.py is one folder up, or beside this file.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from mcp_lite import Context, McpError, Server  # noqa: E402
 

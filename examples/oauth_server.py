@@ -38,9 +38,9 @@ import time
 import urllib.parse
 import urllib.request
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Context, Server, ToolError, printable  # noqa: E402
 

@@ -10,9 +10,9 @@ in any folder with text files. The server is examples/quickstart_server.py.
 import os
 import sys
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Client, ToolError  # noqa: E402
 

@@ -29,8 +29,8 @@ import sys
 from base64 import b64decode
 from urllib.parse import quote, unquote
 
-# mcp_lite.py is one folder up.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+# mcp_lite.py is in this folder, or one up.
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from mcp_lite import (  # noqa: E402
     Client,

@@ -32,9 +32,9 @@ import unicodedata
 from collections import namedtuple
 from contextlib import suppress
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import (  # noqa: E402
     AuthorizationError,

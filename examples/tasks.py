@@ -24,8 +24,8 @@ import threading
 import time
 import traceback
 
-# mcp_lite.py is one folder up.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+# mcp_lite.py is in this folder, or one up.
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from mcp_lite import (  # noqa: E402
     Cancelled,

@@ -17,9 +17,9 @@ MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
 import os
 import sys
 
-# mcp_lite.py is one folder up.
+# mcp_lite.py is in this folder, or one up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path.insert(1, os.path.dirname(HERE))
 
 from mcp_lite import Context, McpError, Server  # noqa: E402
 

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is in this folder, where Blender does not look, or two up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+sys.path[1:1] = [HERE, os.path.dirname(os.path.dirname(HERE))]
 
 from mcp_lite import Client, Image, MainThread, Server, ToolError  # noqa: E402
 

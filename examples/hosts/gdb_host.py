@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 
-# mcp_lite.py is two folders up.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+# mcp_lite.py is in this folder, where gdb does not look, or two up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[1:1] = [HERE, os.path.dirname(os.path.dirname(HERE))]
 
 from mcp_lite import Client, Context, MainThread, Server, Timeout, ToolError  # noqa: E402
 

@@ -15,9 +15,9 @@ import io
 import os
 import sys
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is in this folder, or two up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(1, os.path.dirname(os.path.dirname(HERE)))
 
 from mcp_lite import Client, Server, ToolError  # noqa: E402
 

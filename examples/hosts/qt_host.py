@@ -12,8 +12,8 @@ import os
 import sys
 import threading
 
-# mcp_lite.py is two folders up.
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+# mcp_lite.py is in this folder, or two up.
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 from PySide6.QtCore import QBuffer, QObject, Signal, Slot  # noqa: E402
 from PySide6.QtWidgets import QApplication, QTextEdit  # noqa: E402

@@ -17,7 +17,7 @@ import sys
 
 # mcp_lite.py is two folders up; installed, it is beside this file.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(1, os.path.dirname(os.path.dirname(HERE)))
 
 from mcp_lite import Server  # noqa: E402
 
