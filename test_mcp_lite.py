@@ -29575,8 +29575,10 @@ class TestHosts:
         printed = self.program("gdb_host.py")
         assert "_start ()" in printed
         assert re.search("^stack: [0-9a-f]{32}$", printed, re.M)
-        assert "the call was cancelled, and that interrupts it" in printed
-        assert "nanosleep" in printed and "gdb ended with 0" in printed
+        _, _, stopped = printed.partition("was cancelled, and that interrupts it\n")
+        # On a busy machine, the program may not have come to its nanosleep yet.
+        assert re.match(r"\w+.*\nKill the program", stopped), printed
+        assert stopped.endswith("gdb ended with 0\n")
 
     @pytest.mark.skipif(
         not (shutil.which("gdb") and shutil.which("cc")), reason="wants gdb and cc"
