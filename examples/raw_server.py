@@ -100,4 +100,5 @@ if __name__ == "__main__":
         # All others are notifications, which are not answered.
         if message.keys() >= {"id", "method"}:
             reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
+            # Without flush, the line would wait in a buffer.
             print(json.dumps(reply), flush=True)

@@ -44,6 +44,7 @@ def server():
 
 
 def answer(members):
+    # On a pipe, print() keeps a line in a buffer: without flush, nobody would get it.
     print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
 
 
