@@ -1954,7 +1954,7 @@ class Workers:
                 self._threads.append(start_thread(self._name, self._run, sys.stdin))
 
     def _run(self, kept: object) -> None:
-        while job := self._jobs.get():
+        while (job := self._jobs.get()) is not None:
             self.do(job)
             # Free the job, and what it holds, before waiting for the next one.
             del job
@@ -2091,7 +2091,7 @@ def log_line(
     text = printable(text)
     raised = None
     traced = ""
-    if error:
+    if error is not None:
         # An exception may quote a peer. Indent its lines, so that none looks like a
         # record of the log.
         raised = (type(error), error, error.__traceback__)
@@ -2524,7 +2524,7 @@ class PendingRequest:
         """
         try:
             while (progress := self.take(seconds, deadline)) is not None:
-                if on_progress:
+                if on_progress is not None:
                     on_progress(
                         progress["progress"],
                         progress.get("total"),
@@ -2792,7 +2792,7 @@ class Connection:
         params = notification.params
         pending = find_by_id(self.protocol.pending, own_id(params.get("progressToken")))
         is_number = type(params.get("progress")) in (int, float)
-        if pending is not None and pending.wants_progress and is_number:
+        if pending and pending.wants_progress and is_number:
             pending.put(params, notification.size)
         return True
 
@@ -2854,7 +2854,7 @@ class Connection:
         with self._lock:
             if self.reason:
                 return self.dropped
-            if about is not None:
+            if about:
                 outbox = about.outbox
                 # progress: "MUST stop after completion".
                 if not self.is_in_flight(about):
@@ -2864,7 +2864,7 @@ class Connection:
                     if not progress > about.progress:
                         return self.dropped
                     about.progress = progress
-            if pending is not None:
+            if pending:
                 if pending.id not in self.protocol.pending:
                     return self.dropped
                 pending.sent = True
@@ -2894,7 +2894,7 @@ class Connection:
         ended already."""
         with self._lock:
             pending = self.protocol.pending.pop(request_id, None)
-        if pending is not None:
+        if pending:
             pending.resolve(error, answer)
         return pending is not None
 
@@ -2919,7 +2919,7 @@ class Connection:
         except BaseException as error:
             self.resolve(request_id, error)
             raise
-        if about is not None and not self.is_in_flight(about):
+        if about and not self.is_in_flight(about):
             pending.cancel("no longer needed")
             raise Cancelled("the request was cancelled")
         return pending
@@ -6771,7 +6771,7 @@ def run_there(
         if not is_begun:
             log_line(WARNING, f"{name}: waits for run_pending(), or the host's loop")
         value, error = get_within(outcome)
-    if error:
+    if error is not None:
         raise error
     return value
 
@@ -6919,7 +6919,7 @@ def await_value(ctx: Context, awaitable: Any, run: Callable[[Any], Any]) -> Any:
     value, raised = run(settle())
     if isinstance(raised, asyncio.CancelledError):
         ctx.check_cancelled()
-    if raised:
+    if raised is not None:
         raise raised
     return value
 
@@ -7927,7 +7927,7 @@ class Subscription(namedtuple("Subscription", "connection request granted")):
 
     def send(self, method: str, params: Json) -> Any:
         """Queue a notification. Returns its outbox, which the caller must flush."""
-        if self.request is not None:
+        if self.request:
             params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         return self.connection.send(call_message(method, params), self.request)
 
@@ -8056,7 +8056,7 @@ class ServerEndpoint(Endpoint):
         """End the subscriptions of a client whose input has ended."""
         for each in list(self._subscriptions.values()):
             request = each.request
-            if each.connection is connection and request is not None:
+            if each.connection is connection and request:
                 if not connection.is_remote:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
                     each.send("notifications/cancelled", {"requestId": request.id})
@@ -10739,7 +10739,7 @@ class Client:
         uri: the URI of the resource
         """
         begun = self._subscriptions.pop(uri, None)
-        if begun is not None:
+        if begun:
             begun.close()
 
     def listen(
@@ -11289,7 +11289,7 @@ class Exchange:
 
     def _end(self) -> None:
         self.is_over = True
-        if self.bell:
+        if self.bell is not None:
             self.bell.put(None)
 
     def detach(self) -> None:
@@ -11305,7 +11305,7 @@ class Exchange:
         helps the handler, and may block, calls flush() instead.
         """
         bell = self.bell
-        if bell:
+        if bell is not None:
             bell.put(None)
         elif self.queue.is_closed or threading.get_ident() == self.thread:
             self.flush()
@@ -14647,7 +14647,7 @@ def main() -> int:
 
     # The file that `run` serves must import this very module, not a second copy of it.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
-    # If the shell has closed it, it is None.
+    # The shell may have closed stderr: then sys.stderr is None.
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     argv = sys.argv[1:]
     try:
@@ -14733,8 +14733,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 
 def _decode(text: str) -> str:
-    """Read the bytes of a text that the locale could not read: as UTF-8. Raises
-    ValueError."""
+    """Decode as UTF-8 what the locale could not decode in a text of the command line,
+    or of stdin. Raises ValueError."""
     return text.encode("utf-8", "surrogateescape").decode()
 
 
@@ -14763,7 +14763,7 @@ def _client(options: Any, target: Any) -> Client:
         # If no file can be written there, fail now, and not when a tool has run.
         os.makedirs(options.output, exist_ok=True)
         tempfile.TemporaryFile(dir=options.output).close()
-    # The words after `--`, a list, are neither.
+    # The words after `--` are a list, which is neither of these.
     text = str(target)
     if re.fullmatch(_SERVED, text) or os.path.isfile(text.rpartition(":")[0]):
         target = [sys.executable, os.path.abspath(__file__), "run", target]

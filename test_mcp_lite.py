@@ -21024,6 +21024,44 @@ class TestContract:
             assert ends.wait(SECONDS)
             assert server.load() == {"running": {}, "waiting": 0}
 
+    def test_an_exception_that_is_empty(self, caplog):
+        """A user's exception may have a length of zero: it is one all the same, on
+        whatever thread it was raised, and in the log."""
+
+        class Nothing(Exception):
+            def __len__(self):
+                return 0
+
+        server = Server("s", mask_errors=False)
+        plain = server.add_tool(lambda: fail(), name="plain")
+
+        def fail():
+            raise Nothing("raised")
+
+        @server.tool
+        async def awaited() -> str:
+            fail()
+
+        main = MainThread()
+        server.add_tool(plain, name="elsewhere", run_on=lambda job: main(job))
+        ended = threading.Event()
+
+        def drive():
+            try:
+                with Client(server) as client:
+                    for name in ("plain", "awaited", "elsewhere"):
+                        with pytest.raises(ToolError, match="raised"):
+                            client.call(name)
+            finally:
+                ended.set()
+
+        driving = started_future(drive)
+        while not ended.is_set():
+            main.run_pending(wait=0.01)
+        driving.result(SECONDS)
+        main.close()
+        assert sum(each.exc_info is not None for each in caplog.records) == 3
+
     def test_no_event_loop(self, monkeypatch):
         """The cause is told at once."""
         server = Server("s", mask_errors=False)
