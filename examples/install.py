@@ -156,7 +156,8 @@ def with_entry(text, at, entry, depth):
             text = without_member(text, at, name)
     for name, value in entry.items():
         old = {each.name: each.value for each in members_of(text, at)[0]}
-        if name == "env" and text[old.get(name, at - 1)] == "{":
+        is_merged = name == "env" and name in old and text[old[name]] == "{"
+        if is_merged:
             for key in value:
                 text = with_member(text, old[name], key, value[key], depth + 1)
         else:
@@ -206,6 +207,13 @@ def file_of(word):
     return re.sub(r"(?<=\.py):\w+$", "", word)
 
 
+def library_path():
+    """Return the path of mcp_lite.py: in this folder, or one up."""
+    beside = os.path.join(HERE, "mcp_lite.py")
+    above = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
+    return beside if os.path.exists(beside) else above
+
+
 def is_module_here(before, word):
     """Return whether a word is a module in the current folder: of `-m package.module`,
     or of `run package.module:object`."""
@@ -231,8 +239,7 @@ def entry_of(words, env, program):
             entry["type"] = "http"
         return {**entry, "url": words[0]}
     if re.search(r"\.py:\w+$", words[0]):
-        library = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
-        words = [sys.executable, library, "run", *words]
+        words = [sys.executable, library_path(), "run", *words]
     for word in words[:2]:
         # The program would fail to start it, and tell nobody.
         if word.endswith(".py") and not os.path.exists(word):
